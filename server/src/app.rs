@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -46,9 +46,17 @@ struct Inner {
     config: ServerConfig,
     sessions: Sessions,
     responses: Arc<MemoryBudget>,
-    is_leaving: AtomicBool,
-    stopping: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
     requests: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Serving,
+    /// `/readyz` returns 503, so that load balancers send no more requests; those that come are answered.
+    Leaving,
+    /// No further connection is accepted, and event streams end.
+    Stopping,
 }
 
 impl AppState {
@@ -68,8 +76,7 @@ impl AppState {
                 ),
                 config,
                 sessions: Sessions::default(),
-                is_leaving: AtomicBool::new(false),
-                stopping: watch::Sender::new(false),
+                phase: watch::Sender::new(Phase::Serving),
                 requests: AtomicU64::new(0),
             }),
         })
@@ -87,13 +94,20 @@ impl AppState {
 
     /// From now on `/readyz` returns 503, so that load balancers send no more requests; those that come are answered.
     pub fn leave(&self) {
-        self.inner.is_leaving.store(true, Ordering::Relaxed);
+        self.enter(Phase::Leaving);
     }
 
-    /// As [`leave`](Self::leave), and event streams end.
+    /// As [`leave`](Self::leave), event streams end, and a [`Server`](crate::Server) waits no longer for its balancer.
     pub fn announce_stop(&self) {
-        self.leave();
-        self.inner.stopping.send_replace(true);
+        self.enter(Phase::Stopping);
+    }
+
+    fn enter(&self, next: Phase) {
+        self.inner.phase.send_if_modified(|phase| {
+            let is_later = next > *phase;
+            *phase = next.max(*phase);
+            is_later
+        });
     }
 
     /// Requeues the estimate being computed, commits queued writes and ends both threads. Blocks for about the shutdown
@@ -121,17 +135,17 @@ impl AppState {
         &self.inner.responses
     }
 
-    /// Becomes true when the server begins to stop.
-    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
-        self.inner.stopping.subscribe()
+    pub(crate) fn phase(&self) -> Phase {
+        *self.inner.phase.borrow()
     }
 
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.inner.is_leaving.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.inner.stopping.borrow()
+    /// Until the server stops.
+    pub(crate) fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut phase = self.inner.phase.subscribe();
+        async move {
+            // The sender lives as long as the server.
+            let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+        }
     }
 
     pub(crate) fn next_request_id(&self) -> u64 {

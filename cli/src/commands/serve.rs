@@ -141,6 +141,17 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         ));
     }
     let stop = stop_signal()?;
+    let app = server.app().clone();
+    let stop = async move {
+        stop.await;
+        // The balancer is not waited for after a second one.
+        if let Ok(stop_at_once) = stop_signal() {
+            tokio::spawn(async move {
+                stop_at_once.await;
+                app.announce_stop();
+            });
+        }
+    };
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
     let public_url = server.app().config().public_url.as_ref();
     let printed = output::json_or_text(

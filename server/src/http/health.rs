@@ -7,7 +7,7 @@ use eigenveil_shared::{Error, ErrorCode};
 use serde_json::{Value, json};
 
 use super::{openapi::ErrorResponses, problem::ApiError};
-use crate::app::AppState;
+use crate::app::{AppState, Phase};
 
 /// Time the writer may take to respond before the server counts as not ready.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 )]
 pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     // During a graceful shutdown the process is alive until it exits.
-    if !app.is_stopping() {
+    if app.phase() < Phase::Stopping {
         app.store().check_running()?;
     }
     Ok(Json(json!({"status": "up"})))
@@ -31,7 +31,7 @@ pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, Api
     responses((status = 200, description = "Ready", body = Object), ErrorResponses),
 )]
 pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
-    if app.is_leaving() {
+    if app.phase() > Phase::Serving {
         return Err(Error::new(
             ErrorCode::ShuttingDown,
             "the server is stopping; use another one, or retry when it is back",

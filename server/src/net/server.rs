@@ -112,8 +112,8 @@ impl Server {
         &self.app
     }
 
-    /// Serves until `stop` completes, then shuts down gracefully: `/readyz` says 503 for the shutdown delay, no further
-    /// connection is accepted after that, requests in progress are finished (within the shutdown timeout), queued writes are
+    /// Serves until `stop` completes, then shuts down gracefully: `/readyz` says 503 for the shutdown delay (which
+    /// [`announce_stop`](AppState::announce_stop) ends), no further connection is accepted after that, requests in progress are finished (within the shutdown timeout), queued writes are
     /// committed, and an estimate being computed is requeued.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Server {
         let mut stop = std::pin::pin!(async move {
             stop.await;
             leaving.leave();
-            tokio::time::sleep(delay).await;
+            let _ = tokio::time::timeout(delay, leaving.stopping()).await;
         });
         let mut maintenance =
             std::pin::pin!(maintenance(app.clone(), certificates, handshakes.clone()));
@@ -362,13 +362,13 @@ mod tests {
         (directory, server)
     }
 
-    /// Whoever asks it before the balancer has noticed is answered.
+    /// Whoever asks it before the balancer has noticed is answered; a second signal ends that.
     #[tokio::test]
     async fn a_server_that_leaves_answers_until_the_delay_is_over() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig {
             listen: ([127, 0, 0, 1], 0).into(),
-            shutdown_delay_ms: 2_000,
+            shutdown_delay_ms: 3_600_000,
             ..ServerConfig::new(directory.path().join("data"))
         };
         let server = Server::bind(config, Environment::system()).await.unwrap();
@@ -384,6 +384,7 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        app.announce_stop();
         running.await.unwrap().unwrap();
         assert!(TcpStream::connect(address).await.is_err());
     }

@@ -15,7 +15,7 @@ use eigenveil_shared::{Error, ErrorCode};
 use futures_util::stream;
 use serde_json::json;
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
+    sync::OwnedSemaphorePermit,
     time::{Instant, MissedTickBehavior, interval},
 };
 
@@ -41,7 +41,6 @@ struct Watch {
     visitor: Visitor,
     study: Arc<Study>,
     ticks: tokio::time::Interval,
-    stopping: watch::Receiver<bool>,
     until: Instant,
     polls: u32,
     /// The number of reports at the last poll, and the data sent.
@@ -70,7 +69,6 @@ pub(super) async fn stream(
     let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
-        stopping: app.stopping(),
         until: Instant::now() + MAX_STREAM_TIME,
         ticks,
         polls: 0,
@@ -95,12 +93,10 @@ impl Watch {
     /// The next change; `None` if the server stops, the study was deleted or the stream is too old.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if *self.stopping.borrow() {
-                return None;
-            }
             tokio::select! {
+                biased;
+                () = self.app.stopping() => return None,
                 _ = self.ticks.tick() => {}
-                _ = self.stopping.changed() => return None,
             }
             if Instant::now() > self.until || self.app.store().study(self.study.id()).is_err() {
                 return None;

@@ -33,6 +33,8 @@ pub(super) const ANSWER: Duration = Duration::from_secs(30);
 const MAX_COMMIT_BYTES: usize = 64 << 20;
 /// Runs of a group: doors close under way, connections break.
 const MAX_RUNS: u32 = 5;
+/// Reports of a rehearsed commit: 64 KiB of seeds.
+const REHEARSED: usize = 4_096;
 
 // Arrays are sorted by their key, without repetition, so that locks are taken in one order.
 const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
@@ -78,7 +80,7 @@ const COUNT: &str = "WITH c AS MATERIALIZED (
     SELECT (SELECT count(*) FROM w), (SELECT count(*) FROM k), (SELECT count(*) FROM a)";
 const COUNTED: &str =
     "SELECT study, sum(n)::bigint FROM buckets WHERE study = ANY ($1) GROUP BY study";
-pub(super) const PULSE: &str =
+const PULSE: &str =
     "INSERT INTO pulse AS p (server, connection, v, at) VALUES ($1, $2, 1, moment())
     ON CONFLICT (server, connection) DO UPDATE SET v = p.v + 1, at = moment()";
 
@@ -108,8 +110,8 @@ pub(super) struct Committer {
     prepared: Option<Prepared>,
 }
 
-struct Prepared {
-    connection: Connection,
+pub(super) struct Prepared {
+    pub(super) connection: Connection,
     doors: Statement,
     tokens: Statement,
     take: Statement,
@@ -126,7 +128,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    async fn new(connection: Connection) -> Result<Self, Failure> {
+    pub(super) async fn new(connection: Connection) -> Result<Self, Failure> {
         Ok(Self {
             doors: connection.prepare(DOORS).await?,
             tokens: connection.prepare(TOKENS).await?,
@@ -143,6 +145,63 @@ impl Prepared {
             pulse: connection.prepare(PULSE).await?,
             connection,
         })
+    }
+
+    /// Writes as a commit does, of as many reports as fill several pages of each table, and rolls back; `study` is none
+    /// that there is. A row that fits its page would be written on a full disk, too.
+    pub(super) async fn rehearse(&self, study: StudyKey) -> Result<(), Failure> {
+        let client = &self.connection;
+        let StudyKey(study) = study;
+        let keys: Vec<(StudyKey, [u8; 16])> = (0..REHEARSED as u128)
+            .map(|number| (StudyKey(study), number.to_be_bytes()))
+            .collect();
+        let (studies, ids) = columns(&keys);
+        let token = vec![[0_u8; 32].as_slice()];
+        let (one, bucket, n) = (vec![study], vec![0_i32], vec![REHEARSED as i64]);
+        let seeds = vec![Some(vec![0_u8; 16 * REHEARSED])];
+        client
+            .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            .await?;
+        for begin in [
+            "INSERT INTO buckets (study, bucket, open) VALUES ($1, 0, true)",
+            "INSERT INTO tokens (study, key) VALUES ($1, decode(repeat('00', 32), 'hex'))",
+            "INSERT INTO sums (study, bucket) VALUES ($1, 0)",
+        ] {
+            require("tables", client.execute(begin, &[&study]).await?, 1)?;
+        }
+        client.query(&self.doors, &[&one]).await?;
+        client.query(&self.tokens, &[&one, &token]).await?;
+        client.query(&self.take, &[&studies, &ids]).await?;
+        client.query(&self.in_flight, &[&one]).await?;
+        client.query(&self.known, &[&studies, &ids]).await?;
+        let rows = client.execute(&self.take_back, &[&studies, &ids]).await?;
+        require("identifiers", rows, REHEARSED)?;
+        let rows = client.execute(&self.spend, &[&one, &token]).await?;
+        require("tokens", rows, 1)?;
+        client.query(&self.lock_buckets, &[&one, &bucket]).await?;
+        client.query(&self.sum, &[&study, &0]).await?;
+        let sum = vec![0_u8; 16 * REHEARSED];
+        let rows = client
+            .execute(&self.keep_sum, &[&study, &0, &n[0], &sum])
+            .await?;
+        require("sums", rows, 1)?;
+        let row = client
+            .query_one(&self.count, &[&one, &bucket, &n, &seeds])
+            .await?;
+        for (column, table) in ["buckets", "chunks", "arrivals"].into_iter().enumerate() {
+            require(table, unsigned(row.try_get(column)?), 1)?;
+        }
+        client.query(&self.counted, &[&one]).await?;
+        client.batch_execute("ROLLBACK").await?;
+        Ok(())
+    }
+
+    /// A commit that changes nothing but a row of this server's own.
+    pub(super) async fn beat(&self, server: i64, connection: i32) -> Result<(), Failure> {
+        let client = &self.connection;
+        let beaten = client.execute(&self.pulse, &[&server, &connection]).await?;
+        require("pulse", beaten, 1)?;
+        self.connection.commit().await
     }
 }
 
@@ -240,12 +299,13 @@ impl Committer {
 
     fn refuse(&self, group: Vec<Submission>, failure: Failure) {
         self.inner.metrics.commit_failures.inc();
-        // Reports that cannot be added say nothing of the store.
-        if !matches!(failure, Failure::Rejected(_)) {
-            lock(&self.inner.health).commit_failed = true;
-        }
         tracing::error!(%failure, requests = group.len(), "commit failed");
-        let error = self.inner.note(failure);
+        // Reports that cannot be added say nothing of the store.
+        let is_of_store = !matches!(failure, Failure::Rejected(_));
+        let error = self.inner.recorded(failure);
+        if is_of_store {
+            lock(&self.inner.health).commit_failed = Some(error.clone());
+        }
         for submission in group {
             let _ = submission.reply.send(Err(error.clone()));
         }
@@ -265,7 +325,7 @@ impl Committer {
                         .map(|submission| submission.reports.len())
                         .sum();
                     self.inner.metrics.committed(reports, started.elapsed());
-                    lock(&self.inner.health).commit_failed = false;
+                    lock(&self.inner.health).commit_failed = None;
                     return Ok(outcomes);
                 }
                 Err(Ended::DoorClosed) => {}
@@ -298,7 +358,7 @@ impl Committer {
     }
 
     async fn connect(&mut self) -> Result<(), Failure> {
-        let connection = self.inner.pool.target.connect().await?;
+        let connection = self.inner.pool.target.connect_to_commit().await?;
         self.prepared = Some(Prepared::new(connection).await?);
         Ok(())
     }
@@ -425,11 +485,7 @@ impl Committer {
                 return Ok(outcomes);
             }
             remove(of, &taken_back).await?;
-            let beaten = client
-                .execute(&of.pulse, &[&self.inner.server, &self.number])
-                .await?;
-            require("pulse", beaten, 1)?;
-            client.commit().await?;
+            of.beat(self.inner.server, self.number).await?;
             return Ok(outcomes);
         }
         let spent: Vec<_> = known.spending.iter().copied().collect();

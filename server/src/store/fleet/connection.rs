@@ -102,8 +102,13 @@ impl Target {
         })
     }
 
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connect_to_commit(&self) -> Result<Connection, Failure> {
         self.connect_with(COMMITTING).await
+    }
+
+    /// For everything but reports.
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_with(POOL).await
     }
 
     async fn connect_with(&self, more: &str) -> Result<Connection, Failure> {
@@ -252,7 +257,7 @@ impl Pool {
         let connection = match used {
             Some(connection) if !connection.is_closed() => connection,
             // After a failover all of them are closed.
-            _ => self.target.connect_with(POOL).await?,
+            _ => self.target.connect().await?,
         };
         Ok(Session {
             connection: Some(connection),
@@ -406,8 +411,8 @@ fn meaning(error: &tokio_postgres::Error) -> Option<(&'static str, &'static str)
             "; create it (createdb), or give another name",
         ),
         "42P01" | "3F000" | "42883" => (
-            "the database lacks tables that this program needs",
-            "; run eigenveil store migrate",
+            "the database lacks tables that this program needs, or denies its role the schema",
+            "; which of the two, serve --check-config says, and what to do",
         ),
         "42501" => (
             "the database denies this server's role a right",

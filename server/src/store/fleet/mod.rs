@@ -113,9 +113,20 @@ struct Inner {
 struct Health {
     /// Why the database could not be used the last time, as it is told.
     unusable: Option<Error>,
-    /// Since then no commit has succeeded.
-    commit_failed: bool,
+    /// Why the last commit failed, as it is told.
+    commit_failed: Option<Error>,
     damage: Option<String>,
+}
+
+impl Health {
+    /// Whether reports can be counted.
+    fn check(&self) -> Result<()> {
+        if let Some(damage) = &self.damage {
+            return Err(unavailable(damage.clone()));
+        }
+        let why = self.unusable.as_ref().or(self.commit_failed.as_ref());
+        why.map_or(Ok(()), |why| Err(why.clone()))
+    }
 }
 
 impl Fleet {
@@ -219,8 +230,10 @@ impl Fleet {
             }),
             // The committer goes on: a connection that waits for the standby is not multiplied by retries.
             Err(_) => {
-                lock(&self.inner.health).commit_failed = true;
-                Err(Failure::InDoubt("the database does not answer".into()).into_error())
+                let failure = Failure::InDoubt("the database does not answer".into());
+                let error = failure.into_error();
+                lock(&self.inner.health).commit_failed = Some(error.clone());
+                Err(error)
             }
         }
     }
@@ -259,19 +272,7 @@ impl Fleet {
 
     pub(super) async fn check_writable(&self) -> Result<()> {
         self.check_running()?;
-        let health = lock(&self.inner.health);
-        if let Some(damage) = &health.damage {
-            return Err(unavailable(damage.clone()));
-        }
-        if let Some(why) = &health.unusable {
-            return Err(why.clone());
-        }
-        match health.commit_failed {
-            true => Err(unavailable(
-                "the last commit failed; the store is tried again each second",
-            )),
-            false => Ok(()),
-        }
+        lock(&self.inner.health).check()
     }
 
     pub(super) fn is_damaged(&self) -> bool {
@@ -335,16 +336,21 @@ impl Inner {
         tempfile::tempfile_in(&self.config.data_dir).map_err(Failure::file)
     }
 
-    /// Records damage, and logs what the database said.
+    /// Logs what the database said.
     fn note(&self, failure: Failure) -> Error {
-        if let Some(damage) = failure.damage() {
-            lock(&self.health).damage.get_or_insert(damage);
-        }
         if let Failure::Unavailable(why)
         | Failure::Refused { said: why, .. }
         | Failure::InDoubt(why) = &failure
         {
             tracing::warn!(why, "the database has failed");
+        }
+        self.recorded(failure)
+    }
+
+    /// Records damage.
+    fn recorded(&self, failure: Failure) -> Error {
+        if let Some(damage) = failure.damage() {
+            lock(&self.health).damage.get_or_insert(damage);
         }
         told(failure)
     }

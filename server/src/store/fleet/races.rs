@@ -284,7 +284,7 @@ fn a_stopped_client_holds_no_identifiers() {
         .collect();
     let mut unread = None;
     stopped.block_on(async {
-        let client = target.connect().await.unwrap();
+        let client = target.connect_to_commit().await.unwrap();
         let take = client.prepare(append::TAKE).await.unwrap();
         client.batch_execute("BEGIN").await.unwrap();
         let studies = vec![1_i64; ids.len()];

@@ -16,7 +16,7 @@ use eigenveil_shared::{
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Row};
 
-use super::{Inner, append::PULSE, append::require, credentials, lock, told, unsigned};
+use super::{Inner, append::Prepared, credentials, lock, told, unsigned};
 use crate::store::{
     failure::Failure,
     study::{NewStudy, Study, StudyId, StudyKey, state_from},
@@ -159,16 +159,16 @@ impl Inner {
 
     /// After a failed commit: whether another one succeeds.
     async fn probe(&self) -> Result<(), Failure> {
-        if !lock(&self.health).commit_failed {
+        if lock(&self.health).commit_failed.is_none() {
             return Ok(());
         }
         // A new connection: those who commit may have failed to get one.
-        let connection = self.pool.target.connect().await?;
-        connection.batch_execute("BEGIN").await?;
-        let beaten = connection.execute(PULSE, &[&self.server, &WATCHER]).await?;
-        require("pulse", beaten, 1)?;
-        connection.commit().await?;
-        lock(&self.health).commit_failed = false;
+        let probe = Prepared::new(self.pool.target.connect_to_commit().await?).await?;
+        // Keys of studies are positive, and no other server rehearses with this one.
+        probe.rehearse(StudyKey(self.server | i64::MIN)).await?;
+        probe.connection.batch_execute("BEGIN").await?;
+        probe.beat(self.server, WATCHER).await?;
+        lock(&self.health).commit_failed = None;
         Ok(())
     }
 }

@@ -154,18 +154,14 @@ impl Fleet {
             let of_it = studies.iter().filter(|study| study.state() == state);
             metrics.studies_are(state, of_it.count());
         }
-        let (is_unusable, is_healthy) = {
+        {
             let health = lock(&self.inner.health);
-            let is_unusable = health.unusable.is_some();
-            (
-                is_unusable,
-                !is_unusable && health.damage.is_none() && !health.commit_failed,
-            )
-        };
-        metrics.store_healthy.set(i64::from(is_healthy));
-        // That the database is away or refuses is what an alert waits for.
-        if is_unusable {
-            return Ok(());
+            let is_healthy = health.check().is_ok();
+            metrics.store_healthy.set(i64::from(is_healthy));
+            // That the database is away or refuses is what an alert waits for.
+            if health.unusable.is_some() {
+                return Ok(());
+            }
         }
         let measured = self.wait(async {
             let session = self.inner.pool.take().await?;
