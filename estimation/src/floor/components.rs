@@ -177,7 +177,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
                 .map(|judged| judged.spike.map_or(1.0, |spike| 1.0 - spike.squared_cosine));
             let unit = selection::unit_of_loss(noise, n_eff);
             let within = (2.0 * lost.sum::<f64>()).sqrt();
-            ExpectedError::around(within, &selection.unwrap_or_default(), unit)
+            ExpectedError::around(within, selection, unit)
         }
     };
     let expected_error = match measured.k_is_open {

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::metrics::max_error;
 
-/// What the closed forms leave out, either way.
+/// What the closed forms leave out, either way, as a factor; and where the features were chosen, too.
 const MODEL_ERROR: f64 = 1.1;
+const MODEL_ERROR_OF_SELECTION: f64 = 1.2;
 
 /// Quantile of the normal distribution with 5 % beyond it.
 pub(super) const NORMAL_95: f64 = 1.645;
@@ -221,13 +222,19 @@ pub struct ExpectedError {
 
 impl ExpectedError {
     /// An error of which only what the closed forms leave out, and what choosing the features adds, is uncertain.
-    pub(super) fn around(central: f64, selection: &SelectionLoss, unit: f64) -> Self {
+    pub(super) fn around(central: f64, selection: Option<SelectionLoss>, unit: f64) -> Self {
+        let factor = model_error(selection);
+        let selection = selection.unwrap_or_default();
         Self {
             central: with_selection(central, selection.central, unit),
-            low: with_selection(central, selection.low, unit) / MODEL_ERROR,
-            high: with_selection(central, selection.high, unit) * MODEL_ERROR,
+            low: with_selection(central, selection.low, unit) / factor,
+            high: with_selection(central, selection.high, unit) * factor,
         }
     }
+}
+
+fn model_error(selection: Option<SelectionLoss>) -> f64 {
+    selection.map_or(MODEL_ERROR, |_| MODEL_ERROR_OF_SELECTION)
 }
 
 fn with_selection(error: f64, lost: f64, unit: f64) -> f64 {
@@ -346,6 +353,7 @@ impl SpectrumRange {
             None => max_error(self.central.dimension(), self.central.rank()),
             Some(_) => (2.0 * self.central.rank() as f64).sqrt(),
         };
+        let factor = model_error(self.selection);
         let selection = self.selection.unwrap_or_default();
         let unit = unit_of_loss(noise, n_eff);
         let at = |spectrum: &Spectrum, lost: f64| {
@@ -369,14 +377,15 @@ impl SpectrumRange {
         };
         Ok(ExpectedError {
             central,
-            low: low / MODEL_ERROR,
-            high: (high * MODEL_ERROR).min(most),
+            low: low / factor,
+            high: (high * factor).min(most),
         })
     }
 
     /// The participants that an expected error of `target` needs: those for which an end of [`error`](Self::error) is
     /// at most `target`.
     pub fn participants(&self, noise: &NoiseModel, target: f64) -> Result<Participants> {
+        let factor = model_error(self.selection);
         let selection = self.selection.unwrap_or_default();
         let of = |spectrum: &Spectrum, target: f64, lost: f64| {
             participants_for_error(spectrum, noise, target, lost)
@@ -384,10 +393,10 @@ impl SpectrumRange {
         let central = of(&self.central, target, selection.central)?;
         let (low, high) = match &self.ends {
             Ends::Known => (central, central),
-            Ends::Unseen { largest } => (of(largest, target * MODEL_ERROR, selection.low)?, None),
+            Ends::Unseen { largest } => (of(largest, target * factor, selection.low)?, None),
             Ends::Gap { smallest, largest } => (
-                of(largest, target * MODEL_ERROR, selection.low)?,
-                of(smallest, target / MODEL_ERROR, selection.high)?,
+                of(largest, target * factor, selection.low)?,
+                of(smallest, target / factor, selection.high)?,
             ),
         };
         // `None` is more than any number.
