@@ -97,8 +97,8 @@ pub fn run_line(words: &[OsString]) -> u8 {
 /// Says whether a command is wanted no more; long computations ask it.
 pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Runs a command line as [`run_line`] does, with `--json`, and gives what it would have printed. `simulate` and `audit`
-/// fail soon after they are stopped; other commands finish.
+/// Runs a command line as [`run_line`] does, with `--json`, and gives what it would have printed. `simulate`, `audit`,
+/// `plan` and `prepare` fail soon after they are stopped; other commands finish.
 ///
 /// # Errors
 /// Those of the command, whose sentence names its flags.
@@ -143,8 +143,8 @@ fn run(cli: Cli, is_stopped: IsStopped<'_>) -> Result<()> {
         Command::Moment(args) => runtime()?.block_on(commands::moment::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
         Command::Simulate(args) => commands::simulate::run(&args, json, is_stopped),
-        Command::Prepare(args) => commands::prepare::run(&args, json),
-        Command::Plan(args) => commands::plan::run(&args, json),
+        Command::Prepare(args) => commands::prepare::run(&args, json, is_stopped),
+        Command::Plan(args) => commands::plan::run(&args, json, is_stopped),
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),
         Command::Audit(args) => commands::audit::run(&args, json, is_stopped),

@@ -1,6 +1,6 @@
 """Private PCA of the digits beside other libraries, in one run: lines, seconds, error at the same ε.
 
-    pip install ./bindings/python "opendp[scikit-learn]" scikit-learn
+    pip install ./bindings/python "opendp[scikit-learn]" pfl scikit-learn
     python bindings/python/benches/beside.py [--diffprivlib PYTHON]
 
 50,000 rows drawn from the 1,797 digits, each divided by its length; five components; ε = 4. The error is ‖V̂V̂ᵀ − VVᵀ‖
@@ -8,7 +8,7 @@ against the same library-free PCA of the same rows, around their mean where the 
 "16 features" are sums of 2 × 2 pixels. Whatever takes longer than a minute is ended, and said so.
 "local" protects each row before it leaves its owner; "central" trusts a curator who sees all rows, which needs far less
 noise: the two are different promises. PYTHON is an interpreter that has diffprivlib and a scikit-learn that it imports
-with (before 1.5). pfl-research has no PCA: it trains models by gradients, and is left out.
+with (before 1.5). pfl-research has no PCA, but mechanisms: its Gaussian one at δ = 1e-6 perturbs each row's products.
 """
 
 from __future__ import annotations
@@ -37,6 +37,18 @@ def local_eigenveil(rows):
 def local_eigenveil_centred(rows):
     from eigenveil import LocalDPPCA
     return LocalDPPCA(K, EPSILON, centring=0.7).fit(rows).components_
+
+
+def local_pfl(rows):
+    from pfl.privacy import GaussianMechanism
+    from pfl.stats import MappedVectorStatistics
+    # Two rows' products are at most √2 apart.
+    mechanism = GaussianMechanism.construct_single_iteration(np.sqrt(2), EPSILON, 1e-6)
+    total = 0
+    for row in rows:
+        report, _ = mechanism.privatize(MappedVectorStatistics({"products": np.outer(row, row)}))
+        total += report["products"]
+    return np.linalg.eigh(total + total.T)[1][:, -K:].T
 
 
 def central_eigenveil(rows):
@@ -91,6 +103,7 @@ def main():
     methods = [
         local_eigenveil,
         local_eigenveil_centred,
+        local_pfl,
         central_eigenveil,
         central_opendp_centred,
         no_privacy_scikit_learn_centred,

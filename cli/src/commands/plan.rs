@@ -4,6 +4,7 @@ use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
 use eigenveil_estimation::{
+    Cancel,
     centring::planned_noise,
     floor::{ExpectedError, SpectrumRange, resolution},
     format::{round_up, with_thousands},
@@ -26,6 +27,7 @@ use super::{
     project::read_estimate,
 };
 use crate::{
+    IsStopped,
     args::{DEFAULT_CENTRING_TEXT, NormArg},
     error::{CliError, Result},
     output,
@@ -105,9 +107,10 @@ struct PlanAnswer {
     notes: Vec<String>,
 }
 
-pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
+pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Result<()> {
+    let cancel = Cancel::when(is_stopped);
     if args.pilot.is_none() && args.spectrum.is_empty() {
-        return run_without_spectrum(args, json);
+        return run_without_spectrum(args, json, cancel);
     }
     let pilot = args.pilot.as_deref().map(read_estimate).transpose()?;
     let mut population = match &pilot {
@@ -134,6 +137,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         };
         let privacy = PrivacyStatement::new(&params);
         for &target in &targets {
+            cancel.check()?;
             let planned = plan(spectrum, &noise, target)?;
             let ranged = pilot.is_some();
             let range = |error: ExpectedError| (error.low, error.high);
@@ -496,7 +500,7 @@ struct ResolutionAnswer {
     notes: Vec<String>,
 }
 
-fn run_without_spectrum(args: &PlanArgs, json: bool) -> Result<()> {
+fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Result<()> {
     let Some(p) = args.p else {
         return Err(CliError::usage(
             "plan needs --pilot, or --p with --spectrum, or --p with --n",
@@ -525,6 +529,7 @@ fn run_without_spectrum(args: &PlanArgs, json: bool) -> Result<()> {
             mean_length,
         )?;
         for n in &args.n {
+            cancel.check()?;
             let found = resolution(&noise, p, n.get(), k)?;
             let possible = |size: f64| (size + found.average < 1.0).then_some(size);
             rows.push(ResolutionRow {

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
-use eigenveil_estimation::format::with_thousands;
+use eigenveil_estimation::{Cancel, format::with_thousands};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Preprocessing},
@@ -15,6 +15,7 @@ use super::{
     prepare_columns::{Column, columns, from_description, from_rows, rounded},
 };
 use crate::{
+    IsStopped,
     error::{CliError, Result},
     files, output,
     rows::{self, Names, RowTable, TableArgs},
@@ -72,7 +73,7 @@ struct PrepareAnswer {
     warnings: Vec<String>,
 }
 
-pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
+pub(crate) fn run(args: &PrepareArgs, json: bool, is_stopped: IsStopped<'_>) -> Result<()> {
     let (table, statistics) = match (&args.rows, &args.description) {
         (Some(path), _) => {
             let how = TableArgs {
@@ -111,6 +112,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
                 n: n.get(),
                 mechanism: args.mechanism,
                 budget: args.mechanism.budget(epsilon, args.delta)?,
+                cancel: Cancel::when(is_stopped),
             };
             choices(table, &features, &setting)?
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use eigenveil_estimation::{
+    Cancel,
     centring::planned_noise,
     floor::{Spectrum, SpectrumRange},
     linalg::{GramSum, packed_to_dense, symmetric_eigen},
@@ -28,11 +29,12 @@ use crate::{
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
-pub(super) struct Setting {
+pub(super) struct Setting<'a> {
     pub(super) k: usize,
     pub(super) n: u64,
     pub(super) mechanism: MechanismKind,
     pub(super) budget: Budget,
+    pub(super) cancel: Cancel<'a>,
 }
 
 /// One way to prepare rows and the error to expect.
@@ -86,7 +88,7 @@ impl fmt::Display for Choice {
 pub(super) fn choices(
     table: &RowTable,
     features: &[Feature],
-    setting: &Setting,
+    setting: &Setting<'_>,
 ) -> Result<Vec<Choice>> {
     let p = table.dimension();
     if !(1..p).contains(&setting.k) {
@@ -129,6 +131,8 @@ pub(super) fn choices(
                 }),
                 ..choice
             });
+            // A jackknife that was stopped is not one of rows without a statistic.
+            setting.cancel.check()?;
             bar.inc(1);
         }
     }
@@ -189,7 +193,7 @@ fn choice(
     params: &StudyParams,
     features: &[Feature],
     prepared: bool,
-    setting: &Setting,
+    setting: &Setting<'_>,
 ) -> Result<Choice> {
     let p = features.len();
     let weight = 1.0 / rows.len() as f64;
@@ -200,6 +204,7 @@ fn choice(
     // The mean is removed before rows are multiplied: a large one would leave nothing but rounding of the rest.
     let mut sum = GramSum::<f64>::new(p);
     for row in rows {
+        setting.cancel.check()?;
         let centred = DVector::from_column_slice(row) - &mean;
         sum.add(centred.as_slice(), weight);
     }
