@@ -137,14 +137,19 @@ def test_prepare_plans_with_public_rows(wines, analyst):
     assert prepared["chosen"]["error"] < 1
     study = analyst.create_study("prepared", features=prepared, epsilon=4)
     assert study.feature_names == names
+    rows = np.where(np.arange(rows.size).reshape(rows.shape) == 30, np.nan, rows)
+    with pytest.raises(errors.InputError, match=f"^the public rows, written as CSV: line 4, .*{names[4]}.*missing"):
+        eigenveil.prepare(pandas.DataFrame(rows, columns=names), k=2, n=20_000, epsilon=4)
 
 
 def test_errors_of_commands_name_arguments_and_not_flags():
     with pytest.raises(errors.InputError) as refused:
         eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4, target_error=0.3, delta=1e-6, mechanism="double-cap")
     assert "delta" in str(refused.value) and "--" not in str(refused.value)
-    with pytest.raises(errors.InputError):
-        eigenveil.plan(epsilon=4, no_such_flag=1)
+    with pytest.raises(errors.InputError, match="^unexpected argument 'no_such_flag' found$"):
+        eigenveil.plan(epsilon=4, n=1_000, no_such_flag=1)
+    with pytest.raises(errors.InputError, match="n, the participants expected, or target_error"):
+        eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4)
     with pytest.warns(eigenveil.EigenveilWarning):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
 

@@ -57,8 +57,9 @@ def _word(value: Any) -> str:
 
 
 def _in_python(sentence: str) -> str:
-    """``--some-flag`` as ``some_flag``."""
+    """``--some-flag`` as ``some_flag``, and nothing of the command line's usage."""
     sentence = re.sub(r"^error: ", "", sentence)
+    sentence = re.sub(r"\n\n(Usage:|For more information).*", "", sentence, flags=re.DOTALL)
     return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), sentence)
 
 
@@ -150,6 +151,8 @@ def plan(
     >>> planned["rows"][0]["n"] < 20_000
     True
     """
+    if n is None and target_error is None:
+        raise InputError("plan needs n, the participants expected, or target_error")
     own = {"p": p, "k": k, "spectrum": spectrum, "n": n, "target_error": target_error, "delta": delta}
     with tempfile.TemporaryDirectory() as folder:
         if pilot is not None and not isinstance(pilot, (str, os.PathLike)):
@@ -267,10 +270,15 @@ def prepare(
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "public.csv"), os.path.join(folder, "features.csv")
         _write_csv(path, rows, names, texts)
-        found = run(
-            "prepare", rows=path, out=out, k=k, n=n, epsilon=epsilon, mechanism=mechanism, delta=delta,
-            header="yes", one_hot=texts or None,
-        )  # fmt: skip
+        try:
+            found = run(
+                "prepare", rows=path, out=out, k=k, n=n, epsilon=epsilon, mechanism=mechanism, delta=delta,
+                header="yes", one_hot=texts or None,
+            )  # fmt: skip
+        except EigenveilError as error:
+            # The caller does not know this file.
+            sentence = str(error).replace(path, "the public rows, written as CSV")
+            raise type(error)(sentence, error.code, error.values) from None
     del found["out"]
     keys = ("name", "center", "scale", "observed", "section")
     found["features"] = [{key: own[key] for key in keys if key in own} for own in found["columns"]]
