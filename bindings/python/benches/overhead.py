@@ -65,7 +65,8 @@ def reports(cli: str, n: int) -> dict[str, float]:
                     assert eigenveil.report(study, frame, ledger=ledger).accepted == n
                 else:
                     words = [cli, "report", "--server", server.url, "--study", study.id, "--rows", f"{folder}/rows.npy"]
-                    subprocess.run([*words, "--ledger", ledger, "--json"], check=True, capture_output=True)
+                    words += ["--by-position", "--ledger", ledger, "--json"]
+                    subprocess.run(words, check=True, capture_output=True)
                 times[side].append(time.perf_counter() - started)
     medians = {f"{side}_seconds": statistics.median(own) for side, own in times.items()}
     return {"rows": n, **medians, "rate_over_cli": medians["cli_seconds"] / medians["python_seconds"]}
