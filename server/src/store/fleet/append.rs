@@ -13,9 +13,13 @@ use eigenveil_shared::{
     mechanism::{Payload, PayloadKind, double_cap::Seed},
 };
 use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio_postgres::Statement;
 
-use super::{Inner, connection::Connection, lock, snapshot::sum_bytes, unsigned};
+use super::{
+    Inner, lock,
+    snapshot::sum_bytes,
+    statements::{Prepared, columns, require},
+    unsigned,
+};
 use crate::{
     net::memory::Reservation,
     store::{
@@ -33,56 +37,6 @@ pub(super) const ANSWER: Duration = Duration::from_secs(30);
 const MAX_COMMIT_BYTES: usize = 64 << 20;
 /// Runs of a group: doors close under way, connections break.
 const MAX_RUNS: u32 = 5;
-/// Reports of a rehearsed commit: 64 KiB of seeds.
-const REHEARSED: usize = 4_096;
-
-// Arrays are sorted by their key, without repetition, so that locks are taken in one order.
-const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
-    WHERE study = ANY ($1) GROUP BY study";
-pub(super) const TOKENS: &str = "SELECT t.study, t.key, t.spent FROM tokens t
-    JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON t.study = u.s AND t.key = u.k
-    ORDER BY t.study, t.key FOR NO KEY UPDATE OF t";
-// Returns those that were there already, which mostly are few: PostgreSQL waits without end for a client that has
-// stopped to read what it is sent, and holds the locks.
-pub(super) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
-    new AS (INSERT INTO identifiers (study, id) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING study, id)
-    SELECT study, id FROM u EXCEPT SELECT study, id FROM new";
-// Of studies whose last day has just passed: reports in flight, which came in time, are waited for before they are looked up.
-const IN_FLIGHT: &str =
-    "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";
-// A statement after the tokens were locked, never joined with it: what was waited for is seen.
-pub(super) const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
-    JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k";
-pub(super) const TAKE_BACK: &str =
-    "DELETE FROM identifiers i USING unnest($1::bigint[], $2::bytea[]) u(s, k)
-    WHERE i.study = u.s AND i.id = u.k";
-pub(super) const SPEND: &str =
-    "UPDATE tokens t SET spent = 1 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
-    WHERE t.study = u.s AND t.key = u.k AND t.spent = 0";
-// Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of order.
-const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
-    JOIN unnest($1::bigint[], $2::int[]) u(s, k) ON b.study = u.s AND b.bucket = u.k
-    ORDER BY b.study, b.bucket FOR NO KEY UPDATE OF b";
-const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
-const KEEP_SUM: &str = "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
-// The clock is asked again, with the locks held: a last day may have passed while they were waited for.
-const COUNT: &str = "WITH c AS MATERIALIZED (
-        SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bytea[]) c(study, bucket, n, body)),
-    w AS (UPDATE buckets b SET seq = b.seq + 1, n = b.n + c.n FROM c
-        WHERE b.study = c.study AND b.bucket = c.bucket AND b.open AND moment() < b.until
-        RETURNING b.study, b.bucket, b.seq),
-    k AS (INSERT INTO chunks (study, bucket, last, first, n, body)
-        SELECT w.study, w.bucket, w.seq, w.seq, c.n, c.body FROM w JOIN c USING (study, bucket)
-        WHERE c.body IS NOT NULL RETURNING 1),
-    a AS (INSERT INTO arrivals AS a (study, bucket, seconds, start, n)
-        SELECT w.study, w.bucket, 60, moment_ms() / 60000 * 60, c.n FROM w JOIN c USING (study, bucket)
-        ON CONFLICT (study, bucket, seconds, start) DO UPDATE SET n = a.n + excluded.n RETURNING 1)
-    SELECT (SELECT count(*) FROM w), (SELECT count(*) FROM k), (SELECT count(*) FROM a)";
-const COUNTED: &str =
-    "SELECT study, sum(n)::bigint FROM buckets WHERE study = ANY ($1) GROUP BY study";
-const PULSE: &str =
-    "INSERT INTO pulse AS p (server, connection, v, at) VALUES ($1, $2, 1, moment())
-    ON CONFLICT (server, connection) DO UPDATE SET v = p.v + 1, at = moment()";
 
 /// The reports of one request: all in one commit, or in none.
 pub(super) struct Submission {
@@ -108,101 +62,6 @@ pub(super) struct Committer {
     number: i32,
     queue: Arc<Mutex<mpsc::Receiver<Submission>>>,
     prepared: Option<Prepared>,
-}
-
-pub(super) struct Prepared {
-    pub(super) connection: Connection,
-    doors: Statement,
-    tokens: Statement,
-    take: Statement,
-    in_flight: Statement,
-    known: Statement,
-    take_back: Statement,
-    spend: Statement,
-    lock_buckets: Statement,
-    sum: Statement,
-    keep_sum: Statement,
-    count: Statement,
-    counted: Statement,
-    pulse: Statement,
-}
-
-impl Prepared {
-    pub(super) async fn new(connection: Connection) -> Result<Self, Failure> {
-        Ok(Self {
-            doors: connection.prepare(DOORS).await?,
-            tokens: connection.prepare(TOKENS).await?,
-            take: connection.prepare(TAKE).await?,
-            in_flight: connection.prepare(IN_FLIGHT).await?,
-            known: connection.prepare(KNOWN).await?,
-            take_back: connection.prepare(TAKE_BACK).await?,
-            spend: connection.prepare(SPEND).await?,
-            lock_buckets: connection.prepare(LOCK_BUCKETS).await?,
-            sum: connection.prepare(SUM).await?,
-            keep_sum: connection.prepare(KEEP_SUM).await?,
-            count: connection.prepare(COUNT).await?,
-            counted: connection.prepare(COUNTED).await?,
-            pulse: connection.prepare(PULSE).await?,
-            connection,
-        })
-    }
-
-    /// Writes as a commit does, of as many reports as fill several pages of each table, and rolls back; `study` is none
-    /// that there is. A row that fits its page would be written on a full disk, too.
-    pub(super) async fn rehearse(&self, study: StudyKey) -> Result<(), Failure> {
-        let client = &self.connection;
-        let StudyKey(study) = study;
-        let keys: Vec<(StudyKey, [u8; 16])> = (0..REHEARSED as u128)
-            .map(|number| (StudyKey(study), number.to_be_bytes()))
-            .collect();
-        let (studies, ids) = columns(&keys);
-        let token = vec![[0_u8; 32].as_slice()];
-        let (one, bucket, n) = (vec![study], vec![0_i32], vec![REHEARSED as i64]);
-        let seeds = vec![Some(vec![0_u8; 16 * REHEARSED])];
-        client
-            .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            .await?;
-        for begin in [
-            "INSERT INTO buckets (study, bucket, open) VALUES ($1, 0, true)",
-            "INSERT INTO tokens (study, key) VALUES ($1, decode(repeat('00', 32), 'hex'))",
-            "INSERT INTO sums (study, bucket) VALUES ($1, 0)",
-        ] {
-            require("tables", client.execute(begin, &[&study]).await?, 1)?;
-        }
-        client.query(&self.doors, &[&one]).await?;
-        client.query(&self.tokens, &[&one, &token]).await?;
-        client.query(&self.take, &[&studies, &ids]).await?;
-        client.query(&self.in_flight, &[&one]).await?;
-        client.query(&self.known, &[&studies, &ids]).await?;
-        let rows = client.execute(&self.take_back, &[&studies, &ids]).await?;
-        require("identifiers", rows, REHEARSED)?;
-        let rows = client.execute(&self.spend, &[&one, &token]).await?;
-        require("tokens", rows, 1)?;
-        client.query(&self.lock_buckets, &[&one, &bucket]).await?;
-        client.query(&self.sum, &[&study, &0]).await?;
-        let sum = vec![0_u8; 16 * REHEARSED];
-        let rows = client
-            .execute(&self.keep_sum, &[&study, &0, &n[0], &sum])
-            .await?;
-        require("sums", rows, 1)?;
-        let row = client
-            .query_one(&self.count, &[&one, &bucket, &n, &seeds])
-            .await?;
-        for (column, table) in ["buckets", "chunks", "arrivals"].into_iter().enumerate() {
-            require(table, unsigned(row.try_get(column)?), 1)?;
-        }
-        client.query(&self.counted, &[&one]).await?;
-        client.batch_execute("ROLLBACK").await?;
-        Ok(())
-    }
-
-    /// A commit that changes nothing but a row of this server's own.
-    pub(super) async fn beat(&self, server: i64, connection: i32) -> Result<(), Failure> {
-        let client = &self.connection;
-        let beaten = client.execute(&self.pulse, &[&server, &connection]).await?;
-        require("pulse", beaten, 1)?;
-        self.connection.commit().await
-    }
 }
 
 /// How a run of a group ended without an answer.
@@ -595,26 +454,6 @@ async fn remove(of: &Prepared, identifiers: &[(StudyKey, [u8; 16])]) -> Result<(
         .execute(&of.take_back, &[&studies, &ids])
         .await?;
     Ok(require("identifiers", rows, identifiers.len())?)
-}
-
-/// Each statement says how many rows it has changed; before a commit that is what was asked for.
-pub(super) fn require(table: &str, changed: u64, wanted: usize) -> Result<(), Failure> {
-    match changed == wanted as u64 {
-        true => Ok(()),
-        false => Err(Failure::Unavailable(format!(
-            "{changed} rows of {table} were changed where {wanted} should have been; the transaction was rolled back"
-        ))),
-    }
-}
-
-/// Two columns for `unnest`.
-fn columns<'a, const N: usize>(
-    pairs: impl IntoIterator<Item = &'a (StudyKey, [u8; N])>,
-) -> (Vec<i64>, Vec<&'a [u8]>) {
-    pairs
-        .into_iter()
-        .map(|(study, bytes)| (study.0, bytes.as_slice()))
-        .unzip()
 }
 
 fn identifier(row: &tokio_postgres::Row) -> Result<(StudyKey, [u8; 16]), Failure> {

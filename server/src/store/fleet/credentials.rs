@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eigenveil_shared::Result;
 use tokio_postgres::Client;
 
-use super::{Fleet, append::require, studies::state_of, unsigned};
+use super::{Fleet, statements::require, studies::state_of, unsigned};
 use crate::store::{
     credentials::{Analyst, TokenTable},
     decide,

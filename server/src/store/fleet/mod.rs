@@ -21,6 +21,7 @@ mod races;
 mod registry;
 mod schema;
 mod snapshot;
+mod statements;
 mod studies;
 #[cfg(test)]
 pub(super) mod tests;

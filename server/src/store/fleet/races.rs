@@ -14,8 +14,9 @@ use tokio::{
 };
 
 use super::{
-    Fleet, append,
+    Fleet,
     connection::Target,
+    statements::TAKE,
     tests::{Servers, eventually, numbered, of_seeds, postgres::Cluster},
 };
 use crate::{
@@ -285,7 +286,7 @@ fn a_stopped_client_holds_no_identifiers() {
     let mut unread = None;
     stopped.block_on(async {
         let client = target.connect_to_commit().await.unwrap();
-        let take = client.prepare(append::TAKE).await.unwrap();
+        let take = client.prepare(TAKE).await.unwrap();
         client.batch_execute("BEGIN").await.unwrap();
         let studies = vec![1_i64; ids.len()];
         let mut query = Box::pin(async move { client.query(&take, &[&studies, &ids]).await.map(drop) });

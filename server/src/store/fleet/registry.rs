@@ -16,7 +16,7 @@ use eigenveil_shared::{
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Row};
 
-use super::{Inner, append::Prepared, credentials, lock, told, unsigned};
+use super::{Inner, credentials, lock, statements::Prepared, told, unsigned};
 use crate::store::{
     failure::Failure,
     study::{NewStudy, Study, StudyId, StudyKey, state_from},

@@ -12,7 +12,7 @@ use eigenveil_shared::{
 };
 use tokio_postgres::Client;
 
-use super::{Fleet, append::require, unsigned};
+use super::{Fleet, statements::require, unsigned};
 use crate::store::{
     decide,
     failure::Failure,

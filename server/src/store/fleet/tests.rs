@@ -28,9 +28,9 @@ use tokio::runtime::Runtime;
 
 use self::postgres::Cluster;
 use super::{
-    append::{KNOWN, SPEND, TAKE, TAKE_BACK, TOKENS},
     migrate_store,
     races::fleet,
+    statements::{KNOWN, SPEND, TAKE, TAKE_BACK, TOKENS},
 };
 use crate::{
     Environment, ServerConfig,

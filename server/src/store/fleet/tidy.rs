@@ -8,7 +8,7 @@ use eigenveil_shared::{
 };
 use tokio_postgres::{Client, types::ToSql};
 
-use super::{Fleet, Inner, append::require, unsigned};
+use super::{Fleet, Inner, statements::require, unsigned};
 use crate::store::{failure::Failure, study::StudyKey};
 
 const ROWS: i64 = 50_000;

@@ -8,10 +8,11 @@ use eigenveil_shared::{
 
 use super::{
     Fleet, Inner,
-    append::{has_seeds, merged, require},
+    append::{has_seeds, merged},
     connection::Session,
     lock,
     snapshot::sum_bytes,
+    statements::require,
     studies::{insert, lock_buckets, locked_state, require_study},
     unsigned,
 };
