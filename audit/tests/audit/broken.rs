@@ -231,7 +231,7 @@ fn rerandomised_retries_are_refuted() {
 }
 
 #[test]
-#[ignore = "200,000 trials a row: minutes in release"]
+#[ignore = "200,000 trials a row: minutes"]
 fn many_trials_of_everything_broken() {
     every_leak_is_refuted(MANY);
     the_parity_of_the_attempts_is_seen_with_the_report(MANY);

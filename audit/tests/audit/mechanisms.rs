@@ -138,14 +138,14 @@ fn as_published_is_refuted_and_the_finding_reports_the_true_epsilon() {
 }
 
 #[test]
-#[ignore = "200,000 trials a row: minutes in release"]
+#[ignore = "200,000 trials a row: minutes"]
 fn many_trials_correct() {
     correct_ones_stay_below(1.0, 200_000, 0.8);
     correct_ones_stay_below(4.0, 200_000, 0.8);
 }
 
 #[test]
-#[ignore = "200,000 trials a row: minutes in release"]
+#[ignore = "200,000 trials a row: minutes"]
 fn many_trials_as_published() {
     as_published_is_refuted(200_000);
 }

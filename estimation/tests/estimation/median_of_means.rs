@@ -66,7 +66,7 @@ fn honest_reports_rarely_disagree() {
 }
 
 /// The same with 2,000 studies of each setting: at most 9 alarms each; with 2 expected, more have probability 5e-5.
-/// Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
+/// Minutes: `cargo test --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {
