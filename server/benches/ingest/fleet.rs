@@ -97,7 +97,14 @@ fn sync_ms(directory: &TempDir) -> f64 {
     times[50]
 }
 
+/// Without what another load has left to be vacuumed.
+fn new_database(cluster: &Cluster) {
+    cluster.sql("postgres", "DROP DATABASE IF EXISTS bench WITH (FORCE)");
+    cluster.sql("postgres", "CREATE DATABASE bench");
+}
+
 fn copy(cluster: &Cluster, directory: &TempDir) {
+    new_database(cluster);
     cluster.sql(
         "bench",
         "CREATE TABLE floor (id bytea, seed bytea) WITH (autovacuum_enabled = off)",
@@ -130,7 +137,6 @@ pub(crate) fn beside_copy() {
             return;
         };
         let _standby = has_standby.then(|| cluster.standby("standby"));
-        cluster.sql("postgres", "CREATE DATABASE bench");
         println!("{name}, {:.2} ms a sync", sync_ms(&directory));
         if !has_standby {
             copy(&cluster, &directory);
@@ -156,22 +162,26 @@ pub(crate) fn beside_copy() {
     }
 }
 
-/// A file with the study's tokens, or with none that it knows.
+/// A file with the study's tokens, or with as many that it does not know.
 async fn tokens(store: &Store, study: &Study, admitted: Admitted, directory: &TempDir) -> PathBuf {
     let mut bytes = Vec::with_capacity(TOKENS * TOKEN_LEN);
-    while admitted == Admitted::ByTokens && bytes.len() < TOKENS * TOKEN_LEN {
+    while bytes.len() < TOKENS * TOKEN_LEN {
         let issued = store.issue_tokens(study, MAX_TOKENS_PER_REQUEST).await;
         let IssueTokensResponse { tokens } = issued.unwrap();
         let issued = tokens.iter().map(|text| ParticipantToken::parse(text));
         bytes.extend(issued.flat_map(|token| *token.unwrap().as_bytes()));
     }
-    bytes.resize(TOKENS * TOKEN_LEN, 1);
+    if admitted == Admitted::Refused {
+        let others = bytes.chunks_mut(TOKEN_LEN);
+        others.for_each(|token| token[0] ^= 1);
+    }
     let file = directory.path().join("tokens");
     std::fs::write(&file, bytes).unwrap();
     file
 }
 
 fn on(cluster: &Cluster, directory: &TempDir, load: Load, admitted: Admitted, number: usize) {
+    new_database(cluster);
     let url = cluster.url("bench");
     let config = ServerConfig {
         store: Some(url.parse().unwrap()),
