@@ -216,7 +216,14 @@ fn on(cluster: &Cluster, directory: &TempDir, load: Load, admitted: Admitted, nu
             .chain([Process::family_seconds(cluster.pid())])
             .collect()
     };
-    let before = cpu();
+    // Of the database: its log and its tables.
+    let bytes = || {
+        ["pg_current_wal_lsn() - '0/0'", "pg_database_size('bench')"].map(|what| {
+            let text = cluster.sql("bench", &format!("SELECT {what}"));
+            text.trim().parse::<f64>().unwrap()
+        })
+    };
+    let (before, size) = (cpu(), bytes());
     let canonical = &study.document().canonical_params;
     let (this, addresses) = (Process::this(), addresses.join(","));
     let outcome = load.send(&this, &addresses, &path, canonical, tokens.as_deref());
@@ -237,16 +244,21 @@ fn on(cluster: &Cluster, directory: &TempDir, load: Load, admitted: Admitted, nu
         .zip(cpu())
         .map(|(before, after)| format!("{:.1}", (after - before) * 1e6 / outcome.reports as f64))
         .collect();
+    let grown = size.iter().zip(bytes());
+    let grown: Vec<String> = grown
+        .map(|(before, after)| format!("{:.0}", (after - before) / outcome.reports as f64))
+        .collect();
     let how = match admitted {
         Admitted::ByNothing => "",
         Admitted::ByTokens => ", with tokens",
         Admitted::Refused => ", refused for their tokens",
     };
     println!(
-        "{number} server(s), connections={} batch={}{how}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}",
+        "{number} server(s), connections={} batch={}{how}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}, bytes of log and of tables: {}",
         load.connections,
         load.batch,
         outcome.rate,
-        spent.join(" ")
+        spent.join(" "),
+        grown.join(" ")
     );
 }

@@ -121,7 +121,10 @@ async fn read_response(stream: &mut TcpStream, buffer: &mut Vec<u8>) {
         "{}",
         String::from_utf8_lossy(buffer)
     );
-    let length = head.split_once("content-length: ").unwrap().1;
+    // None with 204.
+    let length = head
+        .split_once("content-length: ")
+        .map_or("0", |(_, rest)| rest);
     let length: usize = length.lines().next().unwrap().parse().unwrap();
     while buffer.len() < end + length {
         assert!(stream.read_buf(buffer).await.unwrap() > 0);
