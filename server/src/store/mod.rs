@@ -40,6 +40,8 @@ use eigenveil_shared::{
 };
 
 pub use self::embedded::{database_path, rotate_operator_token};
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use self::fleet::tests as in_fleet;
 #[cfg(feature = "postgres")]
 pub use self::fleet::{Migrated, migrate_store};
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Reports are counted: a group of requests in one transaction, on a connection that belongs to the task that commits.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,11 +13,14 @@ use eigenveil_shared::{
     mechanism::{Payload, PayloadKind, double_cap::Seed},
 };
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_postgres::Statement;
 
 use super::{
-    Inner, lock,
+    Inner,
+    connection::Connection,
+    lock,
     snapshot::sum_bytes,
-    statements::{Prepared, columns, require},
+    statements::{Prepared, require},
     unsigned,
 };
 use crate::{
@@ -242,26 +245,14 @@ impl Committer {
         let keys: Vec<i64> = studies.keys().map(|key| key.0).collect();
 
         // What is known, in order: doors, tokens, identifiers.
-        let presented = presented_tokens(group);
-        let (token_studies, token_keys) = columns(&presented);
         let begin = async {
             client
                 .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 .await
         };
         let doors = async { client.query(&of.doors, &[&keys]).await };
-        let tokens = async {
-            match presented.is_empty() {
-                true => Ok(Vec::new()),
-                false => {
-                    client
-                        .query(&of.tokens, &[&token_studies, &token_keys])
-                        .await
-                }
-            }
-        };
         // Sent at once, in this order.
-        let ((), doors, tokens) = tokio::try_join!(biased; begin, doors, tokens)?;
+        let ((), doors) = tokio::try_join!(biased; begin, doors)?;
         let mut known = Knowledge::default();
         for row in doors {
             let key = StudyKey(row.try_get(0)?);
@@ -275,14 +266,17 @@ impl Committer {
             };
             known.doors.insert(key, door);
         }
-        for row in tokens {
-            let (study, key): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
-            let key = key
-                .try_into()
-                .map_err(|_| Failure::damaged("a token does not have 32 bytes"))?;
-            known
-                .tokens
-                .insert((StudyKey(study), key), row.try_get::<_, i16>(2)? != 0);
+        known.unspent = known.presented(group);
+        if !known.unspent.is_empty() {
+            let (studies, keys) = columns(&known.unspent);
+            let others = client.query(&of.spend, &[&studies, &keys]).await?;
+            for row in others {
+                let key = key_of(&row)?;
+                known.unspent.remove(&key);
+                if row.try_get(2)? {
+                    known.spent.insert(key);
+                }
+            }
         }
         let (wanted, others) = known.identifiers_of(group);
         #[cfg(test)]
@@ -323,13 +317,14 @@ impl Committer {
         };
         let (old, _, found) = tokio::try_join!(biased; take, wait, look_up)?;
         for row in old.iter().chain(&found) {
-            known.counted.insert(identifier(row)?);
+            known.counted.insert(key_of(row)?);
         }
         known.inserted = wanted;
         known.inserted.retain(|id| !known.counted.contains(id));
 
         let (outcomes, deltas) = known.decide(group)?;
         let taken_back: Vec<_> = known.inserted.difference(&known.taken).copied().collect();
+        let given_back: Vec<_> = known.unspent.difference(&known.spending).copied().collect();
         if deltas.is_empty() {
             let has_duplicate = outcomes
                 .iter()
@@ -343,17 +338,13 @@ impl Committer {
                 client.batch_execute("ROLLBACK").await?;
                 return Ok(outcomes);
             }
-            remove(of, &taken_back).await?;
+            undo(client, &of.take_back, "identifiers", &taken_back).await?;
+            undo(client, &of.give_back, "tokens", &given_back).await?;
             of.beat(self.inner.server, self.number).await?;
             return Ok(outcomes);
         }
-        let spent: Vec<_> = known.spending.iter().copied().collect();
-        remove(of, &taken_back).await?;
-        if !spent.is_empty() {
-            let (studies, keys) = columns(&spent);
-            let rows = client.execute(&of.spend, &[&studies, &keys]).await?;
-            require("tokens", rows, spent.len())?;
-        }
+        undo(client, &of.take_back, "identifiers", &taken_back).await?;
+        undo(client, &of.give_back, "tokens", &given_back).await?;
         self.count(of, &studies, deltas).await?;
         let counted = client.query(&of.counted, &[&keys]).await?;
         client.commit().await?;
@@ -444,39 +435,38 @@ fn reply(group: Vec<Submission>, outcomes: Vec<Outcomes>) {
     }
 }
 
-async fn remove(of: &Prepared, identifiers: &[(StudyKey, [u8; 16])]) -> Result<(), Ended> {
-    if identifiers.is_empty() {
+/// What was inserted or spent for reports that are not accepted.
+async fn undo<const N: usize>(
+    client: &Connection,
+    statement: &Statement,
+    table: &str,
+    keys: &[(StudyKey, [u8; N])],
+) -> Result<(), Ended> {
+    if keys.is_empty() {
         return Ok(());
     }
-    let (studies, ids) = columns(identifiers);
-    let rows = of
-        .connection
-        .execute(&of.take_back, &[&studies, &ids])
-        .await?;
-    Ok(require("identifiers", rows, identifiers.len())?)
+    let (studies, columns) = columns(keys);
+    let rows = client.execute(statement, &[&studies, &columns]).await?;
+    Ok(require(table, rows, keys.len())?)
 }
 
-fn identifier(row: &tokio_postgres::Row) -> Result<(StudyKey, [u8; 16]), Failure> {
-    let (study, id): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
-    let id = id
+/// Two columns for `unnest`.
+fn columns<'a, const N: usize>(
+    pairs: impl IntoIterator<Item = &'a (StudyKey, [u8; N])>,
+) -> (Vec<i64>, Vec<&'a [u8]>) {
+    pairs
+        .into_iter()
+        .map(|(study, bytes)| (study.0, bytes.as_slice()))
+        .unzip()
+}
+
+/// An identifier or a token.
+fn key_of<const N: usize>(row: &tokio_postgres::Row) -> Result<(StudyKey, [u8; N]), Failure> {
+    let (study, key): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+    let key = key
         .try_into()
-        .map_err(|_| Failure::damaged("an identifier does not have 16 bytes"))?;
-    Ok((StudyKey(study), id))
-}
-
-fn presented_tokens(group: &[Submission]) -> BTreeSet<(StudyKey, AdmissionKey)> {
-    let of_tokens = group
-        .iter()
-        .filter(|submission| submission.study.enrolment() == Enrolment::Token);
-    of_tokens
-        .flat_map(|submission| {
-            let keys = submission
-                .reports
-                .iter()
-                .filter_map(|report| report.token.as_deref());
-            keys.map(|key| (submission.study.key, *key))
-        })
-        .collect()
+        .map_err(|_| Failure::damaged("an identifier does not have 16 bytes, or a token 32"))?;
+    Ok((StudyKey(study), key))
 }
 
 /// A stored sum and what is added to it.
@@ -532,8 +522,9 @@ impl Delta {
 #[derive(Default)]
 struct Knowledge {
     doors: BTreeMap<StudyKey, Door>,
-    /// Whether each was spent before.
-    tokens: HashMap<(StudyKey, AdmissionKey), bool>,
+    /// Unspent ones, which this transaction has spent, and spent ones.
+    unspent: BTreeSet<(StudyKey, AdmissionKey)>,
+    spent: HashSet<(StudyKey, AdmissionKey)>,
     /// New ones, which this transaction has inserted.
     inserted: BTreeSet<(StudyKey, [u8; 16])>,
     counted: HashSet<(StudyKey, [u8; 16])>,
@@ -553,6 +544,24 @@ impl Knowledge {
         ending.map(|(study, _)| study.0).collect()
     }
 
+    /// Tokens of studies that take reports: of others nothing shall be written.
+    fn presented(&self, group: &[Submission]) -> BTreeSet<(StudyKey, AdmissionKey)> {
+        let of_tokens = group.iter().filter(|submission| {
+            self.doors.get(&submission.study.key).is_some_and(|door| {
+                door.enrolment == Enrolment::Token && door.is_open && !door.is_over
+            })
+        });
+        of_tokens
+            .flat_map(|submission| {
+                let tokens = submission
+                    .reports
+                    .iter()
+                    .filter_map(|report| report.token.as_deref());
+                tokens.map(|key| (submission.study.key, *key))
+            })
+            .collect()
+    }
+
     /// Identifiers with a copy that could be accepted, and the others, which are only looked up: what is refused shall
     /// write nothing.
     fn identifiers_of(&self, group: &[Submission]) -> (Identifiers, Identifiers) {
@@ -563,8 +572,7 @@ impl Knowledge {
                 continue;
             };
             for report in &submission.reports {
-                let is_unspent =
-                    |key: &AdmissionKey| self.tokens.get(&(study, *key)) == Some(&false);
+                let is_unspent = |key: &AdmissionKey| self.unspent.contains(&(study, *key));
                 let could_be_accepted = door.is_open
                     && !door.is_over
                     && match door.enrolment {
@@ -645,10 +653,10 @@ impl Facts for View<'_> {
 
     fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Failure> {
         let key = (self.study, *key);
-        Ok(match self.known.tokens.get(&key) {
-            None => Spent::Unknown,
-            Some(false) if self.known.spending.insert(key) => Spent::Now,
-            Some(_) => Spent::Before,
+        Ok(match self.known.unspent.contains(&key) {
+            true if self.known.spending.insert(key) => Spent::Now,
+            false if !self.known.spent.contains(&key) => Spent::Unknown,
+            _ => Spent::Before,
         })
     }
 }

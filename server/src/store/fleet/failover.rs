@@ -152,5 +152,6 @@ fn nothing_is_lost_in_ten_rounds() {
             return;
         };
         nothing_is_lost(&round);
+        println!("{round:?}");
     }
 }

@@ -24,7 +24,7 @@ mod snapshot;
 mod statements;
 mod studies;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 mod tidy;
 mod tls;
 mod transfer;

@@ -16,7 +16,7 @@ use tokio::{
 use super::{
     Fleet,
     connection::Target,
-    statements::TAKE,
+    statements,
     tests::{Servers, eventually, numbered, of_seeds, postgres::Cluster},
 };
 use crate::{
@@ -286,7 +286,7 @@ fn a_stopped_client_holds_no_identifiers() {
     let mut unread = None;
     stopped.block_on(async {
         let client = target.connect_to_commit().await.unwrap();
-        let take = client.prepare(TAKE).await.unwrap();
+        let take = client.prepare(statements::TAKE).await.unwrap();
         client.batch_execute("BEGIN").await.unwrap();
         let studies = vec![1_i64; ids.len()];
         let mut query = Box::pin(async move { client.query(&take, &[&studies, &ids]).await.map(drop) });

@@ -28,6 +28,10 @@ const MISSING_GRANTS: &str =
             unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) needed
         WHERE nspname = 'eigenveil' AND relkind = 'r' AND NOT has_table_privilege(c.oid, needed)
             AND relname = ANY ($1)
+        HAVING count(*) > 0
+        UNION ALL
+        SELECT 'EXECUTE ON ALL FUNCTIONS IN SCHEMA eigenveil' FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE nspname = 'eigenveil' AND proname LIKE 'moment%' AND NOT has_function_privilege(p.oid, 'EXECUTE')
         HAVING count(*) > 0) grants";
 const LOCK: i64 = 0x0045_6956_5300_0001;
 const LOCK_WAIT: Duration = Duration::from_secs(60);

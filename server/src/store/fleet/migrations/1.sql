@@ -43,13 +43,13 @@ CREATE TABLE buckets (
 CREATE TABLE identifiers (study bigint, id bytea, PRIMARY KEY (study, id));
 
 -- spent: 0 no, 1 yes, 2 yes and rewritten among many others, so that no transaction number pairs it with a report.
--- No index on it: updates stay on their page.
+-- No index on it: updates stay on their page, which has room for one of each row, all in one commit.
 CREATE TABLE tokens (
   study bigint,
   key   bytea,
   spent smallint NOT NULL DEFAULT 0 CHECK (spent IN (0, 1, 2)),
   PRIMARY KEY (study, key)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 
 -- Seeds of the commits first to last of a bucket, sorted. They do not compress.
 CREATE TABLE chunks (
