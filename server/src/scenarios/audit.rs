@@ -9,6 +9,8 @@ use super::{
     model::{P, ParameterSet, StudyModel},
     world::World,
 };
+#[cfg(feature = "postgres")]
+use crate::store::in_fleet;
 use crate::{
     StudyId,
     store::{BucketSums, database_path},
@@ -35,30 +37,39 @@ impl World {
     }
 
     fn stored(&self, at: usize) -> BucketSums {
-        let store = self.app().store();
+        let store = self.store();
         let id = StudyId::parse(&self.studies[at].id).unwrap();
         let study = store.study(id).unwrap();
         store.bucket_sums(&study, Cancel::NEVER).unwrap()
     }
 
     fn seeds_on_disk(&self, study: &StudyModel, parameters: &ParameterSet) -> Vec<u32> {
-        let query = "SELECT seeds FROM seeds JOIN studies USING (study_pk) WHERE id = ?";
+        let embedded = "SELECT seeds FROM seeds JOIN studies USING (study_pk) WHERE id = ?";
+        let fleet = "SELECT body FROM chunks JOIN studies USING (study) WHERE id = $1";
         let seeds = parameters
             .reports
             .iter()
             .map(|report| report.payload.as_slice());
-        identifiable::in_runs(seeds, &self.blobs(query, study)).unwrap()
+        identifiable::in_runs(seeds, &self.blobs(embedded, fleet, study)).unwrap()
     }
 
     /// A column of blobs of one study, read with a separate connection.
-    fn blobs(&self, query: &str, study: &StudyModel) -> Vec<Vec<u8>> {
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "of the fleet")
+    )]
+    fn blobs(&self, embedded: &str, fleet: &str, study: &StudyModel) -> Vec<Vec<u8>> {
+        let id = StudyId::parse(&study.id).unwrap();
+        #[cfg(feature = "postgres")]
+        if self.database.is_some() {
+            return in_fleet::blobs(self.store(), fleet, id);
+        }
         let connection = rusqlite::Connection::open_with_flags(
             database_path(&self.config.data_dir),
             rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
         )
         .unwrap();
-        let mut statement = connection.prepare(query).unwrap();
-        let id = StudyId::parse(&study.id).unwrap();
+        let mut statement = connection.prepare(embedded).unwrap();
         let rows = statement.query_map([id.0], |row| row.get(0)).unwrap();
         rows.map(Result::unwrap).collect()
     }
@@ -98,9 +109,11 @@ impl World {
                 document.reports_accepted
             );
             // In one statement, because identifiers of closed studies are moved meanwhile.
-            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study_pk) WHERE studies.id = ?1
+            let embedded = "SELECT report_ids.id FROM report_ids JOIN studies USING (study_pk) WHERE studies.id = ?1
                          UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study_pk) WHERE studies.id = ?1";
-            let rows = self.blobs(query, study);
+            let fleet =
+                "SELECT i.id FROM identifiers i JOIN studies s USING (study) WHERE s.id = $1";
+            let rows = self.blobs(embedded, fleet, study);
             let ids: Vec<Vec<u8>> = rows
                 .iter()
                 .flat_map(|row| row.chunks(16).map(<[u8]>::to_vec))

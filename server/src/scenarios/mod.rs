@@ -1,4 +1,5 @@
-//! Generated operations of clients and a server in one process, with written invariants.
+//! Generated operations of clients and a server in one process, with written invariants; and of clients and three servers
+//! over one database, which take turns.
 //!
 //! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, lost requests and
 //! responses, replays, failing commits, a writer that dies before or after a commit, restarts, closes, exports,
@@ -36,15 +37,20 @@ use std::{
 
 use self::{
     operations::{Operation, generate},
-    world::World,
+    world::{Engine, World},
 };
 use crate::faults::{Faults, Mutation};
+#[cfg(feature = "postgres")]
+use crate::store::in_fleet::postgres::Cluster;
 
 /// `.ci/full` plays 1,500 more.
 const DEFAULT_SCENARIOS: u64 = 60;
+/// One in so many is played with three servers over one database, too.
+#[cfg(feature = "postgres")]
+const IN_A_FLEET: u64 = 10;
 
 /// Runs a list of operations; the error is the violated invariant.
-fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), String> {
+fn play(seed: u64, engine: Engine, operations: &[Operation], faults: Faults) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -52,7 +58,7 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
     let mut step_text = String::new();
     let played = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let mut world = World::new(seed, faults).await;
+            let mut world = World::new(seed, engine, faults).await;
             for (step, operation) in operations.iter().enumerate() {
                 step_text = format!("step {step}, {operation:?}");
                 world.perform(operation.clone()).await;
@@ -71,7 +77,7 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
     })
 }
 
-fn explore(seeds: std::ops::Range<u64>) {
+fn explore(engine: Engine, seeds: std::ops::Range<u64>) {
     let next = AtomicU64::new(seeds.start);
     let count = seeds.end - seeds.start;
     let started = Instant::now();
@@ -81,8 +87,14 @@ fn explore(seeds: std::ops::Range<u64>) {
             if seed >= seeds.end {
                 return;
             }
-            let operations = generate(seed);
-            if let Err(violation) = play(seed, &operations, Faults::default()) {
+            let mut operations = generate(seed);
+            if engine != Engine::Embedded {
+                operations = operations
+                    .into_iter()
+                    .map(Operation::without_fault)
+                    .collect();
+            }
+            if let Err(violation) = play(seed, engine, &operations, Faults::default()) {
                 panic!(
                     "scenario {seed} fails: {violation}\nas a reproduction: ({seed}, vec!{operations:?})"
                 );
@@ -106,13 +118,24 @@ fn from_environment(key: &str, default: u64) -> u64 {
 fn generated_scenarios_keep_the_invariants() {
     let from = from_environment("EIGENVEIL_SCENARIOS_FROM", 0);
     let count = from_environment("EIGENVEIL_SCENARIOS", DEFAULT_SCENARIOS);
-    explore(from..from + count);
+    explore(Engine::Embedded, from..from + count);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn generated_scenarios_keep_the_invariants_in_a_fleet() {
+    let Some(_cluster) = Cluster::shared() else {
+        return;
+    };
+    let from = from_environment("EIGENVEIL_SCENARIOS_FROM", 0);
+    let count = from_environment("EIGENVEIL_SCENARIOS", DEFAULT_SCENARIOS);
+    explore(Engine::Fleet, from..from + count.div_ceil(IN_A_FLEET));
 }
 
 #[test]
 fn reproductions_keep_the_invariants() {
     for (name, seed, operations) in reproductions::all() {
-        if let Err(violation) = play(seed, &operations, Faults::default()) {
+        if let Err(violation) = play(seed, Engine::Embedded, &operations, Faults::default()) {
             panic!("{name}: {violation}");
         }
     }
@@ -125,8 +148,15 @@ fn mistakes_are_noticed() {
         (Mutation::NoDedupe, "counted 2 times"),
         (Mutation::EarlyAcknowledgement, "acknowledged and lost"),
     ] {
-        let violations =
-            (0..40).filter_map(|seed| play(seed, &generate(seed), Faults::mutated(mutation)).err());
+        let violations = (0..40).filter_map(|seed| {
+            play(
+                seed,
+                Engine::Embedded,
+                &generate(seed),
+                Faults::mutated(mutation),
+            )
+            .err()
+        });
         let expected = violations.filter(|text| text.contains(words));
         assert_eq!(expected.take(6).count(), 6, "{mutation:?}");
     }

@@ -80,6 +80,21 @@ pub(super) enum Operation {
     Crash,
 }
 
+impl Operation {
+    /// Only the writer of the embedded store has faults.
+    pub(super) fn without_fault(mut self) -> Self {
+        if let Self::Burst { fault, .. }
+        | Self::SetState { fault, .. }
+        | Self::Create { fault, .. }
+        | Self::Import { fault, .. }
+        | Self::Delete { fault, .. } = &mut self
+        {
+            *fault = None;
+        }
+        self
+    }
+}
+
 pub(super) fn generate(seed: u64) -> Vec<Operation> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let length = rng.random_range(12..40);

@@ -120,7 +120,7 @@ impl World {
         let bytes = export.bytes.clone();
         let request = self.operator_request("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
         self.faults.set_next(fault);
-        let (status, body) = send(self.routes.clone(), request).await;
+        let (status, body) = send(self.routes(), request).await;
         // Rejected before there was anything to commit.
         let committed = expected < 300;
         self.restart_if_killed(fault.filter(|_| committed));
@@ -200,7 +200,7 @@ impl World {
             let study = self.studies.remove(at);
             let body = self.parameter_sets[study.parameters].single(0);
             let request = report_request(&study.id, REPORT_MEDIA_TYPE, body);
-            let (status, _) = send(self.routes.clone(), request).await;
+            let (status, _) = send(self.routes(), request).await;
             assert!(status == 404, "a report of a deleted study gets {status}");
         }
     }

@@ -1,6 +1,6 @@
 //! The server under test, its devices and its operator.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{cell::Cell, collections::HashSet, sync::Arc};
 
 use axum::{
     Router,
@@ -20,12 +20,23 @@ use super::{
     model::{Exported, P, ParameterSet, StudyModel},
     operations::{Network, Operation},
 };
+#[cfg(feature = "postgres")]
+use crate::store::in_fleet::{self, Database};
 use crate::{
-    AppState, Environment, ServerConfig,
+    AppState, Environment, ServerConfig, Store,
     faults::{Fault, Faults},
     router,
     store::fixtures::SetClock,
 };
+
+/// Whose tables it is about.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Engine {
+    Embedded,
+    /// Three servers over one database.
+    #[cfg(feature = "postgres")]
+    Fleet,
+}
 
 pub(super) type Reply = (u16, Vec<u8>);
 
@@ -34,19 +45,30 @@ pub(super) struct World {
     environment: Environment,
     clock: Arc<SetClock>,
     pub(super) faults: Faults,
-    app: Option<AppState>,
-    pub(super) routes: Router,
+    servers: Vec<Server>,
+    turn: Cell<usize>,
+    /// Requests that may have changed what servers show.
+    changes: Cell<u64>,
     pub(super) token: String,
     pub(super) parameter_sets: Vec<ParameterSet>,
     pub(super) studies: Vec<StudyModel>,
     pub(super) exports: Vec<Exported>,
+    #[cfg(feature = "postgres")]
+    pub(super) database: Option<Database>,
     // Last: deleted after everything is closed.
     _directory: TempDir,
 }
 
+struct Server {
+    app: AppState,
+    routes: Router,
+    /// Changes until it was last told of others'.
+    seen: Cell<u64>,
+}
+
 impl World {
     /// A new server with settings drawn from the seed, a study with numeric payloads and one with seeds.
-    pub(super) async fn new(seed: u64, faults: Faults) -> Self {
+    pub(super) async fn new(seed: u64, engine: Engine, faults: Faults) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         // In memory if possible: the order of operations is tested, not the disk.
         let shared_memory = std::path::Path::new("/dev/shm");
@@ -67,6 +89,17 @@ impl World {
             // Room for a few buckets of one study.
             config.sum_cache_bytes = 8 * 6 * 4;
         }
+        let servers = match engine {
+            Engine::Embedded => 1,
+            #[cfg(feature = "postgres")]
+            Engine::Fleet => 3,
+        };
+        #[cfg(feature = "postgres")]
+        let database = (engine == Engine::Fleet).then(|| {
+            let database = Database::create();
+            database.migrate(&mut config);
+            database
+        });
         let clock = SetClock::new();
         let environment = Environment {
             clock: Arc::<SetClock>::clone(&clock),
@@ -78,15 +111,20 @@ impl World {
             environment,
             clock,
             faults,
-            app: None,
-            routes: Router::new(),
+            servers: Vec::new(),
+            turn: Cell::new(0),
+            changes: Cell::new(1),
             token: String::new(),
             parameter_sets: Vec::new(),
             studies: Vec::new(),
             exports: Vec::new(),
+            #[cfg(feature = "postgres")]
+            database,
             _directory: directory,
         };
-        world.start();
+        for _ in 0..servers {
+            world.start();
+        }
         for mechanism in ["symmetric-gaussian", "double-cap"] {
             let design = json!({
                 "name": mechanism, "dimension": P, "mechanism": mechanism, "epsilon": 1.0, "default_k": 1,
@@ -109,26 +147,47 @@ impl World {
         let app = AppState::open(self.config.clone(), self.environment.clone()).unwrap();
         let token = std::fs::read_to_string(app.store().token_path()).unwrap();
         token.trim().clone_into(&mut self.token);
-        self.routes = router(app.clone());
-        self.app = Some(app);
+        let routes = router(app.clone());
+        self.servers.push(Server {
+            app,
+            routes,
+            seen: Cell::new(0),
+        });
     }
 
+    /// The one that has run longest.
     fn restart(&mut self) {
         self.stop(true);
         self.start();
     }
 
     fn stop(&mut self, drain: bool) {
-        self.routes = Router::new();
-        if let Some(app) = self.app.take()
-            && drain
-        {
-            app.close();
+        let server = self.servers.remove(0);
+        if drain {
+            server.app.close();
         }
     }
 
-    pub(super) fn app(&self) -> &AppState {
-        self.app.as_ref().unwrap()
+    /// The next one, which shows what the others have done.
+    fn server(&self) -> &Server {
+        self.turn.set(self.turn.get() + 1);
+        let server = &self.servers[self.turn.get() % self.servers.len()];
+        if server.seen.replace(self.changes.get()) < self.changes.get() {
+            #[cfg(feature = "postgres")]
+            in_fleet::refresh(server.app.store());
+        }
+        server
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        self.server().app.store()
+    }
+
+    /// For a request that may change something.
+    pub(super) fn routes(&self) -> Router {
+        let routes = self.server().routes.clone();
+        self.changes.set(self.changes.get() + 1);
+        routes
     }
 
     pub(super) async fn perform(&mut self, operation: Operation) {
@@ -212,15 +271,22 @@ impl World {
             self.check_estimates(at, false, true).await;
         }
         self.audit().await;
-        self.stop(true);
+        while !self.servers.is_empty() {
+            self.stop(true);
+        }
     }
 
-    /// The writer dies at the next command, with everything that waits.
+    /// The writer dies at the next command, with everything that waits; or the servers lose all connections to their
+    /// database.
     async fn crash(&mut self) {
+        #[cfg(feature = "postgres")]
+        if let Some(database) = &self.database {
+            return database.cut_off();
+        }
         self.faults.set_next(Some(Fault::DiesBeforeCommit));
-        let probe = self.app().store().check_writable().await;
+        let probe = self.store().check_writable().await;
         self.faults.set_next(None);
-        assert!(probe.is_err() || self.app().store().check_writable().await.is_err());
+        assert!(probe.is_err() || self.store().check_writable().await.is_err());
         self.stop(false);
         self.start();
     }
@@ -241,7 +307,11 @@ impl World {
     ) -> Reply {
         let body = body.map_or_else(Vec::new, |value| value.to_string().into_bytes());
         let request = self.operator_request(method, path, "application/json", body);
-        send(self.routes.clone(), request).await
+        let routes = match method {
+            "GET" => self.server().routes.clone(),
+            _ => self.routes(),
+        };
+        send(routes, request).await
     }
 
     async fn upload(&mut self, at: usize, report: usize, network: Network) {
@@ -391,14 +461,14 @@ impl World {
             if closes && close_at == Some(position) {
                 let path = format!("/v1/studies/{}/close", self.studies[at].id);
                 let request = self.operator_request("POST", &path, "", Vec::new());
-                close = Some(tokio::spawn(send(self.routes.clone(), request)));
+                close = Some(tokio::spawn(send(self.routes(), request)));
             }
             let Some(&report) = reports.get(position) else {
                 break;
             };
             let body = self.parameter_sets[self.studies[at].parameters].single(report);
             let request = report_request(&self.studies[at].id, REPORT_MEDIA_TYPE, body);
-            sent.push((report, tokio::spawn(send(self.routes.clone(), request))));
+            sent.push((report, tokio::spawn(send(self.routes(), request))));
         }
         // Everything spawned runs up to the queue, in order.
         for _ in 0..4 {
@@ -414,10 +484,19 @@ impl World {
             None => false,
         };
         self.restart_if_killed(fault);
+        let has_order = self.servers.len() == 1;
+        if !has_order {
+            // Of several servers nobody knows it: there has to be one.
+            responses.sort_by_key(|(_, status)| (*status == 409, *status != 201));
+        }
         // Before the close as if there were none, after it as if it had always been closed.
         let mut seen = HashSet::new();
         for (position, (report, status)) in responses.iter().enumerate() {
-            if closed && close_at == Some(position) {
+            let is_late = match has_order {
+                true => close_at == Some(position),
+                false => *status == 409,
+            };
+            if closed && is_late {
                 self.studies[at].state = StudyState::Closed;
             }
             self.record_arrival(at, *report);
@@ -469,7 +548,7 @@ impl World {
 
     async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Reply {
         let request = report_request(&self.studies[at].id, media_type, body);
-        send(self.routes.clone(), request).await
+        send(self.routes(), request).await
     }
 
     pub(super) async fn document(&self, study: &str) -> StudyDocument {
