@@ -17,14 +17,14 @@ use crate::{
 };
 
 impl World {
-    pub(super) fn on_disk(&self, at: usize) -> Vec<u32> {
+    pub(super) fn on_disk(&self, at: usize, stored: &BucketSums) -> Vec<u32> {
         let study = &self.studies[at];
         let parameters = &self.parameter_sets[study.parameters];
         if parameters.holds_seeds() {
             return self.seeds_on_disk(study, parameters);
         }
         let mut total = Accumulator::new(P).unwrap();
-        for (_, sums) in &self.stored(at).buckets {
+        for (_, sums) in &stored.buckets {
             total.merge(sums).unwrap();
         }
         let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
@@ -36,7 +36,7 @@ impl World {
         counted
     }
 
-    fn stored(&self, at: usize) -> BucketSums {
+    pub(super) fn stored(&self, at: usize) -> BucketSums {
         let store = self.store();
         let id = StudyId::parse(&self.studies[at].id).unwrap();
         let study = store.study(id).unwrap();
@@ -76,7 +76,8 @@ impl World {
 
     pub(super) async fn audit(&mut self) {
         for at in 0..self.studies.len() {
-            let counted = self.on_disk(at);
+            let sums = self.stored(at);
+            let counted = self.on_disk(at, &sums);
             let document = self.document(&self.studies[at].id).await;
             let study = &self.studies[at];
             let parameters = &self.parameter_sets[study.parameters];
@@ -135,7 +136,7 @@ impl World {
                 "study {at} holds {} identifiers of {n} reports",
                 stored.len()
             );
-            let squares = self.spectrum(at, n);
+            let squares = self.spectrum(at, n, sums);
             let study = &mut self.studies[at];
             study.spectra.insert(n, squares);
             for (report_status, times) in study.reports.iter_mut().zip(counted) {
@@ -145,8 +146,7 @@ impl World {
     }
 
     /// ‖S̃‖²_F of the current sums, which is the sum of the squared eigenvalues; also checks n.
-    fn spectrum(&self, at: usize, n: u64) -> f64 {
-        let stored = self.stored(at);
+    fn spectrum(&self, at: usize, n: u64, stored: BucketSums) -> f64 {
         assert!(
             stored.n == n,
             "the snapshot is of {} reports, not {n}",

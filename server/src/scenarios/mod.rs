@@ -47,7 +47,7 @@ use crate::store::in_fleet::postgres::Cluster;
 const DEFAULT_SCENARIOS: u64 = 60;
 /// One in so many is played with three servers over one database, too.
 #[cfg(feature = "postgres")]
-const IN_A_FLEET: u64 = 10;
+const IN_A_FLEET: u64 = 30;
 
 /// Runs a list of operations; the error is the violated invariant.
 fn play(seed: u64, engine: Engine, operations: &[Operation], faults: Faults) -> Result<(), String> {

@@ -515,7 +515,7 @@ impl World {
             self.studies[at].state = self.document(&self.studies[at].id).await.state;
         }
         if fault == Some(Fault::CommitFails) || fault.is_none() {
-            let counted = self.on_disk(at);
+            let counted = self.on_disk(at, &self.stored(at));
             for (report, _) in responses.iter().filter(|(_, status)| *status >= 429) {
                 let times = responses
                     .iter()

@@ -128,7 +128,8 @@ impl Cluster {
             "host={primary} user=postgres application_name={name}"
         ));
         make_data(&mut copy, directory.path());
-        Self::begin(self.binaries.clone(), directory, &[])
+        let settings = &["wal_retrieve_retry_interval=500ms"];
+        Self::begin(self.binaries.clone(), directory, settings)
     }
 
     /// Of this user, whom it trusts otherwise.

@@ -27,6 +27,8 @@ struct Round {
     twice: u64,
     /// From a device's first attempt to its acknowledgement.
     longest: Duration,
+    /// From the end of the primary until the standby was one.
+    promotion: Duration,
 }
 
 /// Three servers; devices send to them in turn, until each report is acknowledged. `others`: standbys that are not
@@ -82,6 +84,7 @@ fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) 
             signal("-STOP");
         }
         reached(5_000).await;
+        let begun = Instant::now();
         let (killed, promoted) = (Arc::clone(&primary), Arc::clone(&standby));
         tokio::task::spawn_blocking(move || killed.kill())
             .await
@@ -92,6 +95,7 @@ fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) 
         tokio::task::spawn_blocking(move || promoted.promote())
             .await
             .unwrap();
+        let promotion = begun.elapsed();
         let longest = devices.join_all().await.into_iter().max().unwrap();
         let sums = servers.stores[0]
             .bucket_sums(&study, Cancel::NEVER)
@@ -101,6 +105,7 @@ fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) 
             counted: sums.n,
             twice: sums.duplicates,
             longest,
+            promotion,
         }
     }))
 }
@@ -152,6 +157,5 @@ fn nothing_is_lost_in_ten_rounds() {
             return;
         };
         nothing_is_lost(&round);
-        println!("{round:?}");
     }
 }
