@@ -367,15 +367,6 @@ impl Committer {
         let accepted = deltas.len();
         let (mut keys, mut buckets, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         let (mut bodies, mut sums) = (Vec::new(), Vec::new());
-        let mut deltas: Vec<_> = deltas.into_iter().collect();
-        #[cfg(test)]
-        let locks = !self.inner.has(super::mutations::Mutation::UnlockedBuckets);
-        #[cfg(not(test))]
-        let locks = true;
-        if !locks && self.number % 2 == 1 {
-            // An order that a planner might choose.
-            deltas.reverse();
-        }
         for (key, mut delta) in deltas {
             let of_study = studies.get(&key).map_or(1, |study| study.buckets());
             let bucket = self.draw_bucket(of_study)?;
@@ -387,6 +378,10 @@ impl Committer {
             bodies.push((!delta.seeds.is_empty()).then(|| delta.seeds.concat()));
             sums.extend(delta.sum.map(|sum| (key.0, bucket, sum)));
         }
+        #[cfg(test)]
+        let locks = !self.inner.has(super::mutations::Mutation::UnlockedBuckets);
+        #[cfg(not(test))]
+        let locks = true;
         if locks {
             let locked = client.query(&of.lock_buckets, &[&keys, &buckets]).await?;
             if locked.len() != accepted {
