@@ -270,12 +270,22 @@ impl Committer {
         if !known.unspent.is_empty() {
             let (studies, keys) = columns(&known.unspent);
             let others = client.query(&of.spend, &[&studies, &keys]).await?;
+            let mut waited_for = Vec::new();
             for row in others {
                 let key = key_of(&row)?;
                 known.unspent.remove(&key);
-                if row.try_get(2)? {
-                    known.spent.insert(key);
+                match row.try_get::<_, Option<i16>>(2)? {
+                    None => continue,
+                    Some(0) => waited_for.push(key),
+                    Some(_) => {}
                 }
+                known.spent.insert(key);
+            }
+            if !waited_for.is_empty() {
+                // A device would believe for ever that its token is spent.
+                let (studies, keys) = columns(&waited_for);
+                let row = client.query_one(&of.spent, &[&studies, &keys]).await?;
+                require("tokens", unsigned(row.try_get(0)?), waited_for.len())?;
             }
         }
         let (wanted, others) = known.identifiers_of(group);

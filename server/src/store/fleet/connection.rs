@@ -37,10 +37,10 @@ const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan
     -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 -c tcp_user_timeout=10s \
     -c row_security=off -c client_min_messages=warning -c eigenveil.session=kept";
 /// A transaction whose client has stopped frees what it has locked. Each key is looked up by its index: for thousands
-/// PostgreSQL would rather read the whole table, which is slower and, where the table has grown since it was last counted,
-/// endless.
-const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off -c enable_hashjoin=off \
-    -c enable_mergejoin=off -c jit=off";
+/// PostgreSQL would rather read the whole table, or the whole index, which is slower and, where it has grown since it was
+/// last counted, endless. A bitmap is made of nothing but what was looked up.
+const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off -c enable_indexscan=off \
+    -c enable_indexonlyscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 const POOL: &str = " -c idle_in_transaction_session_timeout=60s";
 /// To each host: of one that is lost no answer comes.
 const CONNECT: Duration = Duration::from_secs(3);

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use eigenveil_shared::{
     ErrorCode,
     api::{CreateAnalystRequest, EstimateRequest, EstimateState, ImportOutcome},
+    enrolment::ParticipantToken,
 };
 use serde_json::json;
 use tokio::{
@@ -346,6 +347,49 @@ fn a_copy_after_the_last_day_waits_for_its_original() {
         set("");
         assert_eq!(original.await.unwrap().unwrap(), [SubmitOutcome::Accepted]);
         assert_eq!(copy.await.unwrap().unwrap(), [SubmitOutcome::Duplicate]);
+    });
+}
+
+/// A device believes for ever that its token is spent: that is told of what was seen, also where it was waited for.
+#[test]
+fn a_token_that_was_waited_for_is_looked_up_again() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    Runtime::new().unwrap().block_on(async {
+        let study = create(store, &json!({"enrolment": "token"})).await;
+        let issued = store.issue_tokens(&study, 1).await.unwrap().tokens;
+        let token = Some(ParticipantToken::parse(&issued[0]).unwrap()).into();
+        let send = || store.submit(&study, vec![numbered(&study, 1).admitted_by(&token)]);
+        let set = |spent: u8| format!("UPDATE eigenveil.tokens SET spent = {spent}");
+        let held_by = async |ends: &str| {
+            let held = servers.begin_sql(&format!("BEGIN; {}; SELECT pg_sleep(1); {ends}", set(1)));
+            let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+            eventually(async || (servers.sql(sleeps) == "1").then_some(())).await;
+            let sent = send().await;
+            held.await.unwrap();
+            sent
+        };
+        let spent = SubmitOutcome::NotAdmitted(ErrorCode::TokenSpent);
+        assert_eq!(held_by("COMMIT").await.unwrap(), [spent]);
+        servers.sql(&set(0));
+        // Of a study that was deleted meanwhile, say.
+        let gone = servers.sql("SELECT key FROM eigenveil.tokens");
+        let sent = held_by("DELETE FROM eigenveil.tokens; COMMIT").await;
+        assert_eq!(sent.unwrap_err().code(), ErrorCode::StoreUnavailable);
+        servers.sql(&format!("INSERT INTO eigenveil.tokens VALUES ({}, '{gone}')", study.key.0));
+        // It is not written, and nobody says so.
+        servers.sql(
+            "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER skip BEFORE UPDATE ON eigenveil.tokens FOR EACH ROW EXECUTE FUNCTION skip()",
+        );
+        assert_eq!(send().await.unwrap_err().code(), ErrorCode::StoreUnavailable);
+        servers.sql("DROP FUNCTION skip() CASCADE");
+        eventually(async || store.check_writable().await.ok()).await;
+        let sent = held_by(&format!("{}; COMMIT", set(0))).await;
+        assert_eq!(sent.unwrap(), [SubmitOutcome::Accepted]);
     });
 }
 

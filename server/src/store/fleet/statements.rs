@@ -9,19 +9,25 @@ use crate::store::{failure::Failure, study::StudyKey};
 const REHEARSED: usize = 4_096;
 
 // Arrays are sorted by their key, without repetition, so that locks are taken in one order.
+//
+// `>=` beside `=`: PostgreSQL makes no bitmap of what it believes to be the whole index, as one row is, and reads that for
+// each key.
 const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
     WHERE study = ANY ($1) GROUP BY study";
 // Before it is known whether the reports are accepted: a row that was only locked would be looked up, and written, twice.
-// Returns the tokens that it has not spent: those that are there were spent before, or by whoever was waited for. CASE, since
-// PostgreSQL would look for all unspent ones if it believed that there are few.
+// Returns the tokens that it has not spent, as they were when it began: unspent ones were spent by whoever was waited for,
+// which SPENT sees.
 //
 // This and TAKE return what mostly is little: PostgreSQL waits without end for a client that has stopped to read what it
 // is sent, and holds the locks.
 pub(super) const SPEND: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, key)),
     now AS (UPDATE tokens t SET spent = 1 FROM u WHERE t.study = u.study AND t.key = u.key
-        AND CASE t.spent WHEN 0 THEN true END RETURNING t.study, t.key)
-    SELECT o.study, o.key, t.key IS NOT NULL FROM (SELECT study, key FROM u EXCEPT SELECT study, key FROM now) o
-    LEFT JOIN tokens t ON t.study = o.study AND t.key = o.key";
+        AND t.key >= u.key AND t.spent = 0 RETURNING t.study, t.key)
+    SELECT o.study, o.key, t.spent FROM (SELECT study, key FROM u EXCEPT SELECT study, key FROM now) o
+    LEFT JOIN tokens t ON t.study = o.study AND t.key = o.key AND t.key >= o.key";
+pub(super) const SPENT: &str =
+    "SELECT count(*) FROM tokens t JOIN unnest($1::bigint[], $2::bytea[]) u(s, k)
+    ON t.study = u.s AND t.key = u.k AND t.key >= u.k AND t.spent > 0";
 pub(super) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
     new AS (INSERT INTO identifiers (study, id) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING study, id)
     SELECT study, id FROM u EXCEPT SELECT study, id FROM new";
@@ -30,13 +36,13 @@ const IN_FLIGHT: &str =
     "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";
 // A statement after the tokens were locked, never joined with it: what was waited for is seen.
 pub(super) const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
-    JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k";
+    JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k AND i.id >= u.k";
 pub(super) const TAKE_BACK: &str =
     "DELETE FROM identifiers i USING unnest($1::bigint[], $2::bytea[]) u(s, k)
-    WHERE i.study = u.s AND i.id = u.k";
+    WHERE i.study = u.s AND i.id = u.k AND i.id >= u.k";
 pub(super) const GIVE_BACK: &str =
     "UPDATE tokens t SET spent = 0 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
-    WHERE t.study = u.s AND t.key = u.k AND CASE t.spent WHEN 1 THEN true END";
+    WHERE t.study = u.s AND t.key = u.k AND t.key >= u.k AND t.spent = 1";
 // Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of order.
 const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
     JOIN unnest($1::bigint[], $2::int[]) u(s, k) ON b.study = u.s AND b.bucket = u.k
@@ -67,6 +73,7 @@ pub(super) struct Prepared {
     pub(super) connection: Connection,
     pub(super) doors: Statement,
     pub(super) spend: Statement,
+    pub(super) spent: Statement,
     pub(super) take: Statement,
     pub(super) in_flight: Statement,
     pub(super) known: Statement,
@@ -85,6 +92,7 @@ impl Prepared {
         Ok(Self {
             doors: connection.prepare(DOORS).await?,
             spend: connection.prepare(SPEND).await?,
+            spent: connection.prepare(SPENT).await?,
             take: connection.prepare(TAKE).await?,
             in_flight: connection.prepare(IN_FLIGHT).await?,
             known: connection.prepare(KNOWN).await?,
@@ -134,6 +142,7 @@ impl Prepared {
         require("tokens", rows, reports)?;
         client.query(&self.doors, &[&one]).await?;
         client.query(&self.spend, &[&studies, &tokens]).await?;
+        client.query(&self.spent, &[&studies, &tokens]).await?;
         client.query(&self.take, &[&studies, &ids]).await?;
         client.query(&self.in_flight, &[&one]).await?;
         client.query(&self.known, &[&studies, &ids]).await?;

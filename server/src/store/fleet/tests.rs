@@ -30,7 +30,7 @@ use self::postgres::Cluster;
 use super::{
     migrate_store,
     races::fleet,
-    statements::{GIVE_BACK, KNOWN, SPEND, TAKE, TAKE_BACK},
+    statements::{GIVE_BACK, KNOWN, SPEND, SPENT, TAKE, TAKE_BACK},
 };
 use crate::{
     Environment, ServerConfig,
@@ -159,13 +159,14 @@ impl Servers {
     }
 
     /// As [`sql`](Self::sql), on a thread of its own.
-    pub(super) fn begin_sql(&self, sql: &'static str) -> tokio::task::JoinHandle<()> {
+    pub(super) fn begin_sql(&self, sql: &str) -> tokio::task::JoinHandle<()> {
         let (cluster, name) = (
             Arc::clone(&self.database.cluster),
             self.database.name.clone(),
         );
+        let sql = sql.to_owned();
         tokio::task::spawn_blocking(move || {
-            cluster.sql(&name, sql);
+            cluster.sql(&name, &sql);
         })
     }
 
@@ -643,15 +644,21 @@ fn keys_of_a_commit_are_found_by_their_index() {
         }
         let target = &fleet(&servers.stores[0]).inner.pool.target;
         let committing = target.connect_to_commit().await.unwrap();
-        for spent in [None, Some(0), Some(1), Some(2)] {
-            if let Some(spent) = spent {
-                servers.sql(&format!(
-                    "UPDATE eigenveil.tokens SET spent = {spent}; ANALYZE eigenveil.tokens; ANALYZE eigenveil.identifiers"
-                ));
-            }
-            for (statement, number) in [SPEND, KNOWN, TAKE_BACK, GIVE_BACK, TAKE]
+        let all_are = |spent: u8| {
+            format!("UPDATE eigenveil.tokens SET spent = {spent}; ANALYZE eigenveil.tokens; ANALYZE eigenveil.identifiers")
+        };
+        // As after a study was deleted whose rows lay before another's: their pages are there, and may be full again.
+        let holds = |rows: u8| {
+            format!(
+                "UPDATE pg_class SET reltuples = {rows} WHERE relnamespace = 'eigenveil'::regnamespace
+                 AND relname ~ '^(tokens|identifiers)'"
+            )
+        };
+        for state in [String::new(), all_are(0), all_are(1), all_are(2), holds(0), holds(1), holds(3)] {
+            servers.sql(&state);
+            for (statement, number) in [SPEND, SPENT, KNOWN, TAKE_BACK, GIVE_BACK, TAKE]
                 .into_iter()
-                .flat_map(|statement| [1_000, 65_536_u32].map(|number| (statement, number)))
+                .flat_map(|statement| [1, 1_000, 65_536_u32].map(|number| (statement, number)))
             {
                 let keys: Vec<Vec<u8>> =
                     (0..number).map(|key| key.to_be_bytes().to_vec()).collect();
@@ -662,12 +669,11 @@ fn keys_of_a_commit_are_found_by_their_index() {
                     .unwrap();
                 let plan: Vec<&str> = explained.iter().map(|line| line.get(0)).collect();
                 let plan = plan.join("\n");
-                let [scans, found] = ["using", "Index Cond"].map(|part| plan.matches(part).count());
-                let by_index = scans == found && (statement == TAKE || found > 0);
-                let whole = ["Seq Scan", "Merge", "Hash Join", "Hash Left", "Hash Right"];
+                let found = plan.matches("Index Cond").count();
+                let whole = ["Seq Scan", "using", "Materialize", "Merge", "Hash Join", "Hash Left", "Hash Right"];
                 assert!(
-                    by_index && !whole.iter().any(|way| plan.contains(way)),
-                    "{plan}"
+                    (statement == TAKE || found > 0) && !whole.iter().any(|way| plan.contains(way)),
+                    "{state}: {plan}"
                 );
             }
         }
