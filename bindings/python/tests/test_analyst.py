@@ -115,7 +115,9 @@ def test_pictures_and_tables(wine_estimate, wines):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     axes = wine_estimate.plot_scree()
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), wine_estimate.eigenvalues_)
+    shown = axes.lines[0].get_ydata()
+    np.testing.assert_array_equal(shown[:2], wine_estimate.explained_variance_)
+    assert len(shown) == 13 and max(shown) == shown[0]
     assert len(wine_estimate.plot_loadings(1).patches) == 13
     assert len(wine_estimate.plot_biplot(wines[1]).collections[0].get_offsets()) == 178
     with pytest.raises(errors.InputError):

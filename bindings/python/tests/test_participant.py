@@ -90,7 +90,7 @@ def test_a_row_of_another_shape_or_kind_is_not_charged(study, tmp_path, row, cod
         assert ledger.receipt().studies == []
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None, 10**400])
 def test_an_unusable_row_takes_part_as_the_zero_row(study, tmp_path, bad):
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         done = ledger.take_part(study(), [1.0, bad, 3.0])

@@ -157,16 +157,19 @@ fn plural(count: u64) -> &'static str {
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let above = estimate.components.iter();
     let above = above.filter(|c| c.verdict == Verdict::Above).count();
+    let found = match estimate.k {
+        0 => "no component stands above the noise floor".to_owned(),
+        k => format!(
+            "{above} of {k} components above the noise floor, expected subspace error {}{}",
+            output::error_text(estimate.expected_error, estimate.p, k),
+            estimate
+                .expected_error_range
+                .map_or(String::new(), output::range_text)
+        ),
+    };
     output::text(&format!(
-        "{} reports, p = {}, {}: {above} of {} components above the noise floor, expected subspace error {}{}",
-        estimate.n,
-        estimate.p,
-        estimate.privacy.mechanism,
-        estimate.k,
-        output::error_text(estimate.expected_error, estimate.p, estimate.k),
-        estimate
-            .expected_error_range
-            .map_or(String::new(), output::range_text)
+        "{} reports, p = {}, {}: {found}",
+        estimate.n, estimate.p, estimate.privacy.mechanism
     ))?;
     let privacy = &estimate.privacy;
     let calibration = privacy

@@ -126,6 +126,12 @@ pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Res
     for setting in settings(args, &population.preprocessing, &mut population.notes)? {
         let params = setting.params;
         let spectrum = &population.spectrum;
+        let mut total_variance = spectrum.central.total();
+        if pilot.is_some() {
+            // Estimated: what prepared rows can have is exceeded by chance.
+            let rest = 1.0 - population.mean_length * population.mean_length;
+            total_variance = total_variance.clamp(0.0, rest.max(0.0));
+        }
         let noise = match &pilot {
             // Measured, and so the estimate's own.
             Some(pilot) if same_reports(&params, &pilot.params) => pilot.spectrum.as_ref(),
@@ -133,7 +139,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Res
         };
         let noise = match noise {
             Some(measured) => measured.noise,
-            None => planned_noise(&params, spectrum.central.total(), population.mean_length)?,
+            None => planned_noise(&params, total_variance, population.mean_length)?,
         };
         let privacy = PrivacyStatement::new(&params);
         for &target in &targets {
@@ -293,6 +299,11 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
             "--p is {p}, but the pilot has dimension {}; leave --p out",
             pilot.p
         )));
+    }
+    if args.k.is_none() && pilot.k == 0 {
+        return Err(CliError::usage(
+            "the pilot has no component: none stood above the noise floor. Give --k, and as many participants as it takes: eigenveil plan --p P --k K --n N says what so many can show",
+        ));
     }
     let k = args.k.unwrap_or(pilot.k);
     let spectrum = spectrum_from_pilot(pilot, k, mean_squared_length(args.mean_squared_length))?;

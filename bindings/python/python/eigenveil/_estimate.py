@@ -163,7 +163,7 @@ class Estimate:
 
     @property
     def eigenvalues_(self) -> Floats:
-        """The noisy spectrum, noise included: what the scree plot shows."""
+        """The noisy spectrum, noise included."""
         return np.array(self._document["eigenvalues"], dtype=np.float64)
 
     @property
@@ -306,14 +306,17 @@ class Estimate:
         return {file: svg for file, _, svg in self._core.figures()}
 
     def plot_scree(self, ax: Any = None) -> Any:
-        """The noisy spectrum with the noise floor, by matplotlib; returns the axes."""
+        """The variance of each component, noise removed, and the noise floor, as in ``scree.svg``; returns the axes."""
         ax = _axes(ax)
-        values, floor = self.eigenvalues_, self.floor_
+        shown = self.explained_variance_
+        rest = self._document["variances"][len(shown) :]
+        values = np.concatenate([shown, np.array(rest, dtype=np.float64)])
         counted = np.arange(1, len(values) + 1)
-        ax.plot(counted, values, "o-", markersize=4, label="eigenvalue of the noisy moment")
-        ax.axhline(floor["threshold"], linestyle="--", color="0.4", label="threshold of the noise floor")
-        ax.axhline(floor["edge"], linestyle=":", color="0.6", label="edge of the noise")
-        ax.set(xlabel="component", ylabel="eigenvalue, noise included")
+        ax.plot(counted, values, "o-", markersize=4, label="variance")
+        if (floor := self.floor_.get("variance")) is not None:
+            ax.axhline(floor["threshold"], linestyle="--", color="0.4", label="a component counts above")
+            ax.axhline(floor["edge"], linestyle=":", color="0.6", label="hidden by the noise below")
+        ax.set(xlabel="component", ylabel="variance, noise removed")
         ax.legend()
         return ax
 
@@ -349,11 +352,11 @@ class Estimate:
         return component - 1
 
     def __repr__(self) -> str:
-        above = self.verdicts_.count("above")
-        return (
-            f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {above} of {self.n_components_} components "
-            f"above the noise floor, expected error {self.expected_error_:.3f})"
-        )
+        above, k = self.verdicts_.count("above"), self.n_components_
+        found = "no component above the noise floor"
+        if k > 0:
+            found = f"{above} of {k} components above the noise floor, expected error {self.expected_error_:.3f}"
+        return f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {found})"
 
     def _repr_html_(self) -> str:
         heads = ["component", "variance", "explained", "alignment", "direction", "verdict"]

@@ -60,12 +60,30 @@ def floats(values: Any, what: str) -> Floats:
             f"{what} cannot be read as an array of numbers; give all rows the same length, or a data frame",
             "invalid-dtype",
         ) from None
+    if array.dtype.kind == "O" and isinstance(values, (list, tuple)):
+        array = _with_gaps(array)
     if array.dtype.kind not in "buif":
         kind = _KINDS.get(array.dtype.kind, "durations")
         raise InputError(
             f"{what} has {kind}, not numbers; convert it first, for example with .astype(float)", "invalid-dtype"
         )
     return np.require(array, np.float64, ["C", "A"])
+
+
+def _with_gaps(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """NaN for None and pandas' NA, infinity for integers beyond float64, if all else are numbers; else as it was."""
+    found = np.empty(array.shape, np.float64)
+    for at, value in enumerate(array.flat):
+        if value is None or type(value).__name__ == "NAType":
+            found.flat[at] = np.nan
+        elif isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+            try:
+                found.flat[at] = float(value)
+            except OverflowError:
+                found.flat[at] = np.inf if value > 0 else -np.inf
+        else:
+            return array
+    return found
 
 
 def _column(values: Any, called: str) -> npt.NDArray[Any]:
