@@ -1,14 +1,20 @@
 //! The server under test, its devices and its operator.
 
-use std::{cell::Cell, collections::HashSet, sync::Arc};
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
     body::Body,
     http::{Request, header},
 };
-use eigenveil_shared::api::{
-    BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState,
+use eigenveil_shared::{
+    Error,
+    api::{BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState},
 };
 use http_body_util::BodyExt;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -144,7 +150,18 @@ impl World {
     }
 
     fn start(&mut self) {
-        let app = AppState::open(self.config.clone(), self.environment.clone()).unwrap();
+        let open = || AppState::open(self.config.clone(), self.environment.clone());
+        // A process that another test has begun holds a copy of the lock until it is another program.
+        let is_locked = |error: &Error| error.detail().starts_with("another server is using");
+        let begun = Instant::now();
+        let app = loop {
+            match open() {
+                Err(error) if is_locked(&error) && begun.elapsed() < Duration::from_secs(5) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                opened => break opened.unwrap(),
+            }
+        };
         let token = std::fs::read_to_string(app.store().token_path()).unwrap();
         token.trim().clone_into(&mut self.token);
         let routes = router(app.clone());
