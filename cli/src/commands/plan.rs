@@ -122,16 +122,16 @@ pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Res
         Some(target) => vec![PlanTarget::Error(target)],
         None => participants.collect(),
     };
+    let mut total_variance = population.spectrum.central.total();
+    if pilot.is_some() {
+        // Estimated: what prepared rows can have is exceeded by chance.
+        let rest = 1.0 - population.mean_length * population.mean_length;
+        total_variance = total_variance.clamp(0.0, rest.max(0.0));
+    }
     let mut rows = Vec::new();
     for setting in settings(args, &population.preprocessing, &mut population.notes)? {
         let params = setting.params;
         let spectrum = &population.spectrum;
-        let mut total_variance = spectrum.central.total();
-        if pilot.is_some() {
-            // Estimated: what prepared rows can have is exceeded by chance.
-            let rest = 1.0 - population.mean_length * population.mean_length;
-            total_variance = total_variance.clamp(0.0, rest.max(0.0));
-        }
         let noise = match &pilot {
             // Measured, and so the estimate's own.
             Some(pilot) if same_reports(&params, &pilot.params) => pilot.spectrum.as_ref(),

@@ -348,13 +348,13 @@ impl Committer {
                 client.batch_execute("ROLLBACK").await?;
                 return Ok(outcomes);
             }
-            undo(client, &of.take_back, "identifiers", &taken_back).await?;
-            undo(client, &of.give_back, "tokens", &given_back).await?;
-            of.beat(self.inner.server, self.number).await?;
-            return Ok(outcomes);
         }
         undo(client, &of.take_back, "identifiers", &taken_back).await?;
         undo(client, &of.give_back, "tokens", &given_back).await?;
+        if deltas.is_empty() {
+            of.beat(self.inner.server, self.number).await?;
+            return Ok(outcomes);
+        }
         self.count(of, &studies, deltas).await?;
         let counted = client.query(&of.counted, &[&keys]).await?;
         client.commit().await?;
