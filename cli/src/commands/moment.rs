@@ -24,6 +24,7 @@ use crate::{
     error::{CliError, Result},
     output,
     results::{self, ResultFile},
+    rows,
 };
 
 /// The second moment of a study: covariances, correlations and a regression with 95 % intervals, from the reports that
@@ -236,14 +237,20 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
             ))
         })
     };
-    let y_place = place("--regress", y)?;
-    // A name may have a comma itself.
-    let parts: Vec<&str> = match names.contains(on) {
-        true => vec![on],
-        false => on.split(',').map(str::trim).collect(),
+    // A name with a comma needs no quotes if it is the only one.
+    let listed_in = |text: &String| match names.contains(text) {
+        true => Ok(vec![text.clone()]),
+        false => rows::names(text)
+            .map(|found| found.0)
+            .map_err(CliError::usage),
     };
+    let y_place = match &listed_in(y)?[..] {
+        [one] => place("--regress", one)?,
+        _ => place("--regress", y)?,
+    };
+    let parts = listed_in(on)?;
     let mut places = Vec::with_capacity(parts.len());
-    for part in parts {
+    for part in &parts {
         let x = place("--on", part)?;
         if x == y_place {
             return Err(CliError::usage(format!(

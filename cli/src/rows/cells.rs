@@ -5,7 +5,7 @@ use super::problems::UnreadableReason;
 /// Whether it is a number, a bound as laboratories write it (`<0.5`, `> 100`, `~3`), or a mark for a missing value.
 pub(super) fn is_value(cell: &str) -> bool {
     let bound = cell.trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' ']);
-    is_missing(cell) || number(bound, b';').is_ok()
+    is_missing(cell) || number(bound, DecimalMark::Either).is_ok()
 }
 
 /// Whether it is a value and a word too, such as `NA`, `inf` or `True`: it may be a column's name as well (`Na` is sodium).
@@ -26,21 +26,34 @@ pub(super) fn is_date(cell: &str) -> bool {
 
 /// How people and programs mark a missing value.
 pub(super) fn is_missing(cell: &str) -> bool {
-    const MISSING: [&str; 15] = [
-        "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
-        "nil", "missing",
+    const MISSING: [&str; 17] = [
+        "", "-", "–", "—", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null",
+        "none", "nil", "missing",
     ];
     MISSING.contains(&cell.to_ascii_lowercase().as_str())
 }
 
-/// Parses the number in a field. If columns are not separated by commas, a decimal comma is accepted. Minus signs and
-/// groups of digits as typesetting writes them are read, because only negative and large values have them: rows must
-/// not get lost by their values.
-pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason> {
+/// The decimal mark of a table's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecimalMark {
+    /// Said by the user, like `Comma`: the other mark separates thousands.
+    Point,
+    Comma,
+    /// As each number shows; in doubt, as in 1,234, a comma is one.
+    Either,
+    /// As each number shows; a number in doubt is refused.
+    Unsure,
+}
+
+/// Parses the number in a field. Minus signs, brackets and groups of digits as people and spreadsheets write them are
+/// read, because only negative and large values have them: rows must not get lost by their values.
+pub(super) fn number(cell: &str, mark: DecimalMark) -> Result<f64, UnreadableReason> {
     if is_missing(cell) {
         return Err(UnreadableReason::Missing);
     }
-    if let Ok(number) = cell.parse::<f64>() {
+    if mark != DecimalMark::Comma
+        && let Ok(number) = cell.parse::<f64>()
+    {
         return Ok(number);
     }
     match cell {
@@ -49,114 +62,209 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason>
         _ => {}
     }
     if let Some(bare) = cell.strip_suffix(['%', '‰', '٪', '％'])
-        && number(bare.trim_end(), b';').is_ok()
+        && number(bare.trim_end(), DecimalMark::Either).is_ok()
     {
         return Err(UnreadableReason::Percent);
     }
-    let plain = plain_digits(cell);
-    if let Ok(number) = plain.parse::<f64>() {
+    let plain = plain_number(cell);
+    let cell = plain.as_str();
+    let said = match mark {
+        DecimalMark::Point => Some((',', '.')),
+        DecimalMark::Comma => Some(('.', ',')),
+        DecimalMark::Either | DecimalMark::Unsure => None,
+    };
+    if let Some((by, point)) = said {
+        return grouped(cell, by, point, 0).ok_or(UnreadableReason::NotANumber);
+    }
+    if let Ok(number) = cell.parse() {
         return Ok(number);
     }
-    let cell = plain.as_str();
+    // 1,234,567 and 1.234,5 can only be read in one way; so can 0,125 and 1,5, also between commas.
+    if let Some(number) = grouped(cell, ',', '.', 3).or_else(|| grouped(cell, '.', ',', 3)) {
+        return Ok(number);
+    }
     let Some((before, after)) = cell.split_once(',') else {
         return Err(UnreadableReason::NotANumber);
     };
-    let whole = |text: &str| {
-        text.trim_start_matches(['-', '+'])
-            .bytes()
-            .all(|b| b.is_ascii_digit())
+    let whole = before.trim_start_matches(['-', '+']);
+    if !whole.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(UnreadableReason::NotANumber);
+    }
+    match format!("{before}.{after}").parse() {
+        Ok(_) if mark == DecimalMark::Unsure && may_be_thousands(before, after) => {
+            Err(UnreadableReason::DecimalComma)
+        }
+        Ok(number) => Ok(number),
+        Err(_) => Err(UnreadableReason::NotANumber),
+    }
+}
+
+/// A number whose groups of three digits (in India of two before the last) are separated by `by`, before the `point` of
+/// its decimals; groups and decimals are at least `parts` in all.
+fn grouped(cell: &str, by: char, point: char, parts: usize) -> Option<f64> {
+    let (whole, decimals) = match cell.split_once(point) {
+        Some((whole, decimals)) => (whole, format!(".{decimals}")),
+        None => (cell, String::new()),
     };
-    // 1,234,567.5 and 1.234.567,5 can only be read in one way; so can 0,125 and 1,5, also between commas.
-    if let Some(number) = grouped(cell, ',', '.').or_else(|| grouped(cell, '.', ',')) {
-        return Ok(number);
+    let bare = whole.strip_prefix(['-', '+']).unwrap_or(whole);
+    let groups: Vec<&str> = bare.split(by).collect();
+    if let [first, inner @ .., last] = &groups[..] {
+        let digits = |group: &&str| group.bytes().all(|b| b.is_ascii_digit());
+        let of = |wide: usize| inner.iter().all(|group| group.len() == wide);
+        let fits =
+            (1..=3).contains(&first.len()) && last.len() == 3 && (of(3) || (by == ',' && of(2)));
+        if !fits || !groups.iter().all(digits) {
+            return None;
+        }
     }
-    let decimal = delimiter != b',' || !may_be_thousands(before, after);
-    match format!("{before}.{after}").parse::<f64>() {
-        Ok(number) if whole(before) && decimal => Ok(number),
-        Ok(_) if whole(before) => Err(UnreadableReason::DecimalComma),
-        _ => Err(UnreadableReason::NotANumber),
-    }
+    let found = groups.len() + usize::from(!decimals.is_empty());
+    let plain = || format!("{}{decimals}", whole.replace(by, ""));
+    (found >= parts).then(|| plain().parse().ok())?
 }
 
-/// A number whose groups of three digits are separated by `by`, before the `point` of its decimals.
-fn grouped(cell: &str, by: char, point: char) -> Option<f64> {
-    let (whole, decimals) = cell
-        .split_once(point)
-        .filter(|(whole, _)| whole.contains(by))?;
-    let mut groups = whole.trim_start_matches(['-', '+']).split(by);
-    let first = groups.next()?;
-    let digits = |group: &str| group.bytes().all(|b| b.is_ascii_digit());
-    let fits = (1..=3).contains(&first.len()) && digits(first);
-    let others = groups.all(|group| group.len() == 3 && digits(group));
-    let plain = || format!("{}.{decimals}", whole.replace(by, ""));
-    (fits && others).then(|| plain().parse().ok())?
-}
-
-/// Whether a comma between these may separate thousands, as in 12,500.
+/// Whether a comma or point between these may separate thousands, as in 12,500.
 fn may_be_thousands(before: &str, after: &str) -> bool {
     let before = before.trim_start_matches(['-', '+']);
-    after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0')
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    after.len() == 3
+        && digits(after)
+        && (1..=3).contains(&before.len())
+        && digits(before)
+        && !before.starts_with('0')
 }
 
-/// A number with an ASCII minus sign and without separators between its groups of three digits: 1234.5 for 1 234.5 with
-/// a no-break, thin or figure space, or with an apostrophe.
-fn plain_digits(cell: &str) -> String {
-    const SEPARATORS: [char; 7] = [
-        '\u{a0}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{202f}', '\'', '’',
-    ];
-    let cell = cell.trim_matches(|c: char| c.is_whitespace() || SEPARATORS[..5].contains(&c));
-    let mut plain = String::with_capacity(cell.len());
-    let (mut digits, mut grouped) = (0, false);
-    for (at, c) in cell.char_indices() {
-        match c {
-            '−' | '‐' | '‑' | '–' | '﹣' | '－' => plain.push('-'),
-            _ if SEPARATORS.contains(&c) => {
-                let rest = &cell[at + c.len_utf8()..];
-                let next = rest.bytes().take_while(u8::is_ascii_digit).count();
-                // Between groups of three, and nothing else.
-                if next != 3 || digits == 0 || digits > 3 || (grouped && digits != 3) {
-                    return cell.to_owned();
-                }
-                (digits, grouped) = (0, true);
-            }
-            _ => {
-                digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
-                plain.push(c);
-            }
+const MINUS: [char; 8] = ['-', '−', '‐', '‑', '–', '—', '﹣', '－'];
+const CURRENCIES: [char; 4] = ['$', '€', '£', '¥'];
+/// Between groups of three digits: spaces, apostrophes, underscores.
+const SEPARATORS: [char; 9] = [
+    ' ', '\u{a0}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{202f}', '\'', '’', '_',
+];
+
+/// A number with an ASCII minus sign before it and without [`SEPARATORS`]: -1234.5 for −1 234.5, (1'234.5) and 1234.5-. A
+/// currency sign is dropped, and so is Excel's `="…"`; Fortran's exponent 1.5D+3 is 1.5E+3.
+fn plain_number(cell: &str) -> String {
+    let trim = |text: &str| {
+        let space = |c: char| c.is_whitespace() || SEPARATORS[..6].contains(&c);
+        text.trim_matches(space).to_owned()
+    };
+    let within = |text: &str, open: &str, close: &str| {
+        let inner = text.strip_prefix(open)?.strip_suffix(close)?;
+        Some(trim(inner))
+    };
+    let mut body = trim(cell);
+    body = within(&body, "=\"", "\"").unwrap_or(body);
+    let bracketed = within(&body, "(", ")");
+    let mut negative = bracketed.is_some();
+    body = bracketed.unwrap_or(body);
+    // −5 €, €−5, −€5, 5− €: the minus sign, the currency, the minus sign, of which one may be there.
+    for marks in [&MINUS[..], &CURRENCIES, &MINUS] {
+        let sign = marks == MINUS;
+        let bare = body.strip_prefix(marks);
+        let bare = bare.or_else(|| body.strip_suffix(marks));
+        if let Some(bare) = bare.filter(|_| !(sign && negative)) {
+            negative |= sign;
+            body = trim(bare);
         }
+    }
+    let mut plain = String::with_capacity(body.len() + 1);
+    plain.extend(negative.then_some('-'));
+    let (mut digits, mut grouped) = (0, false);
+    for (at, c) in body.char_indices() {
+        if SEPARATORS.contains(&c) {
+            let rest = &body[at + c.len_utf8()..];
+            let next = rest.bytes().take_while(u8::is_ascii_digit).count();
+            // Between groups of three, and nothing else.
+            if next != 3 || digits == 0 || digits > 3 || (grouped && digits != 3) {
+                return body;
+            }
+            (digits, grouped) = (0, true);
+            continue;
+        }
+        digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
+        plain.push(match c {
+            'd' | 'D' if body.contains('.') => 'E',
+            _ if MINUS.contains(&c) => '-',
+            _ => c,
+        });
     }
     plain
 }
 
-/// The commas and points in a column's numbers.
+/// The commas and points in the numbers of a column or a file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Marks {
-    /// A comma that could separate thousands: 12,500.
-    thousands: usize,
-    /// Certainly a decimal comma: 0,125 and 1,5.
-    decimals: usize,
-    /// A decimal point, by the looks of it: 1.234.
+    /// Certainly decimal commas: 0,125, 1,5 and 1.234.567.
+    commas: usize,
+    /// Certainly decimal points.
     points: usize,
+    /// Commas that may separate thousands: 12,500.
+    doubtful_commas: usize,
+    /// Points that may: 12.500.
+    doubtful_points: usize,
 }
 
 impl Marks {
     pub(super) fn record(&mut self, cell: &str) {
-        let count = match (cell.split_once(','), cell.rfind('.')) {
-            (None, None) => return,
-            (Some((before, after)), None) if may_be_thousands(before, after) => &mut self.thousands,
-            (Some((before, _)), Some(point)) if before.len() < point => &mut self.points,
-            (Some(_), _) => &mut self.decimals,
-            (None, Some(_)) => &mut self.points,
+        let (comma, point) = (cell.rfind(','), cell.rfind('.'));
+        let Some(last) = comma.max(point) else {
+            return;
+        };
+        let is_comma = comma > point;
+        let mark = if is_comma { ',' } else { '.' };
+        let several = cell.find(mark) != Some(last);
+        let (before, after) = cell.split_at(last);
+        let outside = |c: char| !c.is_ascii_digit();
+        let before = before.trim_start_matches(outside);
+        let after = after[1..].trim_end_matches(outside);
+        let both = comma.is_some() && point.is_some();
+        let count = match (
+            is_comma != several,
+            !both && !several && may_be_thousands(before, after),
+        ) {
+            (true, false) => &mut self.commas,
+            (false, false) => &mut self.points,
+            (_, true) if is_comma => &mut self.doubtful_commas,
+            _ => &mut self.doubtful_points,
         };
         *count += 1;
     }
 
+    /// Only commas that may separate thousands.
     pub(super) fn are_ambiguous(self) -> bool {
-        self.thousands > 0 && self.decimals + self.points == 0
+        self.doubtful_commas > 0 && self.commas + self.points + self.doubtful_points == 0
     }
 
     /// Both notations: 1.234 beside 1,5.
     pub(super) fn are_mixed(self) -> bool {
-        self.points > 0 && self.thousands + self.decimals > 0
+        self.commas + self.doubtful_commas > 0 && self.points + self.doubtful_points > 0
+    }
+
+    /// How many numbers of a column may be thousands by what the other columns of its file have.
+    pub(super) fn in_doubt(self, file: Self) -> usize {
+        let commas = file.commas > 0 || (file.doubtful_commas > 0 && file.points == 0);
+        let points = file.points > 0 || (file.doubtful_points > 0 && file.commas == 0);
+        match (self.commas, self.points) {
+            (0, 0) if commas && self.doubtful_points > 0 => self.doubtful_points,
+            (0, 0) if points => self.doubtful_commas,
+            _ => 0,
+        }
+    }
+
+    /// How many are certainly of one notation.
+    pub(super) fn certain(self) -> usize {
+        self.commas.max(self.points)
+    }
+}
+
+impl std::ops::Add for Marks {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            commas: self.commas + other.commas,
+            points: self.points + other.points,
+            doubtful_commas: self.doubtful_commas + other.doubtful_commas,
+            doubtful_points: self.doubtful_points + other.doubtful_points,
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
-use super::cells::{is_value, number};
+use super::cells::{DecimalMark, Marks, is_value, number};
 use crate::{
     error::{CliError, Result},
     files,
@@ -102,15 +102,22 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
     let columns: Option<Vec<Column>> = heads.iter().map(column_of).collect();
     let columns = columns.filter(|columns| columns.contains(&Column::Name));
     let columns = columns.ok_or_else(|| refused(1))?;
+    let mark = match delimiter {
+        b',' => DecimalMark::Unsure,
+        _ => DecimalMark::Either,
+    };
+    let mut marks = Marks::default();
     let mut features = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|error| refused(at(&error)))?;
         let line = record.position().map_or(1, ::csv::Position::line);
         let mut feature = Feature::new("", 0.0, 1.0);
         for (column, cell) in columns.iter().zip(&record) {
-            let constant = |default: f64| match cell {
+            let mut constant = |default: f64| match cell {
                 "" => Ok(default),
-                _ => number(cell, delimiter).map_err(|_| refused(line)),
+                _ => number(cell, mark)
+                    .inspect(|_| marks.record(cell))
+                    .map_err(|_| refused(line)),
             };
             match column {
                 Column::Name => cell.clone_into(&mut feature.name),
@@ -123,6 +130,12 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
             }
         }
         features.push(feature);
+    }
+    if marks.are_mixed() {
+        return Err(CliError::usage(format!(
+            "{}: it has numbers with a decimal comma beside numbers with a decimal point, and 1.234 or 1,234 may be a thousand; write all of them as 1234.5",
+            path.display()
+        )));
     }
     Ok(features)
 }

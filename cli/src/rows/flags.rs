@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use eigenveil_shared::preprocess::Feature;
 
-use super::{cells::is_value, features};
+use super::{
+    cells::{DecimalMark, is_value},
+    features,
+};
 use crate::error::Result;
 
 pub(super) const SPACES: &str = "its columns are separated by spaces; separate them by commas, semicolons or tabs, for example with: tr -s ' ' , < FILE";
@@ -51,6 +54,9 @@ pub struct TableArgs {
     /// Column separator of a text table, such as ';' or tab [default: found from the first line]
     #[arg(long, value_name = "CHAR|tab", value_parser = delimiter)]
     pub delimiter: Option<u8>,
+    /// Decimal mark of numbers in text, , or . [default: as the numbers show]; the other mark separates thousands
+    #[arg(long, value_name = ",|.", value_parser = decimal)]
+    pub decimal: Option<DecimalMark>,
     /// Columns to use, such as height,weight; a name with a comma in double quotes, numbers from 1 if there are no
     /// names
     #[arg(long, value_name = "NAMES", value_parser = names)]
@@ -132,6 +138,14 @@ fn delimiter(text: &str) -> Result<u8, String> {
                 Err("it must be one character, such as ';', ',' or '|', or the word tab".to_owned())
             }
         },
+    }
+}
+
+fn decimal(text: &str) -> Result<DecimalMark, String> {
+    match text {
+        "," => Ok(DecimalMark::Comma),
+        "." => Ok(DecimalMark::Point),
+        _ => Err("it must be , or .".to_owned()),
     }
 }
 

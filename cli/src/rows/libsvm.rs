@@ -2,12 +2,13 @@
 //! dropped.
 //!
 //! Zeros are left out, so the indices of a line are data of its row, and must not decide whether other rows are read:
-//! for reports a line that is not LIBSVM text is an unusable row, unless most lines are. Labels are required: without
+//! for reports a line that cannot be used is an unusable row, unless most are. Labels are required: without
 //! them the line of a zero row would be blank.
 
 use std::fmt;
 
 use super::{
+    cells::{DecimalMark, number},
     columns::{ColumnMapping, ExpectedColumns},
     problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, no_rows, text_of},
@@ -31,8 +32,9 @@ pub(super) fn parse(
     let dimension = expected.map(|expected| expected.dimension);
     let reports = expected.is_some_and(|expected| expected.reports);
     let text = text_of(bytes)?;
+    let text = text.trim_start_matches('\u{feff}');
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
-    let (mut largest, mut bad_lines) = (0, 0);
+    let (mut largest, mut unusable) = (0, 0);
     let mut first_error = None;
     let mut problems = Problems::default();
     for (line, text) in (1..).zip(text.lines()) {
@@ -52,7 +54,6 @@ pub(super) fn parse(
                     LineError::IndexZero => UnreadableReason::IndexZero,
                     LineError::NoLabel | LineError::Other(_) => UnreadableReason::NotLibsvm,
                 };
-                bad_lines += 1;
                 first_error.get_or_insert(error);
                 ParsedLine {
                     entries: vec![(1, f64::NAN)],
@@ -62,6 +63,8 @@ pub(super) fn parse(
             }
         };
         if let Some((column, reason)) = row.reason {
+            // Values may be missing, also most of them.
+            unusable += usize::from(reason != UnreadableReason::Missing);
             problems.record(Unreadable {
                 line,
                 column,
@@ -72,9 +75,14 @@ pub(super) fn parse(
         largest = largest.max(row.largest);
         sparse.push(row.entries);
     }
-    let most_are_bad = sparse.len() >= MIN_LINES_FOR_MAJORITY && 2 * bad_lines > sparse.len();
-    if let Some(error) = first_error.filter(|_| most_are_bad) {
-        return Err(error);
+    if reports && sparse.len() >= MIN_LINES_FOR_MAJORITY && 2 * unusable > sparse.len() {
+        let described = problems.without_missing().describe(|_| String::new());
+        return Err(first_error.unwrap_or_else(|| {
+            CliError::usage(format!(
+                "most rows cannot be used: {}",
+                described.unwrap_or_default()
+            ))
+        }));
     }
     let columns = dimension.unwrap_or(largest);
     if columns == 0 {
@@ -177,9 +185,8 @@ fn row(
             parsed.reason.get_or_insert(reason);
             continue;
         }
-        let value = value.parse().unwrap_or_else(|_| {
-            let reason = (Some(index), UnreadableReason::NotANumber);
-            parsed.reason.get_or_insert(reason);
+        let value = number(value, DecimalMark::Unsure).unwrap_or_else(|reason| {
+            parsed.reason.get_or_insert((Some(index), reason));
             f64::NAN
         });
         parsed.entries.push((index, value));
@@ -212,7 +219,7 @@ mod tests {
         read(bytes, dimension, false)
     }
 
-    /// A line that is not LIBSVM text is one unusable row; a file of such lines is refused.
+    /// A line that cannot be used is one unusable row; a file of such lines is refused.
     #[test]
     fn a_malformed_line_does_not_affect_other_rows() {
         let lines = "1 0:5 2:1|1 2:1 1:1|1 1:1 1:2|1 a:1|1 -1:5|1 1: 5|1 x|x 1:1";
@@ -227,7 +234,10 @@ mod tests {
             }
         }
         let table = "1.5,2.5\n3.5,4.5\n5.5,6.5\n";
-        for other in [table, "a b\nc d\ne f\n", "QUJD\nREVG\nR0hJ\n"] {
+        let beyond = "1 3:1\n1 9:1\n1 1:1\n";
+        let commas = "1 1:1,234\n1 1:1,234\n1 1:2\n";
+        let texts = ["a b\nc d\ne f\n", "QUJD\nREVG\nR0hJ\n"];
+        for other in [table, beyond, commas, texts[0], texts[1]] {
             assert!(read(other.as_bytes(), Some(2), true).is_err(), "{other:?}");
         }
     }
@@ -239,6 +249,10 @@ mod tests {
         assert_eq!(table.row(0).values(), &[0.0, 1.0, 0.0, 0.5]);
         assert_eq!(table.row(1).values(), &[-1.0, 0.0, 0.0, 0.0]);
         assert_eq!(table.row(2).values(), &[2.0, 0.0, 0.0, 0.0]);
+        // As people's programs write a sign and a decimal mark; most values may be missing.
+        let text = "\u{feff}1 1:\u{2212}2 2:0,5\n1 1:nan\n1 1:NA\n";
+        let table = read(text.as_bytes(), Some(2), true).unwrap();
+        assert_eq!(table.row(0).values(), &[-2.0, 0.5]);
         let zero = parse(b"+1\n+1 2:1", None).unwrap();
         assert_eq!(zero.row(0).values(), &[0.0, 0.0]);
     }

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
-use self::table::mapping_without_names;
+use self::{cells::DecimalMark, table::mapping_without_names};
 pub use self::{
     columns::ExpectedColumns,
     flags::{Format, Header, Label, Names, TableArgs, names},
@@ -92,6 +92,7 @@ pub fn parse(
         }
         let label = how.label.as_ref().map(|label| label.flag);
         let text_flag = how.one_hot.as_ref().map(|_| "--one-hot").or(label);
+        let text_flag = text_flag.or(how.decimal.map(|_| "--decimal"));
         let has_text = is_text || format == Format::Parquet;
         if let Some(flag) = text_flag.filter(|_| !has_text) {
             return Err(CliError::usage(format!(
@@ -145,7 +146,7 @@ fn format_of(path: &Path) -> Result<Format> {
 
 /// The number in a cell of a column that is no feature; NaN for anything else.
 pub fn number_in(cell: &str) -> f64 {
-    cells::number(cell, b';').unwrap_or(f64::NAN)
+    cells::number(cell, DecimalMark::Either).unwrap_or(f64::NAN)
 }
 
 /// Reads the bytes of a `.npy` file.

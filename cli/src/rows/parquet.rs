@@ -18,6 +18,7 @@ use parquet::{
 use serde::Deserialize;
 
 use super::{
+    cells::DecimalMark,
     columns::{self, ExpectedColumns, FileColumns},
     flags::TableArgs,
     problems::{Problems, Unreadable, UnreadableReason},
@@ -79,6 +80,7 @@ pub(super) fn parse(
         let found: Vec<usize> = (0..wide).filter(of_kind).collect();
         refused.add(&found, why, &mapping);
     }
+    let mark = how.decimal.unwrap_or(DecimalMark::Unsure);
     let mut problems = Problems::default();
     let mut texts = vec![TextColumn::default(); wide];
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); wide];
@@ -103,9 +105,8 @@ pub(super) fn parse(
                     push(number.ok_or(UnreadableReason::Missing));
                 })
             })?,
-            // In text a comma may separate thousands, as between commas.
             _ => columns.each_cell(at, &mut |cell| {
-                push(texts[named].read(cell, category, b','));
+                push(texts[named].read(cell, category, mark));
             })?,
         }
         columns.check_rows(into.len())?;
@@ -119,7 +120,7 @@ pub(super) fn parse(
     check_text(
         &texts,
         rows,
-        (b',', reports),
+        (mark, reports),
         &mut mapping,
         &problems,
         refused,

@@ -67,7 +67,7 @@ impl UnreadableReason {
             UnreadableReason::Percent => {
                 " has a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row".to_owned()
             }
-            UnreadableReason::DecimalComma => ": a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'".to_owned(),
+            UnreadableReason::DecimalComma => ": a decimal comma, or one between thousands; say which with --decimal , or --decimal .".to_owned(),
             UnreadableReason::Fields { has, wants, open } => format!(
                 " has {has} fields but the first line has {wants}{}",
                 if open {
@@ -89,7 +89,7 @@ impl UnreadableReason {
                 "numbers have a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
             }
             UnreadableReason::DecimalComma => {
-                "numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
+                "numbers have a decimal comma, or one between thousands; say which with --decimal , or --decimal ."
             }
             _ => "values are not numbers; every field must be a number",
         }

@@ -297,10 +297,25 @@ pub(super) fn mapping_without_names(
 
 /// The bytes as text. What is not UTF-8 is read as Windows-1252, as old spreadsheets write it, because only values from
 /// 1000 have its no-break space; one cell in another encoding (`<5 µg`) does not decide whether the rows are sent.
-/// Wrong usage for UTF-16 text with a byte-order mark.
+/// Wrong usage for UTF-16 text and for other formats by their first bytes.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
-    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+    let wide = bytes.iter().take(2).any(|&byte| byte == 0);
+    if wide || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));
+    }
+    for (begin, what) in [
+        (&b"\x1f\x8b"[..], "compressed by gzip; unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it first"),
+        (
+            b"PK\x03\x04",
+            "a ZIP or Excel file; unpack it, or save the table as CSV",
+        ),
+        (b"PAR1", "Parquet; give --format parquet"),
+        (b"\x93NUMPY", "a NumPy array; give --format npy"),
+    ] {
+        if bytes.starts_with(begin) {
+            return Err(CliError::usage(format!("it is not text but {what}")));
+        }
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Ok(Cow::Borrowed(text));

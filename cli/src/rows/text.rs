@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
-    cells::{is_value, is_word},
+    cells::{DecimalMark, is_value, is_word},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::{Header, SPACES, TableArgs},
     problems::{Problems, Unreadable, UnreadableReason},
@@ -88,11 +88,14 @@ pub(super) fn parse(
         ));
     }
     check_columns(count)?;
+    if count == 1 && how.delimiter.is_none() {
+        if separated_by_spaces(&lines) {
+            return Err(CliError::usage(SPACES));
+        }
+        check_tabs(first, tabs)?;
+    }
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
-    if count == 1 && how.delimiter.is_none() && separated_by_spaces(&lines) {
-        return Err(CliError::usage(SPACES));
-    }
     let reports = expected.is_some_and(|expected| expected.reports);
     let blank = lines
         .iter()
@@ -113,7 +116,11 @@ pub(super) fn parse(
     if let Some(columns) = &how.one_hot {
         encode(columns, &mut lines, &mut mapping)?;
     }
-    let mut table = values(lines, delimiter, mapping, reports)?;
+    let guessed = match delimiter {
+        b',' => DecimalMark::Unsure,
+        _ => DecimalMark::Either,
+    };
+    let mut table = values(lines, how.decimal.unwrap_or(guessed), mapping, reports)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
@@ -195,7 +202,7 @@ impl TextCells for Lines<'_> {
 
 fn values(
     mut lines: Lines<'_>,
-    delimiter: u8,
+    mark: DecimalMark,
     mut mapping: ColumnMapping,
     reports: bool,
 ) -> Result<RowTable> {
@@ -227,7 +234,7 @@ fn values(
         }
         for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            let read = texts[named].read(cell, mapping.category(named), delimiter);
+            let read = texts[named].read(cell, mapping.category(named), mark);
             values.push(read.unwrap_or_else(|reason| {
                 problems.record(Unreadable {
                     line,
@@ -242,7 +249,7 @@ fn values(
     check_text(
         &texts,
         rows,
-        (delimiter, reports),
+        (mark, reports),
         &mut mapping,
         &problems,
         RefusedColumns::default(),
@@ -351,6 +358,18 @@ fn separated_by_spaces(lines: &[(usize, &str)]) -> bool {
     2 * lines.iter().filter(spaced).count() > lines.len()
 }
 
+/// Refuses the first line of a tab-separated file that something else separates.
+fn check_tabs(first: &str, tabs: bool) -> Result<()> {
+    let other = DELIMITERS.iter().find(|by| first.as_bytes().contains(by));
+    match other.filter(|_| tabs) {
+        Some(&by) => Err(CliError::usage(format!(
+            "line 1 has no tab; if {0:?} separates the columns, give --delimiter '{0}'",
+            char::from(by)
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Notes for a first line that could be either.
 const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it was read as column numbers written by pandas; if it is a row, give --header no";
 const WORDS_NOTE: &str = "line 1 has words that stand for missing values or truth: it was read as the first row; if it names the columns, give --header yes";
@@ -391,7 +410,9 @@ fn field_count_error(
         other => format!("'{}'", char::from(other)),
     };
     let hint = match has > count && delimiter == b',' {
-        true => "; if numbers have decimal commas, separate the columns by ';'",
+        true => {
+            "; if numbers have decimal commas, separate the columns by ';' or put the numbers in quotes"
+        }
         false => "; if something else separates the columns, name it with --delimiter",
     };
     let more = match header && has == count + 1 {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     categories::is_category,
-    cells::{Marks, is_date, is_missing, is_value, number},
+    cells::{DecimalMark, Marks, is_date, is_missing, is_value, number},
     columns::ColumnMapping,
     flags::Names,
     problems::{MAX_COLUMNS_NAMED, Problems, UnreadableReason},
@@ -37,12 +37,12 @@ impl TextColumn {
         &mut self,
         cell: &str,
         category: Option<&str>,
-        delimiter: u8,
+        mark: DecimalMark,
     ) -> Result<f64, UnreadableReason> {
         let read = match category {
             Some(_) if is_missing(cell) => Err(UnreadableReason::Missing),
             Some(category) => Ok(f64::from(u8::from(is_category(cell, category)))),
-            None => number(cell, delimiter).inspect(|_| self.marks.record(cell)),
+            None => number(cell, mark).inspect(|_| self.marks.record(cell)),
         };
         match read {
             Err(reason @ (UnreadableReason::DecimalComma | UnreadableReason::Percent)) => {
@@ -135,6 +135,9 @@ impl RefusedColumns {
     }
 }
 
+const MIXED: &str = "numbers with a decimal comma beside numbers with a decimal point; write all of them as 1234.5, or say what the decimal mark is with --decimal , or --decimal .";
+const IN_DOUBT: &str = "numbers such as 1.234 or 1,234, which are a thousand if the decimal mark is that of the other columns; say which it is with --decimal , or --decimal .";
+
 /// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
 /// single row cannot decide it unless the others are evenly split. So are columns of numbers whose notation could mean
 /// two things; where nothing is sent a single such number is enough, because which rows have one may depend on their
@@ -143,7 +146,7 @@ impl RefusedColumns {
 pub(super) fn check_text(
     texts: &[TextColumn],
     rows: usize,
-    (delimiter, reports): (u8, bool),
+    (mark, reports): (DecimalMark, bool),
     mapping: &mut ColumnMapping,
     problems: &Problems,
     mut refused: RefusedColumns,
@@ -166,7 +169,7 @@ pub(super) fn check_text(
         let columns: Vec<usize> = columns.map(|(at, _)| *at).collect();
         refused.add(&columns, wanted.advice(), mapping);
     }
-    let comma = "numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'";
+    let comma = "numbers with a decimal comma, or one between thousands; say which with --decimal , or --decimal .";
     let percent =
         "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
     for (wanted, why) in [
@@ -179,14 +182,22 @@ pub(super) fn check_text(
         });
         refused.add(&columns.collect::<Vec<_>>(), why, mapping);
     }
-    for (at, _) in (0..).zip(texts).filter(|(_, text)| text.marks.are_mixed()) {
-        let mixed = "numbers with a decimal comma beside numbers with a decimal point; write all of them as 1234.5";
+    let said = matches!(mark, DecimalMark::Point | DecimalMark::Comma);
+    let file = texts
+        .iter()
+        .fold(Marks::default(), |sum, own| sum + own.marks);
+    let certain = texts.iter().map(|own| own.marks.certain()).max();
+    for (at, text) in (0..).zip(texts).filter(|_| !said) {
+        let in_doubt = text.marks.in_doubt(file);
+        let why = match in_doubt {
+            _ if text.marks.are_mixed() => MIXED,
+            0 => continue,
+            _ => IN_DOUBT,
+        };
         // Of reports no row decides whether the others are read.
-        match reports {
-            true => mapping
-                .notes
-                .push(format!("{}: {mixed}", mapping.column(at))),
-            false => refused.add(&[at], mixed, mapping),
+        match reports && !(most(in_doubt) && certain.is_some_and(most)) {
+            true => mapping.notes.push(format!("{}: {why}", mapping.column(at))),
+            false => refused.add(&[at], why, mapping),
         }
     }
     if !refused.columns.is_empty() {
@@ -197,11 +208,12 @@ pub(super) fn check_text(
         }
         return Err(CliError::usage(sentences.join("\n")));
     }
-    // Between commas such a number is refused.
-    let ambiguous = |text: &TextColumn| delimiter != b',' && text.marks.are_ambiguous();
+    let ambiguous = |text: &TextColumn| {
+        mark == DecimalMark::Either && text.marks.are_ambiguous() && text.marks.in_doubt(file) == 0
+    };
     for (at, _) in (0..).zip(texts).filter(|(_, text)| ambiguous(text)) {
         mapping.notes.push(format!(
-            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
+            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, give --decimal .",
             mapping.column(at)
         ));
     }

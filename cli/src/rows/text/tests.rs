@@ -13,6 +13,15 @@ fn local(text: &str) -> Result<RowTable> {
     parse(text.as_bytes(), false, &with(Header::Auto), None)
 }
 
+/// With `--decimal`.
+fn said(text: &str, mark: DecimalMark) -> Result<RowTable> {
+    let how = TableArgs {
+        decimal: Some(mark),
+        ..with(Header::Auto)
+    };
+    parse(text.as_bytes(), false, &how, None)
+}
+
 fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
     let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     ExpectedColumns::study(dimension, names.map(strings))
@@ -334,11 +343,42 @@ fn numbers_are_read_as_the_world_writes_them() {
         ("\"2,5\"", 2.5),
         ("1e\u{2212}3", 1e-3),
         ("\u{a0}4\u{a0}", 4.0),
+        ("\u{2014}4.2", -4.2),
+        ("- 4.2", -4.2),
+        ("4.2-", -4.2),
+        ("(4.2)", -4.2),
+        ("\"(1,234.5)\"", -1234.5),
+        ("$4869", 4869.0),
+        ("\u{20ac} -4869.5", -4869.5),
+        ("-$5", -5.0),
+        ("7.5 \u{20ac}", 7.5),
+        ("4 869.5", 4869.5),
+        ("\"-4 869,5\"", -4869.5),
+        ("4_869", 4869.0),
+        ("\"1,147,600\"", 1_147_600.0),
+        ("1.147.600", 1_147_600.0),
+        ("\"12,34,567.5\"", 1_234_567.5),
+        ("4.8D+03", 4800.0),
+        ("=\"-4869\"", -4869.0),
     ] {
         let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
         assert_eq!(table.row(0).values(), [1.0, value], "{cell:?}");
     }
-    for cell in ["1\u{a0}23", "12'34", "'123", "1'2345", "5 6"] {
+    for cell in [
+        "1\u{a0}23",
+        "12'34",
+        "'123",
+        "1'2345",
+        "5 6",
+        "--5",
+        "(-5)",
+        "-5-",
+        "5-7",
+        "1.23.456",
+        "$",
+        "()",
+        "4D2",
+    ] {
         let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
         assert!(table.row(0).values()[1].is_nan(), "{cell:?}");
     }
@@ -444,6 +484,80 @@ fn columns_with_both_notations_are_refused() {
         assert!(table.notes().join(" ").contains("decimal comma beside"));
     }
     assert!(local("a;b\n1.234,5;1\n1,5;2\n2;3\n").is_ok());
+    let millions = "a;b\n1.147.600;1\n2.870;2\n";
+    assert_says(
+        &local(millions).unwrap_err(),
+        &["decimal comma beside"],
+        &[],
+    );
+}
+
+/// A column whose points or commas could be either, in a file whose other columns show the decimal mark.
+#[test]
+fn the_decimal_mark_is_that_of_the_file() {
+    let doubtful = |text: &str, mark: DecimalMark, values: [f64; 2]| {
+        let error = local(text).unwrap_err();
+        assert_says(&error, &["column 1", "--decimal"], &["column 2", "870"]);
+        let named = study(Some(&["a", "b"]), 2);
+        // Most rows show it: everybody would be charged for a number a thousand times too small.
+        let error = report(text, Header::Auto, &named).unwrap_err();
+        assert_says(&error, &["--decimal"], &["870"]);
+        let table = said(text, mark).unwrap();
+        assert_eq!(table.row(0).values(), values);
+        assert!(table.notes().is_empty(), "{:?}", table.notes());
+    };
+    doubtful(
+        "a;b\n2.870;1,5\n419;2,5\n3.114;4\n",
+        DecimalMark::Comma,
+        [2870.0, 1.5],
+    );
+    doubtful(
+        "a\tb\n2,870\t1.5\n419\t2.5\n3,114\t4\n",
+        DecimalMark::Point,
+        [2870.0, 1.5],
+    );
+    doubtful(
+        "a,b\n2.870,\"1,5\"\n419,\"2,5\"\n3.114,4\n",
+        DecimalMark::Comma,
+        [2870.0, 1.5],
+    );
+    // Between commas too, and what the mark does not allow is no number.
+    let table = said("a,b\n\"2,870\",2\n1.5,\"1,5\"\n", DecimalMark::Point).unwrap();
+    assert_eq!(table.row(0).values(), [2870.0, 2.0]);
+    assert!(table.row(1).values()[1].is_nan());
+    let table = said("a;b\n2870;1e3\n1.5;-1.234,5\n", DecimalMark::Comma).unwrap();
+    assert_eq!(table.row(0).values(), [2870.0, 1000.0]);
+    assert!(table.row(1).values()[0].is_nan() && table.row(1).values()[1] == -1234.5);
+    // Both columns show what they are, and so does one whose points cannot be between thousands.
+    assert!(local("a;b\n2.5;1,5\n2.870;2,5\n").is_ok());
+    assert!(local("a;b\n0.870;1,5\n0.125;2,5\n").is_ok());
+    // Of reports one row does not decide for the others.
+    let text = "a;b\n2.870;1,5\n419;2\n311;4\n";
+    let table = report(text, Header::Auto, &study(Some(&["a", "b"]), 2)).unwrap();
+    assert!(table.notes().join(" ").contains("--decimal"));
+}
+
+#[test]
+fn bytes_of_other_encodings_and_formats() {
+    for (bytes, words) in [
+        (&b"\x1f\x8b\x08"[..], "gzip"),
+        (b"PK\x03\x04a", "Excel"),
+        (b"PAR1a", "--format parquet"),
+        (b"a\0,\0b\0\n\0", "UTF-16"),
+        (b"a b\n1 2\n3 4\n", "tr -s"),
+    ] {
+        let named = study(Some(&["a", "b"]), 2);
+        let error = parse(bytes, false, &with(Header::Auto), Some(&named)).unwrap_err();
+        assert_says(&error, &[words], &[]);
+    }
+    let error = parse(
+        b"a;b\n1;2\n",
+        true,
+        &with(Header::Yes),
+        Some(&study(None, 2)),
+    )
+    .unwrap_err();
+    assert_says(&error, &["--delimiter ';'"], &[]);
     // Windows-1252, as Excel writes it in France: the no-break space is one byte, and so is ö in a name.
     let bytes = b"gr\xf6\xdfe;b\n1\xa0234,5;2\n";
     let table = parse(bytes, false, &with(Header::Auto), None).unwrap();
