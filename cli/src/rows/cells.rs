@@ -239,13 +239,15 @@ impl Marks {
         self.commas + self.doubtful_commas > 0 && self.points + self.doubtful_points > 0
     }
 
-    /// How many numbers of a column may be thousands by what the other columns of its file have.
+    /// How many numbers of a column may be thousands by what the other numbers of the file have.
     pub(super) fn in_doubt(self, file: Self) -> usize {
         let commas = file.commas > 0 || (file.doubtful_commas > 0 && file.points == 0);
         let points = file.points > 0 || (file.doubtful_points > 0 && file.commas == 0);
-        match (self.commas, self.points) {
-            (0, 0) if commas && self.doubtful_points > 0 => self.doubtful_points,
-            (0, 0) if points => self.doubtful_commas,
+        match (self.commas > 0, self.points > 0) {
+            (true, false) => self.doubtful_points,
+            (false, true) => self.doubtful_commas,
+            (false, false) if commas && self.doubtful_points > 0 => self.doubtful_points,
+            (false, false) if points => self.doubtful_commas,
             _ => 0,
         }
     }

@@ -70,10 +70,10 @@ impl UnreadableReason {
             UnreadableReason::DecimalComma => ": a decimal comma, or one between thousands; say which with --decimal , or --decimal .".to_owned(),
             UnreadableReason::Fields { has, wants, open } => format!(
                 " has {has} fields but the first line has {wants}{}",
-                if open {
-                    "; a quoted cell must end on its line"
-                } else {
-                    "; a decimal comma adds one"
+                match (open, has > wants) {
+                    (true, _) => "; a quoted cell must end on its line",
+                    (false, true) => "; a decimal comma adds one",
+                    (false, false) => "",
                 }
             ),
         }

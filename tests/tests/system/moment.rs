@@ -135,6 +135,10 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
             ),
             ("--regress age --on age", "--on age is the feature"),
             ("--regress age --on height,height", "height twice"),
+            (
+                "--regress age --on \"height,cm\",weight",
+                "no feature \"height,cm\"",
+            ),
         ],
     );
 

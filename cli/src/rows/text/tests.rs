@@ -497,11 +497,11 @@ fn columns_with_both_notations_are_refused() {
 fn the_decimal_mark_is_that_of_the_file() {
     let doubtful = |text: &str, mark: DecimalMark, values: [f64; 2]| {
         let error = local(text).unwrap_err();
-        assert_says(&error, &["column 1", "--decimal"], &["column 2", "870"]);
+        assert_says(&error, &["column 1", "--decimal"], &["column 2", "2.870"]);
         let named = study(Some(&["a", "b"]), 2);
         // Most rows show it: everybody would be charged for a number a thousand times too small.
         let error = report(text, Header::Auto, &named).unwrap_err();
-        assert_says(&error, &["--decimal"], &["870"]);
+        assert_says(&error, &["--decimal"], &["2.870"]);
         let table = said(text, mark).unwrap();
         assert_eq!(table.row(0).values(), values);
         assert!(table.notes().is_empty(), "{:?}", table.notes());
@@ -518,6 +518,11 @@ fn the_decimal_mark_is_that_of_the_file() {
     );
     doubtful(
         "a,b\n2.870,\"1,5\"\n419,\"2,5\"\n3.114,4\n",
+        DecimalMark::Comma,
+        [2870.0, 1.5],
+    );
+    doubtful(
+        "a;b\n2.870;1,5\n1.147.600;2,5\n3.114;4\n",
         DecimalMark::Comma,
         [2870.0, 1.5],
     );
