@@ -415,7 +415,12 @@ fn written_tables() -> Vec<(&'static str, Vec<u8>, &'static str, Outcome)> {
     add("r.csv", by_r.clone(), "", DROP);
     add("r, dropped.csv", by_r, "--drop 'Unnamed: 0'", Read);
     add("r, csv2.csv", semicolons_of_r, "", Read);
-    add("r, table.csv", in_spaces, "", Refused("height"));
+    add(
+        "r, table.csv",
+        in_spaces,
+        "",
+        Refused("separated by spaces"),
+    );
     add("r, tabs.tsv", in_tabs, "", Refused("row names"));
     add("r, NA.csv", commas(NAMES, &replaced("NA")), "", missing());
     // Excel: United States
@@ -423,6 +428,11 @@ fn written_tables() -> Vec<(&'static str, Vec<u8>, &'static str, Outcome)> {
     add("us.csv", plain.replace('\n', "\r\n"), "", Read);
     add("us, utf-8.csv", format!("\u{feff}{plain}"), "", Read);
     add("us, thousands.csv", quoted(&local(",", ".")), "", Read);
+    let accounting = |i: usize, j: usize| match value(i, j) {
+        cell if cell.starts_with('-') => format!("(${})", &cell[1..]),
+        cell => format!("${cell}"),
+    };
+    add("us, accounting.csv", quoted(&accounting), "", Read);
     let percents = commas(NAMES, &percent);
     add("us, percent.csv", percents, "", Refused("percent sign"));
     add("us, empty.csv", plain.replace('\n', ",,\r\n"), "", Read);
@@ -431,6 +441,18 @@ fn written_tables() -> Vec<(&'static str, Vec<u8>, &'static str, Outcome)> {
     let broken = semicolons(&replaced("#DIV/0!"));
     add("de.csv", semicolons(&german), "", Read);
     add("de, thousands.csv", semicolons(&local(".", ",")), "", Read);
+    let said = semicolons(&local(".", ","));
+    add("de, said.csv", said, "--decimal ,", Read);
+    let whole = |i: usize, j: usize| match (j, value(i, j)) {
+        (1, cell) => format!("2.{}", &cell[cell.len() - 3..].replace('.', "8")),
+        (_, cell) => cell.replace('.', ","),
+    };
+    add(
+        "de, whole.csv",
+        semicolons(&whole),
+        "",
+        Refused("--decimal ,"),
+    );
     let sep = format!("sep=;\r\n{}", semicolons(&german));
     add("de, sep.csv", sep, "", Read);
     add("de, error.csv", broken, "", Unusable("not a number"));
