@@ -1,14 +1,18 @@
 //! Shares of the columns and of the mean in the squared length of rows.
 
+use serde::Serialize;
+
 /// Share above which a column or the mean is called dominant.
 pub(crate) const DOMINANT_SHARE: f64 = 0.5;
 
 /// Shares of `E‖x‖²`, the trace of `E xxᵀ`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LengthShares {
     /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 if every row is 0.
+    #[serde(rename = "column_shares")]
     pub(crate) columns: Vec<f64>,
     /// `‖E x‖²/E‖x‖²`, 0 to 1.
+    #[serde(rename = "mean_share")]
     pub(crate) mean: f64,
 }
 

@@ -30,6 +30,7 @@ use crate::{
     error::{CliError, Result},
     files, output,
     rows::{self, ExpectedColumns, Label, TableArgs},
+    shares::LengthShares,
 };
 
 /// Perturb the rows of a file, one participant each, and upload them
@@ -145,6 +146,12 @@ struct CheckAnswer<'a> {
     participants: usize,
     #[serde(flatten)]
     counts: &'a RowCounts,
+    /// Why rows cannot be used, by column.
+    reason: Option<String>,
+    /// Reports of this study in the ledger.
+    already_made: Option<u64>,
+    #[serde(flatten)]
+    shares: Option<&'a LengthShares>,
     epsilon: f64,
     delta: f64,
 }
@@ -450,8 +457,9 @@ fn finish(
                 "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
                 prepared.unusable
             ))?;
-            what_cannot_be_used(persons, study.params())
-                .map_or(Ok(()), |line| output::text(&line))?;
+            if let Some(why) = what_cannot_be_used(persons, study.params()) {
+                output::text(&format!("what cannot be used: {why}"))?;
+            }
         }
     }
     if reported.refused > 0 {
@@ -483,7 +491,7 @@ fn finish(
 fn what_cannot_be_used(persons: &Persons, params: &StudyParams) -> Option<String> {
     let missing_cells = params.preprocessing().allows_missing_cells();
     let why = persons.table.check_usable(missing_cells).err()?;
-    Some(format!("what cannot be used: {why}"))
+    Some(why.to_string())
 }
 
 /// Who asks for reports, and for what purpose.
@@ -582,6 +590,9 @@ fn print_check(
             study: study.id().to_owned(),
             participants: persons.len(),
             counts,
+            reason: what_cannot_be_used(persons, params),
+            already_made: done.map(|done| done.total()),
+            shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
         });
@@ -600,7 +611,8 @@ fn print_check(
         )
     }));
     lines.extend(checked.describe(params));
-    lines.extend(what_cannot_be_used(persons, params));
+    let why = what_cannot_be_used(persons, params);
+    lines.extend(why.map(|why| format!("what cannot be used: {why}")));
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
             .to_owned(),

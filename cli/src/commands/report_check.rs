@@ -24,7 +24,7 @@ pub(super) struct RowCheck {
     pub(super) counts: RowCounts,
     /// Shares of the squared length of the rows that are not zero; `None` for fewer than two such rows: one row's shares
     /// are nearly its values.
-    shares: Option<LengthShares>,
+    pub(super) shares: Option<LengthShares>,
 }
 
 /// Of a file's rows and cells.

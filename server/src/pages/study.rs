@@ -314,6 +314,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                             p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
                         Some(_) => { p { "Not known for other numbers of reports: not all components of the newest estimate stand above the noise." } }
+                        None if visible.view.is_some() => { p { "Not known: no component of the newest estimate stands above the noise." } }
                         None => { p { "The first estimate tells: the error depends on the participants' own spectrum." } }
                     }
                 }

@@ -76,6 +76,11 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
         "report --study {whole} --rows {rows} --drop person --check"
     ));
     assert_eq!(checked["unusable"], 120);
+    let reason = checked["reason"].as_str().unwrap();
+    assert!(reason.contains("(weight): 80"), "{reason}");
+    let shares = checked["column_shares"].as_array().unwrap();
+    let sum: f64 = shares.iter().map(|share| share.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");
     assert_eq!(files(), before, "a file was written");
     assert_eq!(
         (server.accepted(&id), server.accepted(&whole)),
