@@ -199,6 +199,22 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
 
 
+def test_a_file_that_is_no_estimate(tmp_path):
+    pytest.importorskip("sklearn")
+    estimate = eigenveil.LocalDPPCA(1, 4).fit(_scaled(200)).estimate_
+    estimate.save(tmp_path / "estimate.json")
+    for content in (b"", b"\xff\xfe\x00", (tmp_path / "estimate.json").read_bytes()[:500], b'{"a": 1}'):
+        (tmp_path / "other.json").write_bytes(content)
+        with pytest.raises(errors.InputError) as refused:
+            eigenveil.Estimate.load(tmp_path / "other.json")
+        assert refused.value.code == "malformed-json"
+    with pytest.raises(FileNotFoundError):
+        eigenveil.Estimate.load(tmp_path / "no.json")
+    for touch in (eigenveil.Estimate.load, estimate.save):
+        with pytest.raises(IsADirectoryError):
+            touch(tmp_path)
+
+
 def test_a_plan_from_a_pilot(analyst):
     pytest.importorskip("sklearn")
     rows = np.random.default_rng(1).normal(size=(20_000, 6)) * [4, 3, 1, 1, 1, 1]

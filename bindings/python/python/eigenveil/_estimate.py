@@ -70,9 +70,16 @@ class Estimate:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Estimate:
-        """From an ``estimate.json``, as the command line and the server's pages write it."""
+        """From an ``estimate.json``, as the command line and the server's pages write it.
+
+        A file that cannot be opened is an ``OSError``, as of ``open``; one with something else in it an ``InputError``.
+        """
         with open(path, encoding="utf-8") as file:
-            return cls.from_json(file.read())
+            try:
+                text = file.read()
+            except UnicodeDecodeError as error:
+                raise InputError("the file is not UTF-8; give an estimate.json", "malformed-json") from error
+        return cls.from_json(text)
 
     def to_json(self) -> str:
         """The document."""
