@@ -207,6 +207,23 @@ def test_a_row_that_does_not_say_whose_it_is_is_refused():
         assert refused.value.code == "wrong-dimension"
 
 
+def test_a_series_with_another_index_than_the_rows_is_refused(study, tmp_path):
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("sklearn")
+    frame = pandas.DataFrame(np.random.default_rng(1).normal(size=(6, 3)), columns=NAMES, index=list("uvwxyz"))
+    series = pandas.Series([0.1, 0.1, 0.2, 0.2, 0.3, 0.3], index=frame.index)
+    turned = series[::-1]
+    for name in ("persons", "weights"):
+        made, path = study(weights=name == "weights"), tmp_path / f"{name}.ledger"
+        fit = eigenveil.LocalDPPCA(1, 4)
+        for other in (turned, series.reset_index(drop=True)):
+            for call in (fit.fit, lambda rows, path=path, **own: eigenveil.report(made, rows, ledger=path, **own)):
+                with pytest.raises(errors.InputError, match="reindex"):
+                    call(frame, **{name: other})
+        eigenveil.report(made, frame, ledger=path, **{name: turned.reindex(frame.index)})
+        for rows, own in ((frame, series), (frame, list(series)), (frame.to_numpy(), turned)):
+            fit.fit(rows, **{name: own})
+
+
 def test_missing_booleans_and_integers_of_arrow_and_polars_are_missing():
     polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     columns = {"c": [3, None], "b": [None, True], "a": [1.0, 4.0]}

@@ -118,6 +118,8 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise InputError("n_features = 1 is not enough; PCA needs at least 2 features", "invalid-dimension")
         if weights is not None and persons is not None:
             raise InputError("weights and persons cannot be combined; give one of them")
+        _rows.refuse_other_index(X, persons, "persons")
+        _rows.refuse_other_index(X, weights, "weights")
         n = len(values)
         design = {
             "name": "",

@@ -313,6 +313,17 @@ def cells(column: Any) -> Iterable[Any]:
     return found
 
 
+def refuse_other_index(rows: Any, values: Any, what: str) -> None:
+    """Raises if both are of pandas and differ in their index: by place they would go to other rows than by label."""
+    index, own = getattr(rows, "index", None), getattr(values, "index", None)
+    if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
+        raise InputError(
+            f"the index of {what} is not that of the rows; give {what}.reindex(rows.index), or, if they are in the order "
+            f"of the rows, {what}.to_numpy()",
+            "wrong-names",
+        )
+
+
 def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
     """Whose each of n rows is, as numbers from 0 in the order of their first rows."""
     in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
