@@ -199,6 +199,30 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
 
 
+def test_sequences_of_any_kind_are_flags():
+    flags = {"p": 10, "k": 2, "epsilon": 4, "n": 1_000, "mechanism": "double-cap"}
+    known = eigenveil.plan(spectrum=[0.3, 0.2], **flags)
+    assert eigenveil.plan(spectrum=(share for share in (0.3, 0.2)), **flags) == known
+    pandas = pytest.importorskip("pandas")
+    assert eigenveil.plan(spectrum=pandas.Series([0.3, 0.2]), **flags) == known
+
+
+def test_a_count_that_is_none_is_called_so():
+    pytest.importorskip("sklearn")
+    rows = _scaled(200)
+    for k in ("all", -1, 1.5):
+        with pytest.raises(errors.InputError, match="whole number or 'auto'"):
+            eigenveil.LocalDPPCA(k).fit(rows)
+    for call in (
+        lambda: eigenveil.LocalDPPCA(random_state=2**64).fit(rows),
+        lambda: central.fit("pca", rows, k=-1),
+        lambda: central.fit("analyze-gauss", rows, k=1, epsilon=1.0, seed=-1),
+        lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=-1, penalty=0.1),
+    ):
+        with pytest.raises(errors.InputError, match="from 0 to"):
+            call()
+
+
 def test_a_file_that_is_no_estimate(tmp_path):
     pytest.importorskip("sklearn")
     estimate = eigenveil.LocalDPPCA(1, 4).fit(_scaled(200)).estimate_

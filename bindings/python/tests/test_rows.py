@@ -237,6 +237,7 @@ def test_what_cannot_be_read_is_refused_without_its_values():
     for rows, code in (
         (pandas.Series([987654.0] * 3, index=NAMES), "wrong-dimension"),
         (polars.Series([987654.0] * 3), "wrong-dimension"),
+        ((row for row in [[987654.0, 1.0, 2.0]]), "invalid-dtype"),
         ([[987654.0, 1.0, 2.0], [1.0]], "invalid-dtype"),
         (polars.LazyFrame({name: [987654.0] for name in NAMES}), "invalid-dtype"),
         (polars.DataFrame({"a": [2**100], "b": [1], "c": [1]}, schema_overrides={"a": polars.Int128}), "invalid-dtype"),
@@ -251,11 +252,19 @@ def test_what_cannot_be_read_is_refused_without_its_values():
         assert not any(word in str(refused.value) for word in ("987654", "U6", "<U"))
 
 
-def test_a_cell_of_text_is_not_in_what_an_estimator_says():
+def test_a_cell_is_not_in_what_an_estimator_says():
     pytest.importorskip("sklearn")
-    with pytest.raises(errors.InputError) as refused:
-        eigenveil.LocalDPPCA(1, 4).fit(np.array([["1", "secret"]] * 5, dtype=object))
-    assert "secret" not in str(refused.value)
+    for rows in (np.array([["1", "987654"]] * 5, dtype=object), np.full(5, 987654.0), np.full((5, 3), 987654 + 1j)):
+        rows[0] = "x" if rows.dtype == object else rows[0]
+        with pytest.raises(errors.InputError) as refused:
+            eigenveil.LocalDPPCA(1, 4).fit(rows)
+        assert "98" not in str(refused.value)
+
+
+def test_what_holds_no_array_is_called_by_its_kind():
+    for rows, kind in (((row for row in HOLES), "generator"), ({"a": [1.0]}, "dict"), (map(list, HOLES), "map")):
+        with pytest.raises(errors.InputError, match=f"is a {kind}; give an array"):
+            read(rows)
 
 
 def test_memory_that_is_not_aligned_is_copied():

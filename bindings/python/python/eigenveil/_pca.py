@@ -174,9 +174,12 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         try:
             values = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
         except ValueError as error:
-            # It has the cell.
-            if "could not convert string" in str(error):
+            # It has the cell, or what follows its first line has all cells.
+            said = str(error)
+            if "could not convert string" in said:
                 raise InputError("the rows have text, not numbers; convert or drop it", "invalid-dtype") from None
+            if said.startswith(("Expected 2D", "Complex data")):
+                raise InputError(said.splitlines()[0].rstrip(":"), "invalid-dtype") from None
             raise
         return np.require(values, np.float64, ["C", "A"])
 
@@ -303,9 +306,7 @@ def _seed(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(random_state, (int, np.integer)):
-        if random_state < 0:
-            raise InputError(f"random_state is {random_state}; a seed is not negative")
-        return int(random_state)
+        return _rows.whole(int(random_state), "random_state")
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     return int(check_random_state(random_state).randint(2**31))
