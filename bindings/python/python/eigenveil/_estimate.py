@@ -287,14 +287,18 @@ class Estimate:
 
     @property
     def covariance_(self) -> Floats:
-        """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p.
+        """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p: projected.
 
-        The nearest one that a population can have; see :meth:`covariance` for the unbiased one with standard errors.
+        The nearest to that of :meth:`covariance` that a population can have: for whatever needs a covariance matrix. It
+        is not unbiased, so that averages over studies are of :meth:`covariance`, which has standard errors.
         """
         return self._core.covariance()[0][0]
 
     def covariance(self) -> Intervals:
-        """The unbiased covariance or second moment, with standard errors and 95 % intervals."""
+        """The unbiased covariance or second moment, with standard errors and 95 % intervals.
+
+        It is not always positive semidefinite: :attr:`covariance_` is.
+        """
         (_, raw, errors), _ = self._core.covariance()
         half = 1.959963984540054 * errors
         return Intervals(raw, errors, raw - half, raw + half, [])
@@ -389,7 +393,8 @@ class Estimate:
         heads = ["component", "variance", "explained", "alignment", "direction", "verdict"]
         head = "".join(f"<th>{name}</th>" for name in heads)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._derived["table"]
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self._derived["table"]
         )
         notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings_)
         pictures = self.figures()

@@ -310,8 +310,9 @@ class Ledger:
         ----------
         study : Study
         row : array of p numbers, or mapping, named tuple or pandas Series by feature name
-            ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the study allows no missing
-            cells) is sent as the zero row, so that taking part says nothing of the data; ``local_warning`` says so.
+            ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the
+            study allows no missing cells) is sent as the zero row, so that taking part says nothing of the data;
+            ``local_warning`` says so.
         token : str, optional
             The one-time token of a study that needs one.
 

@@ -107,10 +107,11 @@ def fit(
         "centring": None,
     }
     budget = None if epsilon is None else (float(epsilon), delta)
+    k = _rows.whole(k, "k")
     if seed is not None:
         seed = _rows.whole(seed, "seed")
     components, rest = _core.central(
-        algorithm, values, _rows.whole(k, "k"), to_json(preprocessing), budget, neighbours, calibration, parameters, seed
+        algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
     )
     said = json.loads(rest)
     return Fit(components, said["privacy"], said["captured_variance"], said["n"], said["diagnostics"])
