@@ -104,7 +104,8 @@ pub struct Component {
     pub alignment: Option<f64>,
     /// Where it stands relative to the noise floor; in a group, where that does.
     pub verdict: Verdict,
-    /// `variance` over [`Estimate::total_variance`], clamped to `[0, 1]`. `null` where the total is.
+    /// `variance` over [`Estimate::total_variance`], or over the sum of the components' variances where noise has made
+    /// that larger: shares add up to 1 at most. `null` where the total is.
     pub explained_variance_ratio: Option<f64>,
     /// Standard error of `eigenvalue`, by the jackknife over the buckets. `null` with fewer than four non-empty
     /// buckets or one that holds more than half of the reports, and above p = 2,000 or (from p = 300) k = 32,

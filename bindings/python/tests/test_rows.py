@@ -207,6 +207,23 @@ def test_a_row_that_does_not_say_whose_it_is_is_refused():
         assert refused.value.code == "wrong-dimension"
 
 
+def test_a_series_with_another_index_than_the_rows_is_refused(study, tmp_path):
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("sklearn")
+    frame = pandas.DataFrame(np.random.default_rng(1).normal(size=(6, 3)), columns=NAMES, index=list("uvwxyz"))
+    series = pandas.Series([0.1, 0.1, 0.2, 0.2, 0.3, 0.3], index=frame.index)
+    turned = series[::-1]
+    for name in ("persons", "weights"):
+        made, path = study(weights=name == "weights"), tmp_path / f"{name}.ledger"
+        fit = eigenveil.LocalDPPCA(1, 4)
+        for other in (turned, series.reset_index(drop=True)):
+            for call in (fit.fit, lambda rows, to=(made, path), **own: eigenveil.report(to[0], rows, ledger=to[1], **own)):
+                with pytest.raises(errors.InputError, match="reindex"):
+                    call(frame, **{name: other})
+        eigenveil.report(made, frame, ledger=path, **{name: turned.reindex(frame.index)})
+        for rows, own in ((frame, series), (frame, list(series)), (frame.to_numpy(), turned)):
+            fit.fit(rows, **{name: own})
+
+
 def test_missing_booleans_and_integers_of_arrow_and_polars_are_missing():
     polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     columns = {"c": [3, None], "b": [None, True], "a": [1.0, 4.0]}
@@ -220,6 +237,7 @@ def test_what_cannot_be_read_is_refused_without_its_values():
     for rows, code in (
         (pandas.Series([987654.0] * 3, index=NAMES), "wrong-dimension"),
         (polars.Series([987654.0] * 3), "wrong-dimension"),
+        ((row for row in [[987654.0, 1.0, 2.0]]), "invalid-dtype"),
         ([[987654.0, 1.0, 2.0], [1.0]], "invalid-dtype"),
         (polars.LazyFrame({name: [987654.0] for name in NAMES}), "invalid-dtype"),
         (polars.DataFrame({"a": [2**100], "b": [1], "c": [1]}, schema_overrides={"a": polars.Int128}), "invalid-dtype"),
@@ -234,11 +252,19 @@ def test_what_cannot_be_read_is_refused_without_its_values():
         assert not any(word in str(refused.value) for word in ("987654", "U6", "<U"))
 
 
-def test_a_cell_of_text_is_not_in_what_an_estimator_says():
+def test_a_cell_is_not_in_what_an_estimator_says():
     pytest.importorskip("sklearn")
-    with pytest.raises(errors.InputError) as refused:
-        eigenveil.LocalDPPCA(1, 4).fit(np.array([["1", "secret"]] * 5, dtype=object))
-    assert "secret" not in str(refused.value)
+    for rows in (np.array([["1", "987654"]] * 5, dtype=object), np.full(5, 987654.0), np.full((5, 3), 987654 + 1j)):
+        rows[0] = "x" if rows.dtype == object else rows[0]
+        with pytest.raises(errors.InputError) as refused:
+            eigenveil.LocalDPPCA(1, 4).fit(rows)
+        assert "98" not in str(refused.value)
+
+
+def test_what_holds_no_array_is_called_by_its_kind():
+    for rows, kind in (((row for row in HOLES), "generator"), ({"a": [1.0]}, "dict"), (map(list, HOLES), "map")):
+        with pytest.raises(errors.InputError, match=f"is a {kind}; give an array"):
+            read(rows)
 
 
 def test_memory_that_is_not_aligned_is_copied():

@@ -120,7 +120,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
                 expected_alignment,
                 alignment: Some(smaller_alignment(expected_alignment, direction_se)),
                 verdict,
-                explained_variance_ratio: total_variance.map(|total| share_of(variance, total)),
+                explained_variance_ratio: None,
                 eigenvalue_se: bar,
                 debiased_eigenvalue_se: variance_se,
                 expected_alignment_se: bar
@@ -130,8 +130,16 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             }
         })
         .collect();
+    // Noise can make the components' variances exceed the total: then they are shares of their own sum.
+    let parts: f64 = components.iter().filter_map(|own| own.variance).sum();
+    let whole = total_variance.map(|total| total.max(parts));
+    for component in &mut components {
+        let both = component.variance.zip(whole);
+        component.explained_variance_ratio =
+            both.map(|(variance, whole)| share_of(variance, whole));
+    }
     let runs = groups::runs(&judge_floor, &verdicts, values, error_bars);
-    let groups = groups::documents(&runs, &components, error_bars, total_variance);
+    let groups = groups::documents(&runs, &components, error_bars, whole);
     let lowered = groups::demote_undetermined(&mut components, &groups);
     for group in &groups {
         for component in &mut components[group.first - 1..group.last] {
@@ -364,6 +372,7 @@ mod tests {
             (vec![1.0], 1),
             (vec![1.0], 0),
             (vec![1.0, 1.0], 2),
+            (vec![2.0, 2.0, -1.0], 2),
             (vec![3.0, -3.0], 1),
         ] {
             for (sd, n) in [(0.0, 1.0), (1.0, 1.0), (4.0, 1797.0)] {
@@ -371,9 +380,12 @@ mod tests {
                 assert!(result.expected_error.is_finite());
                 let p = spectrum.len();
                 assert!(result.expected_error <= (2.0 * k.min(p - k) as f64).sqrt());
+                let mut sum = 0.0;
                 for component in &result.components {
                     let explained = component.explained_variance_ratio.unwrap();
                     assert!((0.0..=1.0).contains(&explained));
+                    sum += explained;
+                    assert!(sum <= 1.0 + 1e-12, "{result:?}");
                     assert!((0.0..=1.0).contains(&component.expected_alignment));
                     assert!(component.debiased_eigenvalue.is_none_or(f64::is_finite));
                 }

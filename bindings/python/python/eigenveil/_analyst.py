@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+from numbers import Integral
 from typing import Any, NoReturn
 
 from . import _core
@@ -118,7 +119,7 @@ class Analyst:
             "calibration": calibration,
             "epsilon": float(epsilon),
             "delta": delta,
-            "default_k": k,
+            "default_k": _count(k),
             "draft": draft,
             "enrolment": enrolment,
             "about": {key: value for key, value in about.items() if value is not None},
@@ -229,7 +230,13 @@ def norm(bound_rows: str, radius: float | None) -> dict[str, Any]:
 def estimate_request(k: int | str | None, sparse: bool | dict[str, Any], moment: bool) -> str:
     """The JSON of a request for an estimate."""
     settings = (dict(sparse) if isinstance(sparse, dict) else {}) if sparse else None
-    return to_json({"k": k, "sparse": settings, "moment": moment})
+    return to_json({"k": _count(k), "sparse": settings, "moment": moment})
+
+
+def _count(k: int | str | None) -> int | str | None:
+    if k is None or k == "auto" or (isinstance(k, Integral) and int(k) >= 0):
+        return k
+    raise InputError(f"the number of components is {k!r}; it must be a whole number or 'auto'", "invalid-request")
 
 
 def to_json(document: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def run(command: str, **flags: Any) -> dict[str, Any]:
         elif name == "centring":
             words.append(f"{flag}={value!r}")
         else:
-            many = isinstance(value, (list, tuple, np.ndarray, range))
+            many = isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike))
             words += [flag, ",".join(map(_word, value)) if many else _word(value)]
     try:
         answer, notes = _core.answer(words)

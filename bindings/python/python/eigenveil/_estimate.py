@@ -35,7 +35,9 @@ class Estimate:
     components_ : array of k × p
         Unit vectors; the loading of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_ : array of k
-        With the noise removed, in squared units of the prepared rows; NaN where unknown.
+        With the noise removed, in squared units of the prepared rows; NaN where unknown. Where the ratio is unknown,
+        because nothing gives the variance of all features together (``double-cap`` with ``"clip"`` or ``"require"``
+        and no private centring), the variance is what a component has beyond the other directions, the least it can be.
     mean_ : array of p, or None
         Of the prepared rows, in a study with private centring.
     feature_names_in_ : array of p str
@@ -68,9 +70,16 @@ class Estimate:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Estimate:
-        """From an ``estimate.json``, as the command line and the server's pages write it."""
+        """From an ``estimate.json``, as the command line and the server's pages write it.
+
+        A file that cannot be opened is an ``OSError``, as of ``open``; one with something else in it an ``InputError``.
+        """
         with open(path, encoding="utf-8") as file:
-            return cls.from_json(file.read())
+            try:
+                text = file.read()
+            except UnicodeDecodeError as error:
+                raise InputError("the file is not UTF-8; give an estimate.json", "malformed-json") from error
+        return cls.from_json(text)
 
     def to_json(self) -> str:
         """The document."""
@@ -240,19 +249,37 @@ class Estimate:
         return pandas.concat([frame, loadings], axis=1)
 
     def to_sklearn(self) -> Any:
-        """A scikit-learn pipeline that transforms as this does: the study's preparation, then a fitted ``PCA``."""
-        decomposition, pipeline = _package("sklearn.decomposition"), _package("sklearn.pipeline")
-        preprocessing = _package("sklearn.preprocessing")
-        pca = decomposition.PCA(n_components=self.n_components_)
+        """A scikit-learn pipeline that transforms as this does: the study's preparation, then a fitted ``PCA``.
+
+        What the ``PCA`` has is of the prepared rows, an estimate with the noise of the reports removed, and around 0
+        without private centring. ``noise_variance_`` is the mean variance outside the components; where the estimate
+        does not know it, it is NaN, and so are ``get_covariance`` and ``score``.
+        """
+        pipeline, preprocessing = _package("sklearn.pipeline"), _package("sklearn.preprocessing")
+        from ._pca import PCA
+
+        pca = PCA(n_components=self.n_components_)
         mean = self.mean_
         pca.components_ = self.components_
         pca.mean_ = np.zeros(self.n_features_in_) if mean is None else mean
         pca.explained_variance_ = self.explained_variance_
         pca.explained_variance_ratio_ = self.explained_variance_ratio_
         pca.n_components_, pca.n_features_in_, pca.n_samples_ = self.n_components_, self.n_features_in_, self.n_reports_
-        pca.noise_variance_ = 0.0
-        prepared = preprocessing.FunctionTransformer(self.prepare)
+        pca.singular_values_ = np.sqrt(self.explained_variance_ * (self.n_reports_ - 1))
+        pca.noise_variance_ = self._variance_outside()
+        prepared = preprocessing.FunctionTransformer(self.prepare, feature_names_out="one-to-one")
+        prepared.n_features_in_ = self.n_features_in_
+        if self._derived["named"]:
+            prepared.feature_names_in_ = self.feature_names_in_
         return pipeline.Pipeline([("prepare", prepared), ("pca", pca)])
+
+    def _variance_outside(self) -> float:
+        """Mean variance of the directions outside the components; NaN where noise leaves none of it."""
+        directions = self.n_features_in_ - self.n_components_
+        if directions == 0:
+            return 0.0
+        rest = _number(self._document["total_variance"]) - float(self.explained_variance_.sum())
+        return rest / directions if rest > 0 else np.nan
 
     def prepare(self, rows: Any) -> Floats:
         """The rows as the study prepares them: less its centers, over its scales, brought into the unit ball. n × p."""
@@ -260,14 +287,18 @@ class Estimate:
 
     @property
     def covariance_(self) -> Floats:
-        """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p.
+        """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p: projected.
 
-        The nearest one that a population can have; see :meth:`covariance` for the unbiased one with standard errors.
+        The nearest to that of :meth:`covariance` that a population can have: for whatever needs a covariance matrix. It
+        is not unbiased, so that averages over studies are of :meth:`covariance`, which has standard errors.
         """
         return self._core.covariance()[0][0]
 
     def covariance(self) -> Intervals:
-        """The unbiased covariance or second moment, with standard errors and 95 % intervals."""
+        """The unbiased covariance or second moment, with standard errors and 95 % intervals.
+
+        It is not always positive semidefinite: :attr:`covariance_` is.
+        """
         (_, raw, errors), _ = self._core.covariance()
         half = 1.959963984540054 * errors
         return Intervals(raw, errors, raw - half, raw + half, [])
@@ -362,7 +393,8 @@ class Estimate:
         heads = ["component", "variance", "explained", "alignment", "direction", "verdict"]
         head = "".join(f"<th>{name}</th>" for name in heads)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._derived["table"]
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self._derived["table"]
         )
         notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings_)
         pictures = self.figures()

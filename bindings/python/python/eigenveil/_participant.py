@@ -310,8 +310,9 @@ class Ledger:
         ----------
         study : Study
         row : array of p numbers, or mapping, named tuple or pandas Series by feature name
-            ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the study allows no missing
-            cells) is sent as the zero row, so that taking part says nothing of the data; ``local_warning`` says so.
+            ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the
+            study allows no missing cells) is sent as the zero row, so that taking part says nothing of the data;
+            ``local_warning`` says so.
         token : str, optional
             The one-time token of a study that needs one.
 
@@ -437,7 +438,8 @@ def report(
         Column (or one label a row) that says whose the row is, as one text or number: one row of each person, drawn at
         random, is reported.
     weights : str or array, optional
-        Column (or one number a row), above 0 and at most 1, in a study with weights.
+        Column (or one number a row), above 0 and at most 1, in a study with weights. A pandas Series, also as
+        ``persons``, must have the index of a frame of rows.
     tokens : iterable of str, optional
         One-time tokens, one a participant; needed once.
     same_participants : bool
@@ -468,6 +470,8 @@ def report(
     n = len(values)
     if n == 0:
         raise InputError("the table has no rows; give at least one")
+    _rows.refuse_other_index(rows, persons, "persons")
+    _rows.refuse_other_index(rows, weights, "weights")
     labels = read.aside.get(persons) if isinstance(persons, str) else persons
     weight = read.aside.get(weights) if isinstance(weights, str) else weights
     numbers = None if labels is None else _rows.numbered(labels, n)

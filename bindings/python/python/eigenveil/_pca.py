@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn import decomposition
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -117,6 +118,8 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise InputError("n_features = 1 is not enough; PCA needs at least 2 features", "invalid-dimension")
         if weights is not None and persons is not None:
             raise InputError("weights and persons cannot be combined; give one of them")
+        _rows.refuse_other_index(X, persons, "persons")
+        _rows.refuse_other_index(X, weights, "weights")
         n = len(values)
         design = {
             "name": "",
@@ -171,9 +174,12 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         try:
             values = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
         except ValueError as error:
-            # It has the cell.
-            if "could not convert string" in str(error):
+            # It has the cell, or what follows its first line has all cells.
+            said = str(error)
+            if "could not convert string" in said:
                 raise InputError("the rows have text, not numbers; convert or drop it", "invalid-dtype") from None
+            if said.startswith(("Expected 2D", "Complex data")):
+                raise InputError(said.splitlines()[0].rstrip(":"), "invalid-dtype") from None
             raise
         return np.require(values, np.float64, ["C", "A"])
 
@@ -278,6 +284,16 @@ class LocalDPSparsePCA(LocalDPPCA):
         return self
 
 
+class PCA(decomposition.PCA):  # type: ignore[misc]
+    """scikit-learn's, with what :meth:`Estimate.to_sklearn` sets instead of a fit."""
+
+    def get_precision(self) -> Floats:
+        """The inverse of :meth:`get_covariance`."""
+        # Theirs divides by what a variance exceeds the noise by: of a component below the noise floor that is 0.
+        inverse: Floats = np.linalg.inv(self.get_covariance())
+        return inverse
+
+
 def _broadcast(value: Any, p: int, name: str) -> Floats:
     array = _rows.floats(value, name)
     if array.shape not in ((), (1,), (p,)):
@@ -290,9 +306,7 @@ def _seed(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(random_state, (int, np.integer)):
-        if random_state < 0:
-            raise InputError(f"random_state is {random_state}; a seed is not negative")
-        return int(random_state)
+        return _rows.whole(int(random_state), "random_state")
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     return int(check_random_state(random_state).randint(2**31))

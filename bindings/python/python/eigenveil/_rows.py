@@ -60,6 +60,9 @@ def floats(values: Any, what: str) -> Floats:
             f"{what} cannot be read as an array of numbers; give all rows the same length, or a data frame",
             "invalid-dtype",
         ) from None
+    if array.dtype.kind == "O" and array.ndim == 0:
+        kind = type(values).__name__
+        raise InputError(f"{what} is a {kind}; give an array of numbers, or a data frame", "invalid-dtype")
     if array.dtype.kind == "O" and isinstance(values, (list, tuple)):
         array = _with_gaps(array)
     if array.dtype.kind not in "buif":
@@ -313,6 +316,18 @@ def cells(column: Any) -> Iterable[Any]:
     return found
 
 
+def refuse_other_index(rows: Any, values: Any, what: str) -> None:
+    """Raises if both are of pandas and differ in their index: by place they would go to other rows than by label."""
+    index: Any = getattr(rows, "index", None)
+    own: Any = getattr(values, "index", None)
+    if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
+        raise InputError(
+            f"the index of {what} is not that of the rows; give {what}.reindex(rows.index), or, if they are in the order "
+            f"of the rows, {what}.to_numpy()",
+            "wrong-names",
+        )
+
+
 def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
     """Whose each of n rows is, as numbers from 0 in the order of their first rows."""
     in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
@@ -352,6 +367,13 @@ def weights(values: Any, n: int) -> Floats:
     if found.shape != (n,):
         raise InputError(f"weights has shape {found.shape} for {n} rows; give one for each", "wrong-dimension")
     return found
+
+
+def whole(value: int, name: str) -> int:
+    """A count or a seed, as the compiled part takes it."""
+    if not 0 <= value < 2**64:
+        raise InputError(f"{name} is {value}; it must be from 0 to 2⁶⁴ − 1")
+    return value
 
 
 def _own(names: Sequence[Any]) -> str:

@@ -107,6 +107,9 @@ def fit(
         "centring": None,
     }
     budget = None if epsilon is None else (float(epsilon), delta)
+    k = _rows.whole(k, "k")
+    if seed is not None:
+        seed = _rows.whole(seed, "seed")
     components, rest = _core.central(
         algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
     )
@@ -168,5 +171,5 @@ def sparse_components(
     values = _rows.floats(matrix, "the matrix")
     if values.ndim != 2:
         raise InputError(f"the matrix has {values.ndim} dimensions; it must have two", "wrong-dimension")
-    components, rest = _core.fantope(values, k, penalty, max_iterations, tolerance, threads)
+    components, rest = _core.fantope(values, _rows.whole(k, "k"), penalty, max_iterations, tolerance, threads)
     return Sparse(components, **json.loads(rest))

@@ -1,4 +1,4 @@
-"""Exceptions by kind. Each has the sentence, a stable ``code`` and the ``values`` that a program may need.
+"""Exceptions by kind. Each has the sentence, a stable ``code`` and, if a program may need more, ``values``.
 
 >>> import eigenveil, eigenveil.errors
 >>> try:
@@ -21,8 +21,9 @@ class EigenveilError(Exception):
     code : str
         Stable name, such as ``"study-not-open"``; those of the HTTP interface are in its documentation.
     values : dict
-        What else there is: ``field`` (the member of a request that it is about), ``status`` (of HTTP), ``retry_after``
-        (seconds), ``retryable`` (1 if the same call may succeed later), ``pending`` and ``acknowledged`` (reports).
+        What else a program may need, often nothing: ``field`` (the member of a request that it is about), ``status``
+        (of HTTP), ``retry_after`` (seconds), ``retryable`` (1 if the same call may succeed later), ``pending`` and
+        ``acknowledged`` (reports).
     """
 
     code: str
