@@ -234,7 +234,9 @@ def estimate_request(k: int | str | None, sparse: bool | dict[str, Any], moment:
 
 
 def _count(k: int | str | None) -> int | str | None:
-    if k is None or k == "auto" or (isinstance(k, Integral) and int(k) >= 0):
+    if isinstance(k, Integral) and int(k) >= 0:
+        return int(k)
+    if k is None or k == "auto":
         return k
     raise InputError(f"the number of components is {k!r}; it must be a whole number or 'auto'", "invalid-request")
 
