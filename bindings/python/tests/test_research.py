@@ -199,6 +199,20 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
 
 
+def test_statistics_are_refused_in_the_words_of_python():
+    pytest.importorskip("sklearn")
+    rows = _scaled(2_000)
+    none = eigenveil.LocalDPPCA(1, 4, observed=0.9).fit(rows).estimate_
+    for ask in (none.covariance, none.correlation, lambda: none.covariance_, lambda: none.regress("x1", "x2")):
+        with pytest.raises(errors.InputError, match="moment=True"):
+            ask()
+    hidden = eigenveil.LocalDPPCA(1, 4, bound_rows="clip", radius=5).fit(rows).estimate_
+    with pytest.raises(errors.EstimateError) as refused:
+        hidden.regress("x1", "x2")
+    for why in (str(refused.value), hidden.correlation().refused[0][2]):
+        assert "with centring" in why and "--" not in why
+
+
 def test_sequences_of_any_kind_are_flags():
     flags = {"p": 10, "k": 2, "epsilon": 4, "n": 1_000, "mechanism": "double-cap"}
     known = eigenveil.plan(spectrum=[0.3, 0.2], **flags)

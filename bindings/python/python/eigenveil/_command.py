@@ -43,9 +43,9 @@ def run(command: str, **flags: Any) -> dict[str, Any]:
     try:
         answer, notes = _core.answer(words)
     except EigenveilError as error:
-        raise type(error)(_in_python(str(error)), error.code, error.values) from None
+        raise type(error)(in_python(str(error)), error.code, error.values) from None
     for note in notes:
-        warnings.warn(_in_python(note.removeprefix("warning: ").removeprefix("note: ")), EigenveilWarning, stacklevel=3)
+        warnings.warn(in_python(note.removeprefix("warning: ").removeprefix("note: ")), EigenveilWarning, stacklevel=3)
     found: dict[str, Any] = json.loads(answer)
     return found
 
@@ -56,7 +56,7 @@ def _word(value: Any) -> str:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _in_python(sentence: str) -> str:
+def in_python(sentence: str) -> str:
     """``--some-flag`` as ``some_flag``, and nothing of the command line's usage."""
     sentence = re.sub(r"^error: ", "", sentence)
     sentence = re.sub(r"\n\n(Usage:|For more information).*", "", sentence, flags=re.DOTALL)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from . import _core, _rows
+from ._command import in_python
 from ._rows import Floats
-from .errors import InputError
+from .errors import EigenveilError, InputError
+
+_Answer = TypeVar("_Answer")
 
 
 class Intervals(NamedTuple):
@@ -290,24 +293,38 @@ class Estimate:
         """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p: projected.
 
         The nearest to that of :meth:`covariance` that a population can have: for whatever needs a covariance matrix. It
-        is not unbiased, so that averages over studies are of :meth:`covariance`, which has standard errors.
+        is not unbiased, so that averages over studies are of :meth:`covariance`, which has standard errors. Where the
+        reports show no variances, its diagonal is NaN and nothing is projected.
         """
-        return self._core.covariance()[0][0]
+        return self._statistics(self._core.covariance)[0][0]
 
     def covariance(self) -> Intervals:
         """The unbiased covariance or second moment, with standard errors and 95 % intervals.
 
         It is not always positive semidefinite: :attr:`covariance_` is.
         """
-        (_, raw, errors), _ = self._core.covariance()
+        (_, raw, errors), _ = self._statistics(self._core.covariance)
         half = 1.959963984540054 * errors
         return Intervals(raw, errors, raw - half, raw + half, [])
 
     def correlation(self) -> Intervals:
         """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none."""
-        (value, error, low, high), refused = self._core.correlations()
+        (value, error, low, high), refused = self._statistics(self._core.correlations)
         names = self._derived["names"]
-        return Intervals(value, error, low, high, [(names[i], names[j], why) for i, j, why in refused])
+        return Intervals(value, error, low, high, [(names[i], names[j], in_python(why)) for i, j, why in refused])
+
+    def _statistics(self, asked: Callable[..., _Answer], *arguments: Any) -> _Answer:
+        """What is asked of the moment, refused in the words of Python."""
+        if "mean_report" not in self._document:
+            raise InputError(
+                "this estimate has no moment; ask for one with Analyst.estimate(study, moment=True). Studies with missing "
+                "cells or weights, and fits with more than 1,000 features, have none",
+                "invalid-request",
+            )
+        try:
+            return asked(*arguments)
+        except EigenveilError as error:
+            raise type(error)(in_python(str(error)), error.code, error.values) from None
 
     def regress(self, y: str, x: str | Sequence[str]) -> dict[str, tuple[float, float, float, float]]:
         """The best linear prediction of one feature by others, in units of the prepared rows.
@@ -329,7 +346,7 @@ class Estimate:
         for name in [y, *predictors]:
             if name not in names:
                 raise InputError(f"the estimate has no feature {name!r}", "wrong-names")
-        found = self._core.regress(names.index(y), [names.index(name) for name in predictors])
+        found = self._statistics(self._core.regress, names.index(y), [names.index(name) for name in predictors])
         return dict(zip(predictors, found, strict=True))
 
     def figures(self) -> dict[str, str]:
