@@ -128,7 +128,7 @@ def test_what_a_pipeline_does_not_know_is_nan():
     # Nobody knows the variance of all features: no reports of double-cap show it, and clip does not fix it.
     unknown = eigenveil.LocalDPPCA(2, 4, bound_rows="clip", radius=5, random_state=1).fit(rows).estimate_.to_sklearn()
     assert np.isnan(unknown[-1].noise_variance_) and np.isnan(unknown[-1].get_covariance()).any()
-    # A component below the noise floor has the variance of the rest, with which scikit-learn's own formula divides by 0.
+    # A component below the noise floor has the variance of the rest; scikit-learn's own formula divides by 0 there.
     one = np.random.default_rng(0).normal(size=(2_000, 6)) * [4, 1, 1, 1, 1, 1]
     for seed in range(3):
         below = eigenveil.LocalDPPCA(3, 2, random_state=seed).fit(one).estimate_

@@ -317,8 +317,8 @@ class Estimate:
         """What is asked of the moment, refused in the words of Python."""
         if "mean_report" not in self._document:
             raise InputError(
-                "this estimate has no moment; ask for one with Analyst.estimate(study, moment=True). Studies with missing "
-                "cells or weights, and fits with more than 1,000 features, have none",
+                "this estimate has no moment; ask for one with Analyst.estimate(study, moment=True). Studies with "
+                "missing cells or weights, and fits with more than 1,000 features, have none",
                 "invalid-request",
             )
         try:

@@ -178,8 +178,11 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             said = str(error)
             if "could not convert string" in said:
                 raise InputError("the rows have text, not numbers; convert or drop it", "invalid-dtype") from None
-            if said.startswith(("Expected 2D", "Complex data")):
-                raise InputError(said.splitlines()[0].rstrip(":"), "invalid-dtype") from None
+            if said.startswith("Expected 2D"):
+                sentence = "the rows are not two-dimensional. Reshape your data: one row is array.reshape(1, -1)"
+                raise InputError(sentence, "wrong-dimension") from None
+            if said.startswith("Complex data"):
+                raise InputError("Complex data not supported", "invalid-dtype") from None
             raise
         return np.require(values, np.float64, ["C", "A"])
 
