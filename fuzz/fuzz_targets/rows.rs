@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use eigenveil::rows::{Header, TableArgs, Wanted, parse};
+use eigenveil::rows::{ExpectedColumns, Header, TableArgs, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -15,11 +15,9 @@ fuzz_target!(|data: &[u8]| {
         header: [Header::Auto, Header::No, Header::Yes][usize::from(which >> 6) % 3],
         ..TableArgs::default()
     };
-    let wanted = (which & 4 != 0).then(|| Wanted {
-        of: "study",
-        dimension: usize::from(which >> 3) % 8,
-        names: None,
+    let wanted = (which & 4 != 0).then(|| ExpectedColumns {
         reports: which & 8 != 0,
+        ..ExpectedColumns::study(usize::from(which >> 3) % 8, None)
     });
     if let Ok(table) = parse(Path::new(name), data, &how, wanted.as_ref()) {
         assert!(wanted.is_none_or(|wanted| wanted.dimension == table.dimension()));
