@@ -26,9 +26,9 @@ pub(super) fn is_date(cell: &str) -> bool {
 
 /// How people and programs mark a missing value.
 pub(super) fn is_missing(cell: &str) -> bool {
-    const MISSING: [&str; 17] = [
+    const MISSING: [&str; 18] = [
         "", "-", "–", "—", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null",
-        "none", "nil", "missing",
+        "none", "nil", "missing", "\\n",
     ];
     MISSING.contains(&cell.to_ascii_lowercase().as_str())
 }
@@ -61,7 +61,9 @@ pub(super) fn number(cell: &str, mark: DecimalMark) -> Result<f64, UnreadableRea
         "False" | "FALSE" | "false" => return Ok(0.0),
         _ => {}
     }
-    if let Some(bare) = cell.strip_suffix(['%', '‰', '٪', '％'])
+    const PERCENT: [char; 4] = ['%', '‰', '٪', '％'];
+    if let Some(bare) = cell.strip_suffix(PERCENT)
+        && !bare.ends_with(PERCENT)
         && number(bare.trim_end(), DecimalMark::Either).is_ok()
     {
         return Err(UnreadableReason::Percent);
@@ -111,9 +113,9 @@ fn grouped(cell: &str, by: char, point: char, parts: usize) -> Option<f64> {
     if let [first, inner @ .., last] = &groups[..] {
         let digits = |group: &&str| group.bytes().all(|b| b.is_ascii_digit());
         let of = |wide: usize| inner.iter().all(|group| group.len() == wide);
-        let fits =
-            (1..=3).contains(&first.len()) && last.len() == 3 && (of(3) || (by == ',' && of(2)));
-        if !fits || !groups.iter().all(digits) {
+        let wide = last.len() == 3 && (of(3) || (by == ',' && of(2)));
+        let fits = (1..=3).contains(&first.len()) && !first.starts_with('0');
+        if !fits || !wide || !groups.iter().all(digits) {
             return None;
         }
     }
@@ -133,18 +135,23 @@ fn may_be_thousands(before: &str, after: &str) -> bool {
         && !before.starts_with('0')
 }
 
-const MINUS: [char; 8] = ['-', '−', '‐', '‑', '–', '—', '﹣', '－'];
-const CURRENCIES: [char; 4] = ['$', '€', '£', '¥'];
+const MINUS: [char; 10] = ['-', '−', '‐', '‑', '–', '—', '﹣', '－', '▲', '△'];
 /// Between groups of three digits: spaces, apostrophes, underscores.
 const SEPARATORS: [char; 9] = [
     ' ', '\u{a0}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{202f}', '\'', '’', '_',
 ];
 
+fn is_currency(c: char) -> bool {
+    matches!(c, '$' | '¢' | '£' | '¥' | '￥' | '\u{20a0}'..='\u{20c0}')
+}
+
 /// A number with an ASCII minus sign before it and without [`SEPARATORS`]: -1234.5 for −1 234.5, (1'234.5) and 1234.5-. A
 /// currency sign is dropped, and so is Excel's `="…"`; Fortran's exponent 1.5D+3 is 1.5E+3.
 fn plain_number(cell: &str) -> String {
     let trim = |text: &str| {
-        let space = |c: char| c.is_whitespace() || SEPARATORS[..6].contains(&c);
+        // Hebrew, Arabic and Persian programs mark the direction of negative numbers.
+        let direction = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}');
+        let space = |c: char| c.is_whitespace() || SEPARATORS[..6].contains(&c) || direction(c);
         text.trim_matches(space).to_owned()
     };
     let within = |text: &str, open: &str, close: &str| {
@@ -153,17 +160,27 @@ fn plain_number(cell: &str) -> String {
     };
     let mut body = trim(cell);
     body = within(&body, "=\"", "\"").unwrap_or(body);
-    let bracketed = within(&body, "(", ")");
-    let mut negative = bracketed.is_some();
-    body = bracketed.unwrap_or(body);
-    // −5 €, €−5, −€5, 5− €: the minus sign, the currency, the minus sign, of which one may be there.
-    for marks in [&MINUS[..], &CURRENCIES, &MINUS] {
-        let sign = marks == MINUS;
-        let bare = body.strip_prefix(marks);
-        let bare = bare.or_else(|| body.strip_suffix(marks));
-        if let Some(bare) = bare.filter(|_| !(sign && negative)) {
-            negative |= sign;
-            body = trim(bare);
+    // A sign behind an apostrophe is no formula.
+    let escaped = body.strip_prefix('\'');
+    if let Some(signed) = escaped.filter(|text| text.starts_with(['-', '+'])) {
+        body = trim(signed);
+    }
+    let mut negative = false;
+    // −5 €, €−5, €(5), −€5, 5− €: each at most once; an accountant's `€ -` is 0.
+    for _ in 0..3 {
+        let bare = body.strip_prefix(is_currency);
+        if let Some(bare) = bare.or_else(|| body.strip_suffix(is_currency)) {
+            body = match trim(bare) {
+                dash if MINUS.iter().any(|minus| dash == minus.to_string()) => "0".to_owned(),
+                bare => bare,
+            };
+        }
+        let bare = body
+            .strip_prefix(MINUS)
+            .or_else(|| body.strip_suffix(MINUS));
+        let bare = bare.map(trim).or_else(|| within(&body, "(", ")"));
+        if let Some(bare) = bare.filter(|_| !negative) {
+            (body, negative) = (bare, true);
         }
     }
     let mut plain = String::with_capacity(body.len() + 1);
@@ -173,8 +190,9 @@ fn plain_number(cell: &str) -> String {
         if SEPARATORS.contains(&c) {
             let rest = &body[at + c.len_utf8()..];
             let next = rest.bytes().take_while(u8::is_ascii_digit).count();
-            // Between groups of three, and nothing else.
-            if next != 3 || digits == 0 || digits > 3 || (grouped && digits != 3) {
+            // Between groups of three, and nothing else: 030 525 123 and +49 471 are no numbers.
+            let first = !grouped && (digits > 3 || body.starts_with(['0', '+']));
+            if next != 3 || digits == 0 || first || (grouped && digits != 3) {
                 return body;
             }
             (digits, grouped) = (0, true);
@@ -190,7 +208,7 @@ fn plain_number(cell: &str) -> String {
     plain
 }
 
-/// The commas and points in the numbers of a column or a file.
+/// How the numbers of a column or a file are written.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Marks {
     /// Certainly decimal commas: 0,125, 1,5 and 1.234.567.
@@ -201,12 +219,22 @@ pub(super) struct Marks {
     doubtful_commas: usize,
     /// Points that may: 12.500.
     doubtful_points: usize,
+    /// Neither comma nor point, and not 0.
+    whole: usize,
+    /// Brackets, a minus sign behind the number, a currency, spaces: what may not be meant as a number.
+    styled: usize,
 }
 
 impl Marks {
     pub(super) fn record(&mut self, cell: &str) {
+        let usual = |b: u8| b.is_ascii_digit() || b"+-.,eE".contains(&b);
+        if !cell.bytes().all(usual) || cell.ends_with('-') {
+            let styled = cell.contains(|c| matches!(c, '(' | ' ') || is_currency(c));
+            self.styled += usize::from(styled || cell.ends_with(MINUS));
+        }
         let (comma, point) = (cell.rfind(','), cell.rfind('.'));
         let Some(last) = comma.max(point) else {
+            self.whole += usize::from(cell != "0");
             return;
         };
         let is_comma = comma > point;
@@ -229,9 +257,33 @@ impl Marks {
         *count += 1;
     }
 
+    /// What more than half of so many rows have, because no single row may decide.
+    pub(super) fn of_most(self, rows: usize) -> Self {
+        let most = |count: usize| if 2 * count > rows { count } else { 0 };
+        Self {
+            commas: most(self.commas),
+            points: most(self.points),
+            doubtful_commas: most(self.doubtful_commas),
+            doubtful_points: most(self.doubtful_points),
+            whole: most(self.whole),
+            styled: most(self.styled),
+        }
+    }
+
     /// Only commas that may separate thousands.
-    pub(super) fn are_ambiguous(self) -> bool {
+    pub(super) fn are_only_doubtful_commas(self) -> bool {
         self.doubtful_commas > 0 && self.commas + self.points + self.doubtful_points == 0
+    }
+
+    /// Only points that may separate thousands, beside smaller numbers without any, as a column of whole numbers has.
+    pub(super) fn are_only_doubtful_points(self) -> bool {
+        let others = self.commas + self.points + self.doubtful_commas;
+        self.doubtful_points > 0 && self.whole > 0 && others == 0
+    }
+
+    /// Nothing in a file shows whether its commas or points separate thousands.
+    pub(super) fn show_nothing(self) -> bool {
+        self.commas + self.points == 0 && self.doubtful_commas + self.doubtful_points > 0
     }
 
     /// Both notations: 1.234 beside 1,5.
@@ -239,22 +291,16 @@ impl Marks {
         self.commas + self.doubtful_commas > 0 && self.points + self.doubtful_points > 0
     }
 
-    /// How many numbers of a column may be thousands by what the other numbers of the file have.
-    pub(super) fn in_doubt(self, file: Self) -> usize {
+    /// Whether numbers of a column are thousands if they are written as the other columns of its file are.
+    pub(super) fn are_in_doubt(self, file: Self) -> bool {
         let commas = file.commas > 0 || (file.doubtful_commas > 0 && file.points == 0);
         let points = file.points > 0 || (file.doubtful_points > 0 && file.commas == 0);
-        match (self.commas > 0, self.points > 0) {
-            (true, false) => self.doubtful_points,
-            (false, true) => self.doubtful_commas,
-            (false, false) if commas && self.doubtful_points > 0 => self.doubtful_points,
-            (false, false) if points => self.doubtful_commas,
-            _ => 0,
-        }
+        let unmarked = self.commas + self.points == 0 && !self.are_mixed();
+        unmarked && ((commas && self.doubtful_points > 0) || (points && self.doubtful_commas > 0))
     }
 
-    /// How many are certainly of one notation.
-    pub(super) fn certain(self) -> usize {
-        self.commas.max(self.points)
+    pub(super) fn are_styled(self) -> bool {
+        self.styled > 0
     }
 }
 
@@ -267,6 +313,8 @@ impl std::ops::Add for Marks {
             points: self.points + other.points,
             doubtful_commas: self.doubtful_commas + other.doubtful_commas,
             doubtful_points: self.doubtful_points + other.doubtful_points,
+            whole: self.whole + other.whole,
+            styled: self.styled + other.styled,
         }
     }
 }

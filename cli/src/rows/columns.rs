@@ -3,13 +3,14 @@
 //! Only names and number of columns decide it, before any value is read, and so before anything is perturbed or
 //! charged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use eigenveil_shared::ErrorCode;
 
 use super::{
     cells::{is_date, is_value, is_word},
     flags::TableArgs,
+    problems::MAX_COLUMNS_NAMED,
 };
 use crate::error::{CliError, Result};
 
@@ -77,6 +78,25 @@ impl ColumnMapping {
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref().filter(|_| self.shown);
         column_called(self.take[at], names.map(|names| names[at].as_str()))
+    }
+
+    /// These columns of the result, the first few by name.
+    pub(super) fn listed(&self, columns: &[usize]) -> String {
+        let named = columns.iter().take(MAX_COLUMNS_NAMED);
+        let names: Vec<String> = named.map(|&at| self.column(at)).collect();
+        let more = match columns.len().saturating_sub(MAX_COLUMNS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        names.join(", ") + &more
+    }
+
+    /// Notes something of these columns, if there are any.
+    pub(super) fn note(&mut self, columns: &[usize], what: &str) {
+        if !columns.is_empty() {
+            let note = format!("{}: {what}", self.listed(columns));
+            self.notes.push(note);
+        }
     }
 
     /// The category of which a column of the result is 1.
@@ -366,11 +386,12 @@ fn match_by_name(
                 list_names(&encoded.into_iter().collect::<Vec<_>>())
             ));
         }
+        let places: HashMap<&str, usize> = names.iter().map(String::as_str).zip(0..).collect();
         let (take, categories) = sources
             .iter()
             .flatten()
             .filter_map(|&(name, category)| {
-                let at = names.iter().position(|own| own == name)?;
+                let at = *places.get(name)?;
                 Some((chosen.take[at], category.map(str::to_owned)))
             })
             .unzip();

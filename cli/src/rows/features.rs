@@ -113,11 +113,18 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
         let line = record.position().map_or(1, ::csv::Position::line);
         let mut feature = Feature::new("", 0.0, 1.0);
         for (column, cell) in columns.iter().zip(&record) {
-            let mut constant = |default: f64| match cell {
+            let mut constant = |default: f64| {
+                match cell {
                 "" => Ok(default),
                 _ => number(cell, mark)
                     .inspect(|_| marks.record(cell))
-                    .map_err(|_| refused(line)),
+                    .map_err(|_| {
+                        CliError::usage(format!(
+                            "{}: line {line} has a center, scale or share that is not a number such as 1234.5",
+                            path.display()
+                        ))
+                    }),
+            }
             };
             match column {
                 Column::Name => cell.clone_into(&mut feature.name),
@@ -131,9 +138,10 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
         }
         features.push(feature);
     }
-    if marks.are_mixed() {
+    // Between semicolons and tabs a column of such numbers alone may be of thousands.
+    if marks.are_mixed() || (delimiter != b',' && marks.show_nothing()) {
         return Err(CliError::usage(format!(
-            "{}: it has numbers with a decimal comma beside numbers with a decimal point, and 1.234 or 1,234 may be a thousand; write all of them as 1234.5",
+            "{}: its numbers do not show whether 1.234 or 1,234 is a thousand; write all of them as 1234.5, and separate the columns by commas",
             path.display()
         )));
     }
@@ -181,6 +189,16 @@ mod tests {
             let height = Feature::new("height", 170.5, 10.0);
             assert_eq!(of(text).unwrap(), [height], "{text}");
         }
+        // A thousand, or decimals?
+        for text in [
+            "name;center;scale\nincome;2.870;1.280\n",
+            "name\tcenter\tscale\nincome\t2,870\t10\n",
+            "name;center;scale\nincome;2.870;1,5\n",
+        ] {
+            assert_says(&of(text).unwrap_err(), &["is a thousand"], &["870"]);
+        }
+        let error = of("name,center\nage,\"2,870\"\n").unwrap_err();
+        assert_says(&error, &["line 2", "not a number"], &["870"]);
         // Rows by mistake.
         for row in "SECRETNAME,8641.25|8641.25|SECRETNAME;|SECRETNAME\t<5".split('|') {
             let error = of(&format!("height\n{row}\n")).unwrap_err();

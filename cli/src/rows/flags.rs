@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::Result;
 
-pub(super) const SPACES: &str = "its columns are separated by spaces; separate them by commas, semicolons or tabs, for example with: tr -s ' ' , < FILE";
+pub(super) const SPACES: &str = "its columns are separated by spaces; separate them by semicolons, commas or tabs, for example with: awk -v OFS=';' '{$1=$1}1' FILE";
 
 /// Whether the first line of a text table names its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

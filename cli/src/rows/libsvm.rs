@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::{
-    cells::{DecimalMark, number},
+    cells::{DecimalMark, is_value, number},
     columns::{ColumnMapping, ExpectedColumns},
     problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, no_rows, text_of},
@@ -34,7 +34,7 @@ pub(super) fn parse(
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
-    let (mut largest, mut unusable) = (0, 0);
+    let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
     let mut first_error = None;
     let mut problems = Problems::default();
     for (line, text) in (1..).zip(text.lines()) {
@@ -54,6 +54,7 @@ pub(super) fn parse(
                     LineError::IndexZero => UnreadableReason::IndexZero,
                     LineError::NoLabel | LineError::Other(_) => UnreadableReason::NotLibsvm,
                 };
+                malformed += 1;
                 first_error.get_or_insert(error);
                 ParsedLine {
                     entries: vec![(1, f64::NAN)],
@@ -77,11 +78,10 @@ pub(super) fn parse(
     }
     if reports && sparse.len() >= MIN_LINES_FOR_MAJORITY && 2 * unusable > sparse.len() {
         let described = problems.without_missing().describe(|_| String::new());
-        return Err(first_error.unwrap_or_else(|| {
-            CliError::usage(format!(
-                "most rows cannot be used: {}",
-                described.unwrap_or_default()
-            ))
+        let error = first_error.filter(|_| 2 * malformed > unusable);
+        return Err(error.unwrap_or_else(|| {
+            let described = described.unwrap_or_default();
+            CliError::usage(format!("most rows cannot be used: {described}"))
         }));
     }
     let columns = dimension.unwrap_or(largest);
@@ -146,7 +146,7 @@ fn row(
         .next_if(|field| !field.contains(':'))
         .ok_or(LineError::NoLabel)?;
     // Multiple labels are separated by commas; but a line of CSV is one such field too.
-    let is_label = label.split(',').all(|part| part.parse::<f64>().is_ok());
+    let is_label = label.split(',').all(is_value);
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
         return Err("its label is not a number: is this CSV? (--format csv)".into());
     }
@@ -185,7 +185,12 @@ fn row(
             parsed.reason.get_or_insert(reason);
             continue;
         }
-        let value = number(value, DecimalMark::Unsure).unwrap_or_else(|reason| {
+        // Nothing says what a comma is.
+        let value = match value.contains(',') {
+            true => Err(UnreadableReason::NotANumber),
+            false => number(value, DecimalMark::Either),
+        };
+        let value = value.unwrap_or_else(|reason| {
             parsed.reason.get_or_insert((Some(index), reason));
             f64::NAN
         });
@@ -249,8 +254,8 @@ mod tests {
         assert_eq!(table.row(0).values(), &[0.0, 1.0, 0.0, 0.5]);
         assert_eq!(table.row(1).values(), &[-1.0, 0.0, 0.0, 0.0]);
         assert_eq!(table.row(2).values(), &[2.0, 0.0, 0.0, 0.0]);
-        // As people's programs write a sign and a decimal mark; most values may be missing.
-        let text = "\u{feff}1 1:\u{2212}2 2:0,5\n1 1:nan\n1 1:NA\n";
+        // As typesetting writes a sign; most values may be missing.
+        let text = "\u{feff}\u{2212}1 1:\u{2212}2 2:0.5\n1 1:nan\n1 1:NA\n";
         let table = read(text.as_bytes(), Some(2), true).unwrap();
         assert_eq!(table.row(0).values(), &[-2.0, 0.5]);
         let zero = parse(b"+1\n+1 2:1", None).unwrap();

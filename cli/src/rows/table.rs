@@ -306,6 +306,11 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     for (begin, what) in [
         (&b"\x1f\x8b"[..], "compressed by gzip; unpack it first"),
         (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it first"),
+        (b"\xfd7zXZ", "compressed by xz; unpack it first"),
+        (
+            b"\xd0\xcf\x11\xe0",
+            "an old Excel file; save the table as CSV",
+        ),
         (
             b"PK\x03\x04",
             "a ZIP or Excel file; unpack it, or save the table as CSV",
@@ -324,9 +329,11 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
         text.extend(chunk.invalid().iter().map(|&byte| match byte {
+            0x80 => '€',
             0x91 => '\u{2018}',
             0x92 => '\u{2019}',
             0x96 => '\u{2013}',
+            0x97 => '\u{2014}',
             // The other characters between 0x80 and 0x9f stand in no number.
             0x80..=0x9f => char::REPLACEMENT_CHARACTER,
             _ => char::from(byte),

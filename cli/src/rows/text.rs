@@ -4,7 +4,10 @@
 //! that is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no
 //! field can swallow the rows after it.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
@@ -78,6 +81,12 @@ pub(super) fn parse(
         headerless: how.header == Header::No,
     };
     lines.drain(..usize::from(header));
+    if count == 1 && how.delimiter.is_none() {
+        if separated_by_spaces(&lines) {
+            return Err(CliError::usage(SPACES));
+        }
+        check_tabs(first, tabs)?;
+    }
     let mut is_bad = |(_, line): &&(usize, &str)| {
         !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
     };
@@ -88,12 +97,6 @@ pub(super) fn parse(
         ));
     }
     check_columns(count)?;
-    if count == 1 && how.delimiter.is_none() {
-        if separated_by_spaces(&lines) {
-            return Err(CliError::usage(SPACES));
-        }
-        check_tabs(first, tabs)?;
-    }
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
     let reports = expected.is_some_and(|expected| expected.reports);
@@ -128,7 +131,7 @@ pub(super) fn parse(
 /// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names.
 fn by_header(first: &str, candidates: &[u8], expected: Option<&ExpectedColumns>) -> (u8, usize) {
     let known = expected.and_then(|expected| expected.names.as_deref());
-    let known = known.unwrap_or_default();
+    let known: HashSet<&String> = known.unwrap_or_default().iter().collect();
     let scored = candidates.iter().map(|&delimiter| {
         let cells = names_of(Splitter::new(delimiter).cells(first));
         let matched = cells.iter().filter(|cell| known.contains(cell)).count();
@@ -533,9 +536,16 @@ fn without_spaces_before_quotes(line: &str, delimiter: u8) -> Cow<'_, str> {
     }
     let mut without = String::with_capacity(line.len());
     let (mut begins, mut quoted) = (true, false);
+    let mut spaces_end = 0;
     for (at, c) in line.char_indices() {
-        if c == ' ' && begins && line[at..].trim_start_matches(' ').starts_with('"') {
-            continue;
+        if c == ' ' && begins {
+            // Looked for once in a run of spaces.
+            if spaces_end <= at {
+                spaces_end = line.len() - line[at..].trim_start_matches(' ').len();
+            }
+            if line[spaces_end..].starts_with('"') {
+                continue;
+            }
         }
         quoted = match (c, quoted) {
             ('"', false) => begins,

@@ -123,20 +123,18 @@ impl RefusedColumns {
         if columns.is_empty() {
             return;
         }
-        let named = columns.iter().take(MAX_COLUMNS_NAMED);
-        let names: Vec<String> = named.map(|&at| mapping.column(at)).collect();
-        let more = match columns.len().saturating_sub(MAX_COLUMNS_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let names = names.join(", ");
-        self.sentences.push(format!("{names}{more}: {why}"));
+        self.sentences
+            .push(format!("{}: {why}", mapping.listed(columns)));
         self.columns.extend(columns);
     }
 }
 
 const MIXED: &str = "numbers with a decimal comma beside numbers with a decimal point; write all of them as 1234.5, or say what the decimal mark is with --decimal , or --decimal .";
 const IN_DOUBT: &str = "numbers such as 1.234 or 1,234, which are a thousand if the decimal mark is that of the other columns; say which it is with --decimal , or --decimal .";
+
+const COMMAS: &str = "every comma is followed by three digits; they were read as decimal commas: if they separate thousands, give --decimal .";
+const POINTS: &str = "every point is followed by three digits, and other numbers have none; they were read as decimal points: if they separate thousands, give --decimal ,";
+const STYLED: &str = "brackets and a minus sign behind a number were read as negative, currencies and spaces left out: if they mean something else, change them";
 
 /// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
 /// single row cannot decide it unless the others are evenly split. So are columns of numbers whose notation could mean
@@ -172,32 +170,40 @@ pub(super) fn check_text(
     let comma = "numbers with a decimal comma, or one between thousands; say which with --decimal , or --decimal .";
     let percent =
         "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
+    let of = |is: &dyn Fn(&TextColumn) -> bool| -> Vec<usize> {
+        (0..texts.len()).filter(|&at| is(&texts[at])).collect()
+    };
     for (wanted, why) in [
         (UnreadableReason::DecimalComma, comma),
         (UnreadableReason::Percent, percent),
     ] {
-        let columns = (0..texts.len()).filter(|&at| {
-            let (found, count) = texts[at].notations;
-            found == Some(wanted) && several && (!reports || most(count))
-        });
-        refused.add(&columns.collect::<Vec<_>>(), why, mapping);
+        let found = |own: &TextColumn| own.notations.0 == Some(wanted);
+        let decides =
+            |own: &TextColumn| found(own) && several && (!reports || most(own.notations.1));
+        refused.add(&of(&decides), why, mapping);
+        if reports {
+            mapping.note(&of(&found), why);
+        }
     }
     let said = matches!(mark, DecimalMark::Point | DecimalMark::Comma);
-    let file = texts
-        .iter()
-        .fold(Marks::default(), |sum, own| sum + own.marks);
-    let certain = texts.iter().map(|own| own.marks.certain()).max();
-    for (at, text) in (0..).zip(texts).filter(|_| !said) {
-        let in_doubt = text.marks.in_doubt(file);
-        let why = match in_doubt {
-            _ if text.marks.are_mixed() => MIXED,
-            0 => continue,
-            _ => IN_DOUBT,
-        };
-        // Of reports no row decides whether the others are read.
-        match reports && !(most(in_doubt) && certain.is_some_and(most)) {
-            true => mapping.notes.push(format!("{}: {why}", mapping.column(at))),
-            false => refused.add(&[at], why, mapping),
+    // Of reports no row decides whether the others are read.
+    let counted = |own: &TextColumn| match reports {
+        true if several => own.marks.of_most(rows),
+        true => Marks::default(),
+        false => own.marks,
+    };
+    let sum = |marks: &dyn Fn(&TextColumn) -> Marks| {
+        let marks = texts.iter().map(marks);
+        marks.fold(Marks::default(), |sum, own| sum + own)
+    };
+    let (file, decisive) = (sum(&|own| own.marks), sum(&counted));
+    if !said {
+        refused.add(&of(&|own| counted(own).are_mixed()), MIXED, mapping);
+        let in_doubt = of(&|own| counted(own).are_in_doubt(decisive));
+        refused.add(&in_doubt, IN_DOUBT, mapping);
+        if reports {
+            mapping.note(&of(&|own| own.marks.are_mixed()), MIXED);
+            mapping.note(&of(&|own| own.marks.are_in_doubt(file)), IN_DOUBT);
         }
     }
     if !refused.columns.is_empty() {
@@ -208,15 +214,14 @@ pub(super) fn check_text(
         }
         return Err(CliError::usage(sentences.join("\n")));
     }
-    let ambiguous = |text: &TextColumn| {
-        mark == DecimalMark::Either && text.marks.are_ambiguous() && text.marks.in_doubt(file) == 0
-    };
-    for (at, _) in (0..).zip(texts).filter(|(_, text)| ambiguous(text)) {
-        mapping.notes.push(format!(
-            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, give --decimal .",
-            mapping.column(at)
-        ));
+    let commas = |own: &TextColumn| own.marks.are_only_doubtful_commas();
+    let points = |own: &TextColumn| own.marks.are_only_doubtful_points();
+    if !said {
+        let clear = |own: &TextColumn| !own.marks.are_in_doubt(file);
+        mapping.note(&of(&|own| commas(own) && clear(own)), COMMAS);
+        mapping.note(&of(&|own| points(own) && clear(own)), POINTS);
     }
+    mapping.note(&of(&|own| own.marks.are_styled()), STYLED);
     Ok(())
 }
 
@@ -246,7 +251,14 @@ pub(super) fn encode(
                 categories.len()
             )));
         }
-        mapping.encode(column, categories.into_iter().collect());
+        // 4 and 4.0 are one category.
+        let mut different: Vec<String> = Vec::new();
+        for category in categories {
+            if !different.iter().any(|own| is_category(&category, own)) {
+                different.push(category);
+            }
+        }
+        mapping.encode(column, different);
     }
     Ok(())
 }

@@ -283,7 +283,7 @@ fn messages_never_repeat_a_value() {
         "simulate --n 9 --k 1 --epsilon 1 --rows {}",
         folder.at("spaces.csv")
     ));
-    refused(&spaces, 2, &["separated by spaces", "tr -s"]);
+    refused(&spaces, 2, &["separated by spaces", "awk -v OFS=';'"]);
     let flag = run("simulate --n 9 --k 1 --epsilon 1 --rows x.csv --delimiter ' '");
     refused(&flag, 2, &["separated by spaces"]);
 }

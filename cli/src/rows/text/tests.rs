@@ -277,6 +277,55 @@ fn ambiguous_thousands_separators_are_noted() {
     }
 }
 
+/// What people may mean otherwise is read, and said.
+#[test]
+fn unusual_readings_are_noted() {
+    let named = study(Some(&["a", "b"]), 2);
+    for (cells, words) in [
+        ("234;1\n12.345;2\n87.001;3", "every point is followed"),
+        ("2;1\n2-;2\n3;3", "minus sign behind"),
+        ("(1);1\n(2);2\n3;3", "brackets"),
+        ("120 080;1\n5;2\n3;3", "spaces left out"),
+        ("$5;1\n5;2\n3;3", "currencies"),
+    ] {
+        let text = format!("a;b\n{cells}\n");
+        for table in [local(&text), report(&text, Header::Auto, &named)] {
+            let notes = table.unwrap().notes().join("; ");
+            assert!(
+                notes.contains("column 1") && notes.contains(words),
+                "{cells}: {notes}"
+            );
+            assert!(!notes.contains("column 2"), "{notes}");
+        }
+    }
+    for cells in [
+        "234.000;1\n12.345;2",
+        "234;1\n12.345;2\n1.5;3",
+        "0;1\n12.345;2",
+    ] {
+        assert!(
+            local(&format!("a;b\n{cells}\n"))
+                .unwrap()
+                .notes()
+                .is_empty(),
+            "{cells}"
+        );
+    }
+    let table = report("a,b\n\"1,234\",1\n5,2\n6,3\n", Header::Auto, &named).unwrap();
+    assert!(table.notes().join(" ").contains("--decimal"));
+}
+
+/// A cell of one participant takes neither the stack nor the time of the others.
+#[test]
+fn long_cells_are_read_in_linear_time() {
+    for text in [
+        format!("a,b\n1,5{}\n", "%".repeat(100_000)),
+        format!("a,b\n1,{}\"2\"\n", " ".repeat(1_000_000)),
+    ] {
+        assert_eq!(local(&text).unwrap().len(), 1);
+    }
+}
+
 #[test]
 fn lines_that_programs_add_are_skipped() {
     // Excel's line that names the delimiter.
@@ -360,6 +409,14 @@ fn numbers_are_read_as_the_world_writes_them() {
         ("\"12,34,567.5\"", 1_234_567.5),
         ("4.8D+03", 4800.0),
         ("=\"-4869\"", -4869.0),
+        ("\"$(1,234.50)\"", -1234.5),
+        ("\"($1,234.50)\"", -1234.5),
+        ("$ -", 0.0),
+        ("\u{200e}-5", -5.0),
+        ("\u{200f}\u{2212}5", -5.0),
+        ("\u{25b2}5", -5.0),
+        ("'-5", -5.0),
+        ("\u{20b9}5", 5.0),
     ] {
         let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
         assert_eq!(table.row(0).values(), [1.0, value], "{cell:?}");
@@ -378,6 +435,11 @@ fn numbers_are_read_as_the_world_writes_them() {
         "$",
         "()",
         "4D2",
+        "\"0,123,456\"",
+        "012.345.678",
+        "030 525 123",
+        "+49 471",
+        "5%%",
     ] {
         let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
         assert!(table.row(0).values()[1].is_nan(), "{cell:?}");
@@ -536,7 +598,16 @@ fn the_decimal_mark_is_that_of_the_file() {
     // Both columns show what they are, and so does one whose points cannot be between thousands.
     assert!(local("a;b\n2.5;1,5\n2.870;2,5\n").is_ok());
     assert!(local("a;b\n0.870;1,5\n0.125;2,5\n").is_ok());
+    // What the mark cannot be is no number either.
+    let table = said("a;b\n0.541;1\n0,5;2\n", DecimalMark::Comma).unwrap();
+    assert!(table.row(0).values()[0].is_nan() && table.row(1).values()[0] == 0.5);
     // Of reports one row does not decide for the others.
+    let named = study(Some(&["a", "b"]), 2);
+    for odd in ["7;1,5", "7;0,5", "7;1.147.600", "7;10.100.100.100", "2,5;7"] {
+        let text = format!("a;b\n{}{odd}\n", "1.234;5.5\n3.456;7\n".repeat(5));
+        let table = report(&text, Header::Auto, &named).unwrap();
+        assert!(table.notes().join(" ").contains("--decimal"), "{odd}");
+    }
     let text = "a;b\n2.870;1,5\n419;2\n311;4\n";
     let table = report(text, Header::Auto, &study(Some(&["a", "b"]), 2)).unwrap();
     assert!(table.notes().join(" ").contains("--decimal"));
@@ -549,7 +620,8 @@ fn bytes_of_other_encodings_and_formats() {
         (b"PK\x03\x04a", "Excel"),
         (b"PAR1a", "--format parquet"),
         (b"a\0,\0b\0\n\0", "UTF-16"),
-        (b"a b\n1 2\n3 4\n", "tr -s"),
+        (b"a b\n1 2\n3 4\n", "awk"),
+        (b"a b\n1,5 2,5\n3,5 4,5\n", "awk"),
     ] {
         let named = study(Some(&["a", "b"]), 2);
         let error = parse(bytes, false, &with(Header::Auto), Some(&named)).unwrap_err();
@@ -563,6 +635,8 @@ fn bytes_of_other_encodings_and_formats() {
     )
     .unwrap_err();
     assert_says(&error, &["--delimiter ';'"], &[]);
+    let euro = parse(b"a;b\n\x97 5 \x80;2\n", false, &with(Header::Auto), None).unwrap();
+    assert_eq!(euro.row(0).values(), [-5.0, 2.0]);
     // Windows-1252, as Excel writes it in France: the no-break space is one byte, and so is ö in a name.
     let bytes = b"gr\xf6\xdfe;b\n1\xa0234,5;2\n";
     let table = parse(bytes, false, &with(Header::Auto), None).unwrap();
