@@ -591,7 +591,7 @@ fn print_check(
             participants: persons.len(),
             counts,
             reason: what_cannot_be_used(persons, params),
-            already_made: done.map(|done| done.total()),
+            already_made: done.map(eigenveil_client::RowCounts::total),
             shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),

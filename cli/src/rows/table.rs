@@ -335,7 +335,7 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
             0x96 => '\u{2013}',
             0x97 => '\u{2014}',
             // The other characters between 0x80 and 0x9f stand in no number.
-            0x80..=0x9f => char::REPLACEMENT_CHARACTER,
+            0x81..=0x9f => char::REPLACEMENT_CHARACTER,
             _ => char::from(byte),
         }));
     }

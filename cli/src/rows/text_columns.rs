@@ -8,7 +8,7 @@ use super::{
     cells::{DecimalMark, Marks, is_date, is_missing, is_value, number},
     columns::ColumnMapping,
     flags::Names,
-    problems::{MAX_COLUMNS_NAMED, Problems, UnreadableReason},
+    problems::{Problems, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER},
 };
 use crate::error::{CliError, Result};
