@@ -137,9 +137,7 @@ const POINTS: &str = "every point is followed by three digits, and other numbers
 const STYLED: &str = "brackets and a minus sign behind a number were read as negative, currencies and spaces left out: if they mean something else, change them";
 
 /// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
-/// single row cannot decide it unless the others are evenly split. So are columns of numbers whose notation could mean
-/// two things; where nothing is sent a single such number is enough, because which rows have one may depend on their
-/// values, and one message names all that must be mended.
+/// single row cannot decide it unless the others are evenly split. One message names all that must be mended.
 /// Wrong usage that names the columns.
 pub(super) fn check_text(
     texts: &[TextColumn],
@@ -167,6 +165,28 @@ pub(super) fn check_text(
         let columns: Vec<usize> = columns.map(|(at, _)| *at).collect();
         refused.add(&columns, wanted.advice(), mapping);
     }
+    check_notations(texts, rows, (mark, reports), mapping, &mut refused);
+    if !refused.columns.is_empty() {
+        let mut sentences = refused.sentences;
+        if !reports {
+            let others = problems.clone().without_columns(&refused.columns);
+            sentences.extend(others.describe(|at| mapping.column(at)));
+        }
+        return Err(CliError::usage(sentences.join("\n")));
+    }
+    Ok(())
+}
+
+/// Refuses or notes columns of numbers whose notation could mean two things. Where nothing is sent a single such number
+/// is enough, because which rows have one may depend on their values; of reports what most rows have decides.
+fn check_notations(
+    texts: &[TextColumn],
+    rows: usize,
+    (mark, reports): (DecimalMark, bool),
+    mapping: &mut ColumnMapping,
+    refused: &mut RefusedColumns,
+) {
+    let several = rows >= MIN_LINES_FOR_MAJORITY;
     let comma = "numbers with a decimal comma, or one between thousands; say which with --decimal , or --decimal .";
     let percent =
         "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
@@ -179,7 +199,7 @@ pub(super) fn check_text(
     ] {
         let found = |own: &TextColumn| own.notations.0 == Some(wanted);
         let decides =
-            |own: &TextColumn| found(own) && several && (!reports || most(own.notations.1));
+            |own: &TextColumn| found(own) && several && (!reports || 2 * own.notations.1 > rows);
         refused.add(&of(&decides), why, mapping);
         if reports {
             mapping.note(&of(&found), why);
@@ -198,31 +218,20 @@ pub(super) fn check_text(
     };
     let (file, decisive) = (sum(&|own| own.marks), sum(&counted));
     if !said {
+        let clear = |own: &TextColumn| !own.marks.are_in_doubt(file);
         refused.add(&of(&|own| counted(own).are_mixed()), MIXED, mapping);
         let in_doubt = of(&|own| counted(own).are_in_doubt(decisive));
         refused.add(&in_doubt, IN_DOUBT, mapping);
         if reports {
             mapping.note(&of(&|own| own.marks.are_mixed()), MIXED);
-            mapping.note(&of(&|own| own.marks.are_in_doubt(file)), IN_DOUBT);
+            mapping.note(&of(&|own| !clear(own)), IN_DOUBT);
         }
-    }
-    if !refused.columns.is_empty() {
-        let mut sentences = refused.sentences;
-        if !reports {
-            let others = problems.clone().without_columns(&refused.columns);
-            sentences.extend(others.describe(|at| mapping.column(at)));
-        }
-        return Err(CliError::usage(sentences.join("\n")));
-    }
-    let commas = |own: &TextColumn| own.marks.are_only_doubtful_commas();
-    let points = |own: &TextColumn| own.marks.are_only_doubtful_points();
-    if !said {
-        let clear = |own: &TextColumn| !own.marks.are_in_doubt(file);
-        mapping.note(&of(&|own| commas(own) && clear(own)), COMMAS);
-        mapping.note(&of(&|own| points(own) && clear(own)), POINTS);
+        let commas = |own: &TextColumn| own.marks.are_only_doubtful_commas() && clear(own);
+        let points = |own: &TextColumn| own.marks.are_only_doubtful_points() && clear(own);
+        mapping.note(&of(&commas), COMMAS);
+        mapping.note(&of(&points), POINTS);
     }
     mapping.note(&of(&|own| own.marks.are_styled()), STYLED);
-    Ok(())
 }
 
 /// Encodes columns of text: one column of 0 and 1 for each value that is there, in alphabetic order.
