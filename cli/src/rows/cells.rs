@@ -61,10 +61,11 @@ pub(super) fn number(cell: &str, mark: DecimalMark) -> Result<f64, UnreadableRea
         "False" | "FALSE" | "false" => return Ok(0.0),
         _ => {}
     }
-    const PERCENT: [char; 4] = ['%', '‰', '٪', '％'];
-    if let Some(bare) = cell.strip_suffix(PERCENT)
-        && !bare.ends_with(PERCENT)
-        && number(bare.trim_end(), DecimalMark::Either).is_ok()
+    // Also (5%) and 5%-.
+    let without = cell.replacen(PERCENT, "", 1);
+    if without.len() < cell.len()
+        && !without.contains(PERCENT)
+        && number(&without, DecimalMark::Either).is_ok()
     {
         return Err(UnreadableReason::Percent);
     }
@@ -76,7 +77,12 @@ pub(super) fn number(cell: &str, mark: DecimalMark) -> Result<f64, UnreadableRea
         DecimalMark::Either | DecimalMark::Unsure => None,
     };
     if let Some((by, point)) = said {
-        return grouped(cell, by, point, 0).ok_or(UnreadableReason::NotANumber);
+        return grouped(cell, by, point, 0).ok_or_else(|| {
+            match number(cell, DecimalMark::Either) {
+                Ok(_) => UnreadableReason::OtherMark,
+                Err(_) => UnreadableReason::NotANumber,
+            }
+        });
     }
     if let Ok(number) = cell.parse() {
         return Ok(number);
@@ -135,7 +141,8 @@ fn may_be_thousands(before: &str, after: &str) -> bool {
         && !before.starts_with('0')
 }
 
-const MINUS: [char; 10] = ['-', '−', '‐', '‑', '–', '—', '﹣', '－', '▲', '△'];
+const PERCENT: [char; 4] = ['%', '‰', '٪', '％'];
+const MINUS: [char; 8] = ['-', '−', '‐', '‑', '–', '—', '﹣', '－'];
 /// Between groups of three digits: spaces, apostrophes, underscores.
 const SEPARATORS: [char; 9] = [
     ' ', '\u{a0}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{202f}', '\'', '’', '_',
@@ -150,7 +157,7 @@ fn is_currency(c: char) -> bool {
 fn plain_number(cell: &str) -> String {
     let trim = |text: &str| {
         // Hebrew, Arabic and Persian programs mark the direction of negative numbers.
-        let direction = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}');
+        let direction = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         let space = |c: char| c.is_whitespace() || SEPARATORS[..6].contains(&c) || direction(c);
         text.trim_matches(space).to_owned()
     };
@@ -162,11 +169,11 @@ fn plain_number(cell: &str) -> String {
     body = within(&body, "=\"", "\"").unwrap_or(body);
     // A sign behind an apostrophe is no formula.
     let escaped = body.strip_prefix('\'');
-    if let Some(signed) = escaped.filter(|text| text.starts_with(['-', '+'])) {
+    if let Some(signed) = escaped.filter(|text| text.starts_with(MINUS) || text.starts_with('+')) {
         body = trim(signed);
     }
-    let mut negative = false;
-    // −5 €, €−5, €(5), −€5, 5− €: each at most once; an accountant's `€ -` is 0.
+    let mut sign = None;
+    // −5 €, €−5, €(5), −€5, 5− €, +5 €: each at most once; an accountant's `€ -` is 0, and a price of `5,-` is 5.
     for _ in 0..3 {
         let bare = body.strip_prefix(is_currency);
         if let Some(bare) = bare.or_else(|| body.strip_suffix(is_currency)) {
@@ -175,23 +182,33 @@ fn plain_number(cell: &str) -> String {
                 bare => bare,
             };
         }
+        let price = body.trim_end_matches(MINUS).strip_suffix([',', '.']);
+        if let Some(price) = price.filter(|_| body.ends_with(MINUS)) {
+            body = trim(price);
+        }
+        if sign.is_none()
+            && let Some(bare) = body.strip_prefix('+')
+        {
+            (body, sign) = (trim(bare), Some('+'));
+        }
         let bare = body
             .strip_prefix(MINUS)
             .or_else(|| body.strip_suffix(MINUS));
         let bare = bare.map(trim).or_else(|| within(&body, "(", ")"));
-        if let Some(bare) = bare.filter(|_| !negative) {
-            (body, negative) = (bare, true);
+        if let Some(bare) = bare.filter(|_| sign.is_none()) {
+            (body, sign) = (bare, Some('-'));
         }
     }
     let mut plain = String::with_capacity(body.len() + 1);
-    plain.extend(negative.then_some('-'));
+    plain.extend(sign);
     let (mut digits, mut grouped) = (0, false);
     for (at, c) in body.char_indices() {
         if SEPARATORS.contains(&c) {
             let rest = &body[at + c.len_utf8()..];
             let next = rest.bytes().take_while(u8::is_ascii_digit).count();
-            // Between groups of three, and nothing else: 030 525 123 and +49 471 are no numbers.
-            let first = !grouped && (digits > 3 || body.starts_with(['0', '+']));
+            // Between groups of three, and nothing else: 030 525 123 is no number.
+            let zero = body.starts_with('0') && !body[..at].contains(['.', ',']);
+            let first = !grouped && (digits > 3 || zero);
             if next != 3 || digits == 0 || first || (grouped && digits != 3) {
                 return body;
             }

@@ -96,6 +96,13 @@ impl TableArgs {
         self.features.as_deref().map(features::read).transpose()
     }
 
+    /// Whether several rows may be one person's: then most rows may be, too, and decide nothing.
+    pub(super) fn rows_are_persons(&self) -> bool {
+        self.label
+            .as_ref()
+            .is_none_or(|label| label.flag != "--person")
+    }
+
     /// Whether `--keep` or `--drop` gives a number: a column's name if line 1 is a header, otherwise its place.
     pub(super) fn selects_by_number(&self) -> bool {
         let names = self.keep.iter().chain(&self.drop);

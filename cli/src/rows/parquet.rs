@@ -23,7 +23,7 @@ use super::{
     flags::TableArgs,
     problems::{Problems, Unreadable, UnreadableReason},
     table::{RowTable, check_columns},
-    text_columns::{DATES, RefusedColumns, TextCells, TextColumn, check_text, encode},
+    text_columns::{DATES, Judgement, RefusedColumns, TextCells, TextColumn, check_text, encode},
 };
 use crate::error::{CliError, Result};
 
@@ -120,7 +120,11 @@ pub(super) fn parse(
     check_text(
         &texts,
         rows,
-        (mark, reports),
+        Judgement {
+            mark,
+            reports,
+            by_majority: how.rows_are_persons(),
+        },
         &mut mapping,
         &problems,
         refused,

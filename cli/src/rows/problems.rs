@@ -23,6 +23,8 @@ pub(super) enum UnreadableReason {
     DecimalComma,
     /// A percentage: 12 or 0.12?
     Percent,
+    /// A number whose decimal mark is not that of `--decimal`.
+    OtherMark,
     /// A LIBSVM index beyond the study's dimension.
     Outside,
     /// A LIBSVM index 0 in a file taken to count from 1.
@@ -49,6 +51,7 @@ impl UnreadableReason {
             UnreadableReason::IndexZero => 5,
             UnreadableReason::NotLibsvm => 6,
             UnreadableReason::Fields { .. } => 7,
+            UnreadableReason::OtherMark => 8,
         }
     }
 
@@ -67,6 +70,7 @@ impl UnreadableReason {
             UnreadableReason::Percent => {
                 " has a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row".to_owned()
             }
+            UnreadableReason::OtherMark => ": its decimal mark is not that of --decimal".to_owned(),
             UnreadableReason::DecimalComma => ": a decimal comma, or one between thousands; say which with --decimal , or --decimal .".to_owned(),
             UnreadableReason::Fields { has, wants, open } => format!(
                 " has {has} fields but the first line has {wants}{}",
@@ -91,6 +95,7 @@ impl UnreadableReason {
             UnreadableReason::DecimalComma => {
                 "numbers have a decimal comma, or one between thousands; say which with --decimal , or --decimal ."
             }
+            UnreadableReason::OtherMark => "numbers have another decimal mark than --decimal says",
             _ => "values are not numbers; every field must be a number",
         }
     }

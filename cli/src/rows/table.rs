@@ -318,7 +318,8 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
         (b"PAR1", "Parquet; give --format parquet"),
         (b"\x93NUMPY", "a NumPy array; give --format npy"),
     ] {
-        if bytes.starts_with(begin) {
+        let is_parquet = bytes.ends_with(b"PAR1");
+        if bytes.starts_with(begin) && (begin != b"PAR1" || is_parquet) {
             return Err(CliError::usage(format!("it is not text but {what}")));
         }
     }

@@ -17,7 +17,7 @@ use super::{
     flags::{Header, SPACES, TableArgs},
     problems::{Problems, Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, no_rows, text_of},
-    text_columns::{RefusedColumns, TextCells, TextColumn, check_text, encode},
+    text_columns::{Judgement, RefusedColumns, TextCells, TextColumn, check_text, encode},
 };
 use crate::error::{CliError, Result};
 
@@ -70,7 +70,8 @@ pub(super) fn parse(
     } else {
         // Without a header the study's dimension is the number of fields, if all columns are taken.
         let all = how.keep.is_none() && how.drop.is_none();
-        by_lines(&lines, &candidates, expected.filter(|_| all))
+        let reports = expected.is_some_and(|expected| expected.reports);
+        by_lines(&lines, &candidates, expected.filter(|_| all), reports)
     };
     let mut splitter = Splitter::new(delimiter);
     let found = FileColumns {
@@ -81,8 +82,10 @@ pub(super) fn parse(
         headerless: how.header == Header::No,
     };
     lines.drain(..usize::from(header));
+    let reports = expected.is_some_and(|expected| expected.reports);
+    let several = lines.len() >= MIN_LINES_FOR_MAJORITY && (how.rows_are_persons() || !reports);
     if count == 1 && how.delimiter.is_none() {
-        if separated_by_spaces(&lines) {
+        if (several || !reports) && separated_by_spaces(&lines) {
             return Err(CliError::usage(SPACES));
         }
         check_tabs(first, tabs)?;
@@ -91,7 +94,7 @@ pub(super) fn parse(
         !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
     };
     let bad_lines = lines.iter().filter(|line| is_bad(line)).count();
-    if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
+    if 2 * bad_lines > lines.len() && (!header || several) {
         return Err(field_count_error(
             &lines, count, header, delimiter, expected,
         ));
@@ -99,7 +102,6 @@ pub(super) fn parse(
     check_columns(count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
-    let reports = expected.is_some_and(|expected| expected.reports);
     let blank = lines
         .iter()
         .map(|(_, line)| is_blank(line, count, delimiter));
@@ -123,7 +125,12 @@ pub(super) fn parse(
         b',' => DecimalMark::Unsure,
         _ => DecimalMark::Either,
     };
-    let mut table = values(lines, how.decimal.unwrap_or(guessed), mapping, reports)?;
+    let judgement = Judgement {
+        mark: how.decimal.unwrap_or(guessed),
+        reports,
+        by_majority: how.rows_are_persons(),
+    };
+    let mut table = values(lines, judgement, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
@@ -150,6 +157,7 @@ fn by_lines(
     lines: &[(usize, &str)],
     candidates: &[u8],
     expected: Option<&ExpectedColumns>,
+    reports: bool,
 ) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
@@ -165,15 +173,26 @@ fn by_lines(
                 }
                 let most = lines_with.into_iter().map(|(count, lines)| (lines, count));
                 let (suited, count) = most.max().unwrap_or_default();
-                // Empty in every line: these are delimiters at the lines' ends.
-                let mut filled = 1;
+                // Empty at the end of every line, or for reports of most: these are delimiters at the lines' ends.
+                let mut filled = Vec::new();
                 for (_, line) in lines {
                     if splitter.split(line) == count {
-                        filled = filled.max(splitter.filled());
+                        filled.push(splitter.filled());
                     }
                 }
+                filled.sort_unstable();
+                let filled = match reports {
+                    true => filled.get(filled.len() / 2),
+                    false => filled.last(),
+                };
+                let filled = filled.map_or(1, |&filled| filled.max(1));
                 (suited, filled)
             }
+        };
+        // Of reports no single line decides between delimiters that suit most.
+        let suited = match reports {
+            true => usize::from(2 * suited > lines.len()),
+            false => suited,
         };
         (if count > 1 { suited } else { 0 }, count, delimiter)
     });
@@ -203,12 +222,7 @@ impl TextCells for Lines<'_> {
     }
 }
 
-fn values(
-    mut lines: Lines<'_>,
-    mark: DecimalMark,
-    mut mapping: ColumnMapping,
-    reports: bool,
-) -> Result<RowTable> {
+fn values(mut lines: Lines<'_>, how: Judgement, mut mapping: ColumnMapping) -> Result<RowTable> {
     let rows = lines.lines.len();
     let mut values = Vec::with_capacity(rows * mapping.take.len());
     let (mut problems, mut labels) = (Problems::default(), Vec::new());
@@ -237,7 +251,7 @@ fn values(
         }
         for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            let read = texts[named].read(cell, mapping.category(named), mark);
+            let read = texts[named].read(cell, mapping.category(named), how.mark);
             values.push(read.unwrap_or_else(|reason| {
                 problems.record(Unreadable {
                     line,
@@ -252,7 +266,7 @@ fn values(
     check_text(
         &texts,
         rows,
-        (mark, reports),
+        how,
         &mut mapping,
         &problems,
         RefusedColumns::default(),

@@ -8,7 +8,7 @@ use super::{
     cells::{DecimalMark, Marks, is_date, is_missing, is_value, number},
     columns::ColumnMapping,
     flags::Names,
-    problems::{Problems, UnreadableReason},
+    problems::{MAX_COLUMNS_NAMED, Problems, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER},
 };
 use crate::error::{CliError, Result};
@@ -22,12 +22,38 @@ pub(super) trait TextCells {
     fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()>;
 }
 
+/// Refused as a whole, with a sentence.
+const NOTATIONS: [(UnreadableReason, &str); 3] = [
+    (
+        UnreadableReason::DecimalComma,
+        "numbers with a decimal comma, or one between thousands; say which with --decimal , or --decimal .",
+    ),
+    (
+        UnreadableReason::Percent,
+        "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row",
+    ),
+    (
+        UnreadableReason::OtherMark,
+        "numbers with another decimal mark than --decimal says",
+    ),
+];
+
+/// How the columns of a table are judged.
+#[derive(Clone, Copy)]
+pub(super) struct Judgement {
+    pub(super) mark: DecimalMark,
+    /// No value may decide how the table is read.
+    pub(super) reports: bool,
+    /// But most rows may, because they are persons.
+    pub(super) by_majority: bool,
+}
+
 /// What the cells of one column were.
 #[derive(Clone, Default)]
 pub(super) struct TextColumn {
     texts: usize,
-    /// Numbers in a notation that could mean two things: not a matter of single rows.
-    notations: (Option<UnreadableReason>, usize),
+    /// Numbers in a notation that could mean two things, in the order of [`NOTATIONS`]: not a matter of single rows.
+    notations: [usize; 3],
     marks: Marks,
 }
 
@@ -44,12 +70,12 @@ impl TextColumn {
             Some(category) => Ok(f64::from(u8::from(is_category(cell, category)))),
             None => number(cell, mark).inspect(|_| self.marks.record(cell)),
         };
-        match read {
-            Err(reason @ (UnreadableReason::DecimalComma | UnreadableReason::Percent)) => {
-                self.notations = (Some(reason), self.notations.1 + 1);
+        if let Err(reason) = read {
+            let notation = NOTATIONS.iter().position(|(of, _)| *of == reason);
+            match notation {
+                Some(at) => self.notations[at] += 1,
+                None => self.texts += usize::from(!is_value(cell)),
             }
-            Err(_) => self.texts += usize::from(!is_value(cell)),
-            Ok(_) => {}
         }
         read
     }
@@ -134,7 +160,7 @@ const IN_DOUBT: &str = "numbers such as 1.234 or 1,234, which are a thousand if 
 
 const COMMAS: &str = "every comma is followed by three digits; they were read as decimal commas: if they separate thousands, give --decimal .";
 const POINTS: &str = "every point is followed by three digits, and other numbers have none; they were read as decimal points: if they separate thousands, give --decimal ,";
-const STYLED: &str = "brackets and a minus sign behind a number were read as negative, currencies and spaces left out: if they mean something else, change them";
+const STYLED: &str = "brackets and a minus sign behind a number were read as negative (5,- as 5), currencies and spaces left out: if they mean something else, change them";
 
 /// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
 /// single row cannot decide it unless the others are evenly split. One message names all that must be mended.
@@ -142,30 +168,33 @@ const STYLED: &str = "brackets and a minus sign behind a number were read as neg
 pub(super) fn check_text(
     texts: &[TextColumn],
     rows: usize,
-    (mark, reports): (DecimalMark, bool),
+    how: Judgement,
     mapping: &mut ColumnMapping,
     problems: &Problems,
     mut refused: RefusedColumns,
     cells: &mut dyn TextCells,
 ) -> Result<()> {
-    let several = rows >= MIN_LINES_FOR_MAJORITY;
-    let most = |count: usize| several && 2 * count > rows;
+    let reports = how.reports;
+    let most = |at: &usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * texts[*at].texts > rows;
     let mut kinds = Vec::new();
-    for at in (0..texts.len()).filter(|&at| most(texts[at].texts)) {
-        kinds.push((
-            at,
-            match reports {
-                true => TextKind::Other,
-                false => TextKind::of(mapping.take[at], cells)?,
-            },
-        ));
+    for at in (0..texts.len()).filter(most) {
+        // More are not named.
+        let kind = match reports || kinds.len() >= MAX_COLUMNS_NAMED {
+            true => TextKind::Other,
+            false => TextKind::of(mapping.take[at], cells)?,
+        };
+        kinds.push((at, kind));
+    }
+    if reports && !how.by_majority {
+        let columns: Vec<usize> = kinds.drain(..).map(|(at, _)| at).collect();
+        mapping.note(&columns, TextKind::Other.advice());
     }
     for wanted in TextKind::ALL {
         let columns = kinds.iter().filter(|(_, kind)| *kind == wanted);
         let columns: Vec<usize> = columns.map(|(at, _)| *at).collect();
         refused.add(&columns, wanted.advice(), mapping);
     }
-    check_notations(texts, rows, (mark, reports), mapping, &mut refused);
+    check_notations(texts, rows, how, mapping, &mut refused);
     if !refused.columns.is_empty() {
         let mut sentences = refused.sentences;
         if !reports {
@@ -182,30 +211,25 @@ pub(super) fn check_text(
 fn check_notations(
     texts: &[TextColumn],
     rows: usize,
-    (mark, reports): (DecimalMark, bool),
+    how: Judgement,
     mapping: &mut ColumnMapping,
     refused: &mut RefusedColumns,
 ) {
-    let several = rows >= MIN_LINES_FOR_MAJORITY;
-    let comma = "numbers with a decimal comma, or one between thousands; say which with --decimal , or --decimal .";
-    let percent =
-        "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
+    let reports = how.reports;
+    let several = rows >= MIN_LINES_FOR_MAJORITY && (how.by_majority || !reports);
     let of = |is: &dyn Fn(&TextColumn) -> bool| -> Vec<usize> {
         (0..texts.len()).filter(|&at| is(&texts[at])).collect()
     };
-    for (wanted, why) in [
-        (UnreadableReason::DecimalComma, comma),
-        (UnreadableReason::Percent, percent),
-    ] {
-        let found = |own: &TextColumn| own.notations.0 == Some(wanted);
-        let decides =
-            |own: &TextColumn| found(own) && several && (!reports || 2 * own.notations.1 > rows);
+    for (at, (_, why)) in NOTATIONS.into_iter().enumerate() {
+        let found = |own: &TextColumn| own.notations[at] > 0;
+        let most = |own: &TextColumn| 2 * own.notations[at] > rows;
+        let decides = |own: &TextColumn| found(own) && several && (!reports || most(own));
         refused.add(&of(&decides), why, mapping);
         if reports {
             mapping.note(&of(&found), why);
         }
     }
-    let said = matches!(mark, DecimalMark::Point | DecimalMark::Comma);
+    let said = matches!(how.mark, DecimalMark::Point | DecimalMark::Comma);
     // Of reports no row decides whether the others are read.
     let counted = |own: &TextColumn| match reports {
         true if several => own.marks.of_most(rows),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::error::assert_says;
+use crate::rows::Names;
 
 fn with(header: Header) -> TableArgs {
     TableArgs {
@@ -315,6 +316,60 @@ fn unusual_readings_are_noted() {
     assert!(table.notes().join(" ").contains("--decimal"));
 }
 
+/// Most rows may be one person's, who decides nothing by their values or number.
+#[test]
+fn rows_of_one_person_do_not_decide() {
+    let named = study(Some(&["a", "b"]), 2);
+    for label in ["--person", "--weight"] {
+        let how = TableArgs {
+            label: Some(crate::rows::Label {
+                flag: label,
+                column: "who".to_owned(),
+            }),
+            ..with(Header::Auto)
+        };
+        for row in [
+            "z,foo,1",
+            "z,\"1,234\",1",
+            "z,5 %,1",
+            "z,1",
+            "z,2.345,\"1,5\"",
+        ] {
+            let text = format!("who,a,b\np,1,2\nq,2,3\n{}", format!("{row}\n").repeat(9));
+            let table = parse(text.as_bytes(), false, &how, Some(&named));
+            assert_eq!(table.is_ok(), label == "--person", "{row}");
+        }
+    }
+}
+
+/// Without a header the form is that of most lines.
+#[test]
+fn one_line_does_not_decide_the_number_of_columns() {
+    let unnamed = study(None, 2);
+    let how = TableArgs {
+        drop: Some(Names(vec!["1".to_owned()])),
+        ..with(Header::No)
+    };
+    for (usual, odd) in [
+        ("7,1.5,", "8,1,2"),
+        ("7,1.5,2.5,", "8,1,2,4"),
+        ("7,1.5,2.5,", "8,1"),
+    ] {
+        let lines = format!("{usual}\n").repeat(7);
+        let read = |text: &str| parse(text.as_bytes(), false, &how, Some(&unnamed)).is_ok();
+        assert_eq!(
+            read(&lines),
+            read(&format!("{lines}{odd}\n")),
+            "{usual} {odd}"
+        );
+    }
+    for odd in ["1,5", "9;2", "1,5;2"] {
+        let text = format!("{}{odd}\n", "1,5;2\n".repeat(5));
+        let table = report(&text, Header::No, &unnamed).unwrap();
+        assert_eq!(table.row(0).values(), [1.5, 2.0]);
+    }
+}
+
 /// A cell of one participant takes neither the stack nor the time of the others.
 #[test]
 fn long_cells_are_read_in_linear_time() {
@@ -414,7 +469,15 @@ fn numbers_are_read_as_the_world_writes_them() {
         ("$ -", 0.0),
         ("\u{200e}-5", -5.0),
         ("\u{200f}\u{2212}5", -5.0),
-        ("\u{25b2}5", -5.0),
+        ("\u{2066}-5\u{2069}", -5.0),
+        ("'\u{2212}5", -5.0),
+        ("\"5,-\"", 5.0),
+        ("\"-12,\u{2013}\"", -12.0),
+        ("1'234.--", 1234.0),
+        ("+$5.20", 5.2),
+        ("+ 5", 5.0),
+        ("+1 234", 1234.0),
+        ("0.123 456", 0.123_456),
         ("'-5", -5.0),
         ("\u{20b9}5", 5.0),
     ] {
@@ -438,11 +501,17 @@ fn numbers_are_read_as_the_world_writes_them() {
         "\"0,123,456\"",
         "012.345.678",
         "030 525 123",
-        "+49 471",
+        "\u{25b2}5",
+        "+-5",
+        "-+5",
         "5%%",
     ] {
         let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
         assert!(table.row(0).values()[1].is_nan(), "{cell:?}");
+    }
+    for percent in ["(5%)", "5%-", "% 5", "-5 %"] {
+        let error = local(&format!("a,b\n1,{percent}\n2,{percent}\n3,4\n")).unwrap_err();
+        assert_says(&error, &["percent"], &[]);
     }
     // A single cell decides where nothing is sent, and all such columns are named at once.
     let mixed = "a,b,c\n1,\"1,500\",3\n2,7,4 %\n3,8,5\n";
@@ -601,8 +670,15 @@ fn the_decimal_mark_is_that_of_the_file() {
     // What the mark cannot be is no number either.
     let table = said("a;b\n0.541;1\n0,5;2\n", DecimalMark::Comma).unwrap();
     assert!(table.row(0).values()[0].is_nan() && table.row(1).values()[0] == 0.5);
-    // Of reports one row does not decide for the others.
+    // Most numbers have the other mark: nobody is charged for a zero row.
     let named = study(Some(&["a", "b"]), 2);
+    let how = TableArgs {
+        decimal: Some(DecimalMark::Comma),
+        ..with(Header::Auto)
+    };
+    let wrong = parse(b"a;b\n1.25;3\n2.25;4\n3;5\n", false, &how, Some(&named));
+    assert_says(&wrong.unwrap_err(), &["column 1", "than --decimal"], &[]);
+    // Of reports one row does not decide for the others.
     for odd in ["7;1,5", "7;0,5", "7;1.147.600", "7;10.100.100.100", "2,5;7"] {
         let text = format!("a;b\n{}{odd}\n", "1.234;5.5\n3.456;7\n".repeat(5));
         let table = report(&text, Header::Auto, &named).unwrap();
@@ -618,10 +694,10 @@ fn bytes_of_other_encodings_and_formats() {
     for (bytes, words) in [
         (&b"\x1f\x8b\x08"[..], "gzip"),
         (b"PK\x03\x04a", "Excel"),
-        (b"PAR1a", "--format parquet"),
+        (b"PAR1aPAR1", "--format parquet"),
         (b"a\0,\0b\0\n\0", "UTF-16"),
-        (b"a b\n1 2\n3 4\n", "awk"),
-        (b"a b\n1,5 2,5\n3,5 4,5\n", "awk"),
+        (b"a b\n1 2\n3 4\n5 6\n", "awk"),
+        (b"a b\n1,5 2,5\n3,5 4,5\n5,5 6\n", "awk"),
     ] {
         let named = study(Some(&["a", "b"]), 2);
         let error = parse(bytes, false, &with(Header::Auto), Some(&named)).unwrap_err();
