@@ -182,9 +182,9 @@ fn plain_number(cell: &str) -> String {
                 bare => bare,
             };
         }
-        let price = body.trim_end_matches(MINUS).strip_suffix([',', '.']);
-        if let Some(price) = price.filter(|_| body.ends_with(MINUS)) {
-            body = trim(price);
+        let price = body.trim_end_matches(MINUS);
+        if body.ends_with(MINUS) && price.ends_with([',', '.']) {
+            body = format!("{price}0");
         }
         if sign.is_none()
             && let Some(bare) = body.strip_prefix('+')
@@ -201,6 +201,7 @@ fn plain_number(cell: &str) -> String {
     }
     let mut plain = String::with_capacity(body.len() + 1);
     plain.extend(sign);
+    let has_point = body.contains('.');
     let (mut digits, mut grouped) = (0, false);
     for (at, c) in body.char_indices() {
         if SEPARATORS.contains(&c) {
@@ -217,7 +218,7 @@ fn plain_number(cell: &str) -> String {
         }
         digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
         plain.push(match c {
-            'd' | 'D' if body.contains('.') => 'E',
+            'd' | 'D' if has_point => 'E',
             _ if MINUS.contains(&c) => '-',
             _ => c,
         });

@@ -376,6 +376,9 @@ fn long_cells_are_read_in_linear_time() {
     for text in [
         format!("a,b\n1,5{}\n", "%".repeat(100_000)),
         format!("a,b\n1,{}\"2\"\n", " ".repeat(1_000_000)),
+        format!("a,b\n1,4{}\n", "D".repeat(1_000_000)),
+        format!("a,b\n1,0.1{}\n", " 234".repeat(300_000)),
+        format!("a,b\n1,{}\n", "-$(".repeat(300_000)),
     ] {
         assert_eq!(local(&text).unwrap().len(), 1);
     }
@@ -474,6 +477,8 @@ fn numbers_are_read_as_the_world_writes_them() {
         ("\"5,-\"", 5.0),
         ("\"-12,\u{2013}\"", -12.0),
         ("1'234.--", 1234.0),
+        ("\"1.234,-\"", 1234.0),
+        ("\"1,234.-\"", 1234.0),
         ("+$5.20", 5.2),
         ("+ 5", 5.0),
         ("+1 234", 1234.0),
