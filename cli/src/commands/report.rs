@@ -585,12 +585,13 @@ fn print_check(
     let params = study.params();
     let checked = RowCheck::new(persons, params);
     let counts = &checked.counts;
+    let reason = what_cannot_be_used(persons, params);
     if json {
         return output::json(&CheckAnswer {
             study: study.id().to_owned(),
             participants: persons.len(),
             counts,
-            reason: what_cannot_be_used(persons, params),
+            reason,
             already_made: done.map(eigenveil_client::RowCounts::total),
             shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
@@ -611,8 +612,7 @@ fn print_check(
         )
     }));
     lines.extend(checked.describe(params));
-    let why = what_cannot_be_used(persons, params);
-    lines.extend(why.map(|why| format!("what cannot be used: {why}")));
+    lines.extend(reason.map(|why| format!("what cannot be used: {why}")));
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
             .to_owned(),

@@ -45,6 +45,16 @@ pub enum DecimalMark {
     Unsure,
 }
 
+impl DecimalMark {
+    /// Where nobody says it: between commas a number in doubt is refused.
+    pub(super) fn of_columns_separated_by(delimiter: u8) -> Self {
+        match delimiter {
+            b',' => DecimalMark::Unsure,
+            _ => DecimalMark::Either,
+        }
+    }
+}
+
 /// Parses the number in a field. Minus signs, brackets and groups of digits as people and spreadsheets write them are
 /// read, because only negative and large values have them: rows must not get lost by their values.
 pub(super) fn number(cell: &str, mark: DecimalMark) -> Result<f64, UnreadableReason> {
@@ -62,12 +72,11 @@ pub(super) fn number(cell: &str, mark: DecimalMark) -> Result<f64, UnreadableRea
         _ => {}
     }
     // Also (5%) and 5%-.
-    let without = cell.replacen(PERCENT, "", 1);
-    if without.len() < cell.len()
-        && !without.contains(PERCENT)
-        && number(&without, DecimalMark::Either).is_ok()
-    {
-        return Err(UnreadableReason::Percent);
+    if cell.contains(PERCENT) {
+        let bare = cell.replacen(PERCENT, "", 1);
+        if !bare.contains(PERCENT) && number(&bare, DecimalMark::Either).is_ok() {
+            return Err(UnreadableReason::Percent);
+        }
     }
     let plain = plain_number(cell);
     let cell = plain.as_str();

@@ -102,9 +102,12 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
     let columns: Option<Vec<Column>> = heads.iter().map(column_of).collect();
     let columns = columns.filter(|columns| columns.contains(&Column::Name));
     let columns = columns.ok_or_else(|| refused(1))?;
-    let mark = match delimiter {
-        b',' => DecimalMark::Unsure,
-        _ => DecimalMark::Either,
+    let mark = DecimalMark::of_columns_separated_by(delimiter);
+    let no_number = |line: u64| {
+        CliError::usage(format!(
+            "{}: line {line} has a center, scale or share that is not a number such as 1234.5",
+            path.display()
+        ))
     };
     let mut marks = Marks::default();
     let mut features = Vec::new();
@@ -114,17 +117,11 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
         let mut feature = Feature::new("", 0.0, 1.0);
         for (column, cell) in columns.iter().zip(&record) {
             let mut constant = |default: f64| {
-                match cell {
-                "" => Ok(default),
-                _ => number(cell, mark)
-                    .inspect(|_| marks.record(cell))
-                    .map_err(|_| {
-                        CliError::usage(format!(
-                            "{}: line {line} has a center, scale or share that is not a number such as 1234.5",
-                            path.display()
-                        ))
-                    }),
-            }
+                if cell.is_empty() {
+                    return Ok(default);
+                }
+                marks.record(cell);
+                number(cell, mark).map_err(|_| no_number(line))
             };
             match column {
                 Column::Name => cell.clone_into(&mut feature.name),

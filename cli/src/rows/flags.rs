@@ -96,11 +96,10 @@ impl TableArgs {
         self.features.as_deref().map(features::read).transpose()
     }
 
-    /// Whether several rows may be one person's: then most rows may be, too, and decide nothing.
-    pub(super) fn rows_are_persons(&self) -> bool {
-        self.label
-            .as_ref()
-            .is_none_or(|label| label.flag != "--person")
+    /// Whether what most rows have may decide: not of reports where most rows may be one person's.
+    pub(super) fn most_rows_decide(&self, reports: bool) -> bool {
+        let label = self.label.as_ref();
+        !reports || label.is_none_or(|label| label.flag != "--person")
     }
 
     /// Whether `--keep` or `--drop` gives a number: a column's name if line 1 is a header, otherwise its place.

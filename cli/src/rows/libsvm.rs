@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::{
-    cells::{DecimalMark, is_value, number},
+    cells::{DecimalMark, number},
     columns::{ColumnMapping, ExpectedColumns},
     problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, no_rows, text_of},
@@ -32,7 +32,6 @@ pub(super) fn parse(
     let dimension = expected.map(|expected| expected.dimension);
     let reports = expected.is_some_and(|expected| expected.reports);
     let text = text_of(bytes)?;
-    let text = text.trim_start_matches('\u{feff}');
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
     let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
     let mut first_error = None;
@@ -146,7 +145,9 @@ fn row(
         .next_if(|field| !field.contains(':'))
         .ok_or(LineError::NoLabel)?;
     // Multiple labels are separated by commas; but a line of CSV is one such field too.
-    let is_label = label.split(',').all(is_value);
+    let is_number =
+        |part: &str| part.parse::<f64>().is_ok() || number(part, DecimalMark::Either).is_ok();
+    let is_label = label.split(',').all(is_number);
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
         return Err("its label is not a number: is this CSV? (--format csv)".into());
     }

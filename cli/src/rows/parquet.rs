@@ -123,7 +123,7 @@ pub(super) fn parse(
         Judgement {
             mark,
             reports,
-            by_majority: how.rows_are_persons(),
+            by_majority: how.most_rows_decide(reports),
         },
         &mut mapping,
         &problems,

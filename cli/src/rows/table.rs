@@ -295,7 +295,7 @@ pub(super) fn mapping_without_names(
     columns::map_columns(found, how, expected)
 }
 
-/// The bytes as text. What is not UTF-8 is read as Windows-1252, as old spreadsheets write it, because only values from
+/// The bytes as text, without byte-order marks of UTF-8. What is not UTF-8 is read as Windows-1252, as old spreadsheets write it, because only values from
 /// 1000 have its no-break space; one cell in another encoding (`<5 µg`) does not decide whether the rows are sent.
 /// Wrong usage for UTF-16 text and for other formats by their first bytes.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
@@ -303,25 +303,33 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if wide || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));
     }
-    for (begin, what) in [
-        (&b"\x1f\x8b"[..], "compressed by gzip; unpack it first"),
-        (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it first"),
-        (b"\xfd7zXZ", "compressed by xz; unpack it first"),
+    let excel = "an old Excel file; save the table as CSV";
+    let zip = "a ZIP or Excel file; unpack it, or save the table as CSV";
+    for (begin, end, what) in [
         (
-            b"\xd0\xcf\x11\xe0",
-            "an old Excel file; save the table as CSV",
+            &b"\x1f\x8b"[..],
+            &b""[..],
+            "compressed by gzip; unpack it first",
         ),
         (
-            b"PK\x03\x04",
-            "a ZIP or Excel file; unpack it, or save the table as CSV",
+            b"\x28\xb5\x2f\xfd",
+            b"",
+            "compressed by zstd; unpack it first",
         ),
-        (b"PAR1", "Parquet; give --format parquet"),
-        (b"\x93NUMPY", "a NumPy array; give --format npy"),
+        (b"\xfd7zXZ", b"", "compressed by xz; unpack it first"),
+        (b"\xd0\xcf\x11\xe0", b"", excel),
+        (b"PK\x03\x04", b"", zip),
+        // PAR1 is a gene, too.
+        (b"PAR1", b"PAR1", "Parquet; give --format parquet"),
+        (b"\x93NUMPY", b"", "a NumPy array; give --format npy"),
     ] {
-        let is_parquet = bytes.ends_with(b"PAR1");
-        if bytes.starts_with(begin) && (begin != b"PAR1" || is_parquet) {
+        if bytes.starts_with(begin) && bytes.ends_with(end) {
             return Err(CliError::usage(format!("it is not text but {what}")));
         }
+    }
+    let mut bytes = bytes;
+    while let Some(rest) = bytes.strip_prefix("\u{feff}".as_bytes()) {
+        bytes = rest;
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Ok(Cow::Borrowed(text));

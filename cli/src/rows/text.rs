@@ -32,7 +32,6 @@ pub(super) fn parse(
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
-    let text = text.trim_start_matches('\u{feff}');
     // The whole file would be line 1, whose cells are taken for names and may be shown.
     if !text.contains('\n') && text.trim_end().contains('\r') {
         return Err(CliError::usage(
@@ -64,13 +63,13 @@ pub(super) fn parse(
             first.len()
         )));
     }
+    let reports = expected.is_some_and(|expected| expected.reports);
     let (header, guess) = has_header(first, &candidates, how, expected)?;
     let (delimiter, count) = if header {
         by_header(first, &candidates, expected)
     } else {
         // Without a header the study's dimension is the number of fields, if all columns are taken.
         let all = how.keep.is_none() && how.drop.is_none();
-        let reports = expected.is_some_and(|expected| expected.reports);
         by_lines(&lines, &candidates, expected.filter(|_| all), reports)
     };
     let mut splitter = Splitter::new(delimiter);
@@ -82,8 +81,8 @@ pub(super) fn parse(
         headerless: how.header == Header::No,
     };
     lines.drain(..usize::from(header));
-    let reports = expected.is_some_and(|expected| expected.reports);
-    let several = lines.len() >= MIN_LINES_FOR_MAJORITY && (how.rows_are_persons() || !reports);
+    let by_majority = how.most_rows_decide(reports);
+    let several = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
     if count == 1 && how.delimiter.is_none() {
         if (several || !reports) && separated_by_spaces(&lines) {
             return Err(CliError::usage(SPACES));
@@ -121,14 +120,11 @@ pub(super) fn parse(
     if let Some(columns) = &how.one_hot {
         encode(columns, &mut lines, &mut mapping)?;
     }
-    let guessed = match delimiter {
-        b',' => DecimalMark::Unsure,
-        _ => DecimalMark::Either,
-    };
+    let guessed = DecimalMark::of_columns_separated_by(delimiter);
     let judgement = Judgement {
         mark: how.decimal.unwrap_or(guessed),
         reports,
-        by_majority: how.rows_are_persons(),
+        by_majority,
     };
     let mut table = values(lines, judgement, mapping)?;
     table.guessed_header = guess.is_some();

@@ -44,7 +44,7 @@ pub(super) struct Judgement {
     pub(super) mark: DecimalMark,
     /// No value may decide how the table is read.
     pub(super) reports: bool,
-    /// But most rows may, because they are persons.
+    /// Most rows may ([`TableArgs::most_rows_decide`](super::flags::TableArgs)).
     pub(super) by_majority: bool,
 }
 
@@ -185,7 +185,7 @@ pub(super) fn check_text(
         };
         kinds.push((at, kind));
     }
-    if reports && !how.by_majority {
+    if !how.by_majority {
         let columns: Vec<usize> = kinds.drain(..).map(|(at, _)| at).collect();
         mapping.note(&columns, TextKind::Other.advice());
     }
@@ -216,7 +216,7 @@ fn check_notations(
     refused: &mut RefusedColumns,
 ) {
     let reports = how.reports;
-    let several = rows >= MIN_LINES_FOR_MAJORITY && (how.by_majority || !reports);
+    let several = rows >= MIN_LINES_FOR_MAJORITY && how.by_majority;
     let of = |is: &dyn Fn(&TextColumn) -> bool| -> Vec<usize> {
         (0..texts.len()).filter(|&at| is(&texts[at])).collect()
     };
