@@ -22,7 +22,7 @@ use prometheus_client::{
 /// Prefix of all names. They are documented in `docs/server-reference.md`: changing one breaks somebody's alerts.
 const PREFIX: &str = "eigenveil";
 /// The route of reports, which gets nearly all requests of a busy server.
-const REPORTS_ROUTE: &str = "/v1/studies/{id}/reports";
+pub(crate) const REPORTS_ROUTE: &str = "/v1/studies/{id}/reports";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {

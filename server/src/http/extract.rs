@@ -136,14 +136,17 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
         let id = StudyId::parse(param(&params, "id")).ok_or_else(invalid_study_id)?;
-        let app = AppState::from_ref(state);
-        match app.store().study(id) {
-            Ok(study) if study.state() != StudyState::Draft => return Ok(Self(study)),
-            // Perhaps another server has just created or opened it.
-            _ => app.store().look_again().await?,
-        }
-        Ok(Self(app.store().study(id)?))
+        study(&AppState::from_ref(state), id).await.map(Self)
     }
+}
+
+pub(crate) async fn study(app: &AppState, id: StudyId) -> Result<Arc<Study>, ApiError> {
+    match app.store().study(id) {
+        Ok(study) if study.state() != StudyState::Draft => return Ok(study),
+        // Perhaps another server has just created or opened it.
+        _ => app.store().look_again().await?,
+    }
+    Ok(app.store().study(id)?)
 }
 
 pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, extract::ConnectInfo};
+use axum::{body::Body, extract::ConnectInfo};
 use eigenveil_shared::{Error, ErrorCode, Result, api::Problem};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -15,7 +15,6 @@ use tokio::{
     sync::{Semaphore, watch},
     time::{MissedTickBehavior, interval},
 };
-use tower::ServiceExt as _;
 
 use super::{
     connections::{Admitted, Connections, Refused},
@@ -27,7 +26,7 @@ use super::{
 };
 use crate::{
     app::AppState, check::cannot_listen, config::ServerConfig, environment::Environment,
-    routes::router,
+    routes::Routes,
 };
 
 /// Pause after a failed accept, as when the system has no more file descriptors.
@@ -127,7 +126,7 @@ impl Server {
             max_connections,
             ..
         } = self;
-        let routes = router(app.clone());
+        let routes = Routes::new(app.clone());
         let config = app.config();
         let (certificates, handshakes) = tls.unzip();
         let metrics = Arc::clone(app.store().metrics());
@@ -245,7 +244,7 @@ impl Server {
 
 struct Connection {
     http: http1::Builder,
-    routes: Router,
+    routes: Routes,
     peer: SocketAddr,
     watcher: Watcher,
 }
@@ -272,9 +271,10 @@ impl Connection {
             }
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
-            let response = routes.clone().oneshot(request);
+            let routes = routes.clone();
+            // Called in here, since the future is large and would be moved.
             async move {
-                let response = response.await?;
+                let response = routes.respond(request).await;
                 Ok::<_, Infallible>(response.map(|body| busy.until_sent(body)))
             }
         });
@@ -391,8 +391,11 @@ mod tests {
 
     async fn status(app: &AppState, path: &str) -> u16 {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = router(app.clone()).oneshot(request).await.unwrap();
-        response.status().as_u16()
+        Routes::new(app.clone())
+            .respond(request)
+            .await
+            .status()
+            .as_u16()
     }
 
     #[tokio::test]

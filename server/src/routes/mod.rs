@@ -5,20 +5,23 @@ mod openapi;
 use axum::{
     Router,
     extract::{MatchedPath, Request, State},
-    http::{HeaderValue, header},
+    http::{HeaderValue, Method, header},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
 };
+use tower::ServiceExt as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        client_key, drain, estimates, health, host, metrics, openapi::base_document, problem,
-        rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
+        client_key, drain, estimates, extract, health, host, metrics, openapi::base_document,
+        problem, rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
+    metrics::REPORTS_ROUTE,
     pages,
+    store::StudyId,
 };
 
 /// No response is anything else than its media type says.
@@ -32,7 +35,7 @@ pub fn router(app: AppState) -> Router {
         .merge(pages::routes(app.clone()))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), with_middleware))
+        .layer(from_fn_with_state(app.clone(), layer))
         .with_state(app)
 }
 
@@ -61,31 +64,82 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(openapi::document))
 }
 
+/// What answers the requests of a connection: the [`router`], and reports without it, since the boxes and clones of routing
+/// are a tenth of what a report costs the server.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    app: AppState,
+    router: Router,
+}
+
+impl Routes {
+    pub(crate) fn new(app: AppState) -> Self {
+        let router = router(app.clone());
+        Self { app, router }
+    }
+
+    pub(crate) async fn respond(self, request: Request) -> Response {
+        let Self { app, router } = self;
+        let Some(id) = study_of_reports(&request) else {
+            let Ok(response) = router.oneshot(request).await;
+            return response;
+        };
+        let submit = async |request| {
+            let submitted = async {
+                let study = extract::study(&app, id).await?;
+                reports::submit(extract::StudyInPath(study), State(app.clone()), request).await
+            };
+            submitted.await.into_response()
+        };
+        with_middleware(&app, request, REPORTS_ROUTE, submit).await
+    }
+}
+
+/// The study in the path of a request that brings reports.
+fn study_of_reports(request: &Request) -> Option<StudyId> {
+    let (before, after) = REPORTS_ROUTE.split_once("{id}")?;
+    let id = request
+        .uri()
+        .path()
+        .strip_prefix(before)?
+        .strip_suffix(after)?;
+    (request.method() == Method::POST).then(|| StudyId::parse(id))?
+}
+
 /// A single layer, because each one boxes a future and clones the routes beneath it.
-async fn with_middleware(State(app): State<AppState>, request: Request, next: Next) -> Response {
+async fn layer(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    let client = client_key(&app, request.headers(), request.extensions());
+    with_middleware(&app, request, path, |request| next.run(request)).await
+}
+
+async fn with_middleware(
+    app: &AppState,
+    request: Request,
+    path: &str,
+    handler: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    let client = client_key(app, request.headers(), request.extensions());
     let limited = |request| {
-        rate_limit_layer::enforce_rate_limits(&app, request, |request| {
+        rate_limit_layer::enforce_rate_limits(app, request, |request| {
             problem::catch_panic(async {
                 match host::check_host(&request) {
-                    Ok(()) => next.run(request).await,
+                    Ok(()) => handler(request).await,
                     Err(error) => problem::ApiError::from(error).into_response(),
                 }
             })
         })
     };
     let traced = |request| {
-        trace::log(&app, request, path, async |request| {
+        trace::log(app, request, path, async |request| {
             response_budget::charge_to_budget(
-                &app,
+                app,
                 client,
-                drain::drain_after(&app, request, limited).await,
+                drain::drain_after(app, request, limited).await,
             )
         })
     };
-    let mut response = pages::errors_for_browsers(&app, request, traced).await;
+    let mut response = pages::errors_for_browsers(app, request, traced).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     // Behind a proxy that terminates TLS this is the proxy's to promise.
@@ -93,4 +147,148 @@ async fn with_middleware(State(app): State<AppState>, request: Request, next: Ne
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HSTS);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use eigenveil_shared::api::REPORT_MEDIA_TYPE;
+    use http_body_util::BodyExt as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        ServerConfig,
+        environment::Environment,
+        store::fixtures::{create, report_body},
+    };
+
+    /// All that a client can tell, but for the number of the request.
+    async fn response(response: Response) -> String {
+        let (mut parts, body) = response.into_parts();
+        assert!(parts.headers.remove("x-request-id").is_some());
+        // The connection counts it anyway.
+        parts.headers.remove(header::CONTENT_LENGTH);
+        let body = body.collect().await.unwrap().to_bytes();
+        let mut headers: Vec<_> = parts.headers.iter().collect();
+        headers.sort_by_key(|(name, _)| name.as_str());
+        format!("{} {headers:?} {body:?}", parts.status)
+    }
+
+    #[tokio::test]
+    async fn reports_around_the_router_get_its_responses() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let app = AppState::open(config, Environment::system()).unwrap();
+        let study = create(app.store(), &json!({})).await;
+        let (id, body) = (study.id().to_string(), report_body(&study, 1));
+        let routes = Routes::new(app.clone());
+        let send = async |method: &str, path: &str, media_type: &str, body: &[u8]| {
+            let request = || {
+                Request::builder()
+                    .method(method)
+                    .uri(path)
+                    .header(header::CONTENT_TYPE, media_type)
+                    .header(header::HOST, "localhost")
+                    .body(Body::from(body.to_vec()))
+                    .unwrap()
+            };
+            let by_router = routes.router.clone().oneshot(request()).await.unwrap();
+            let around = routes.clone().respond(request()).await;
+            let status = around.status().as_u16();
+            assert_eq!(response(around).await, response(by_router).await, "{path}");
+            (status, study_of_reports(&request()).is_some())
+        };
+        let path = format!("/v1/studies/{id}/reports");
+        // The second is a duplicate.
+        let first = Request::post(&path).header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE);
+        let first = first.body(Body::from(body.clone())).unwrap();
+        assert_eq!(routes.clone().respond(first).await.status(), 201);
+        for (method, path, media_type, body, expected) in [
+            (
+                "POST",
+                path.clone(),
+                REPORT_MEDIA_TYPE,
+                &body[..],
+                (200, true),
+            ),
+            (
+                "POST",
+                format!("{path}?a=b"),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (200, true),
+            ),
+            (
+                "POST",
+                format!("http://localhost{path}"),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (200, true),
+            ),
+            (
+                "POST",
+                path.to_uppercase(),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (404, false),
+            ),
+            (
+                "POST",
+                path.clone(),
+                REPORT_MEDIA_TYPE,
+                &body[1..],
+                (400, true),
+            ),
+            ("POST", path.clone(), "text/plain", &body, (415, true)),
+            (
+                "POST",
+                format!("/v1/studies/{}/reports", "0".repeat(32)),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (404, true),
+            ),
+            (
+                "POST",
+                format!("/v1/studies/{}/reports", "0".repeat(31)),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (404, false),
+            ),
+            (
+                "POST",
+                format!("/v1/studies/%{:x}{}/reports", id.as_bytes()[0], &id[1..]),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (200, false),
+            ),
+            (
+                "POST",
+                format!("{path}/"),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (404, false),
+            ),
+            (
+                "POST",
+                format!("/{path}"),
+                REPORT_MEDIA_TYPE,
+                &body,
+                (404, false),
+            ),
+            ("PUT", path.clone(), REPORT_MEDIA_TYPE, &body, (405, false)),
+            ("GET", path.clone(), REPORT_MEDIA_TYPE, b"", (405, false)),
+        ] {
+            assert_eq!(
+                send(method, &path, media_type, body).await,
+                expected,
+                "{method} {path}"
+            );
+        }
+        // The metrics call both by one name.
+        let metrics = app.store().metrics().render().unwrap();
+        let line = format!("route=\"{REPORTS_ROUTE}\",method=\"POST\",status=\"415\"");
+        let line = metrics.lines().find(|found| found.contains(&line));
+        assert!(line.is_some_and(|line| line.ends_with(" 2")), "{metrics}");
+    }
 }

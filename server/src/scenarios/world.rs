@@ -8,7 +8,6 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::Body,
     http::{Request, header},
 };
@@ -20,7 +19,6 @@ use http_body_util::BodyExt;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde_json::json;
 use tempfile::TempDir;
-use tower::ServiceExt;
 
 use super::{
     model::{Exported, P, ParameterSet, StudyModel},
@@ -31,7 +29,7 @@ use crate::store::in_fleet::{self, Database};
 use crate::{
     AppState, Environment, ServerConfig, Store,
     faults::{Fault, Faults},
-    router,
+    routes::Routes,
     store::fixtures::SetClock,
 };
 
@@ -67,7 +65,7 @@ pub(super) struct World {
 
 struct Server {
     app: AppState,
-    routes: Router,
+    routes: Routes,
     /// Changes until it was last told of others'.
     seen: Cell<u64>,
 }
@@ -164,7 +162,7 @@ impl World {
         };
         let token = std::fs::read_to_string(app.store().token_path()).unwrap();
         token.trim().clone_into(&mut self.token);
-        let routes = router(app.clone());
+        let routes = Routes::new(app.clone());
         self.servers.push(Server {
             app,
             routes,
@@ -201,7 +199,7 @@ impl World {
     }
 
     /// For a request that may change something.
-    pub(super) fn routes(&self) -> Router {
+    pub(super) fn routes(&self) -> Routes {
         let routes = self.server().routes.clone();
         self.changes.set(self.changes.get() + 1);
         routes
@@ -592,8 +590,8 @@ pub(super) fn report_request(study: &str, media_type: &str, body: Vec<u8>) -> Re
 }
 
 /// Owned, so that it can be spawned.
-pub(super) async fn send(routes: Router, request: Request<Body>) -> Reply {
-    let response = routes.oneshot(request).await.unwrap();
+pub(super) async fn send(routes: Routes, request: Request<Body>) -> Reply {
+    let response = routes.respond(request).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, body.to_vec())

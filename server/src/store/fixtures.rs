@@ -49,11 +49,14 @@ pub(crate) async fn create(store: &Store, changes: &Value) -> Arc<Study> {
 
 /// The report with this number: always the same identifier and payload.
 pub(crate) fn report(study: &Study, number: u8) -> NewReport {
-    let body = codec::encode_report(&Report {
+    NewReport::decode(&report_body(study, number).into(), study).unwrap()
+}
+
+pub(crate) fn report_body(study: &Study, number: u8) -> Vec<u8> {
+    codec::encode_report(&Report {
         id: ReportId::from_parts(START_MS, [number; 16]),
         fingerprint: study.report_format().fingerprint(),
         // As floats these are small.
         payload: vec![number % 64; study.report_format().payload_len()],
-    });
-    NewReport::decode(&body.into(), study).unwrap()
+    })
 }

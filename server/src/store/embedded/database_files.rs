@@ -1,12 +1,13 @@
 //! Notices that somebody removed, moved, replaced or overwrote the database or its write-ahead log while the server runs.
 //!
 //! What is written to such files is lost: nobody opens a removed file again, and a copied file does not fit the log. The
-//! main file changes only in checkpoints, which only the writer makes, and the log only in transactions, so size and time
-//! of the last change tell whether anything but SQLite has written to them in between. What was written during transactions
-//! and checkpoints is read back.
+//! main file changes only in checkpoints, which only the writer makes, so its size and the time of its last change tell
+//! whether anything but SQLite has written to it in between. What was written during transactions and checkpoints is read
+//! back, and with a commit that what was in the log before is still there.
 
 use std::{
     fs::{self, Metadata},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,6 +15,8 @@ use std::{
 };
 
 use rusqlite::{Connection, hooks::Wal, wal::CheckpointMode};
+#[cfg(target_os = "linux")]
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::{directory::DataDirectory, log::Log, reserve::disk_bytes, schema};
 use crate::store::failure::{FILES_REPLACED, Failure};
@@ -42,7 +45,36 @@ struct Left {
 struct FileState {
     id: (u64, u64),
     bytes: u64,
+    /// Of the main file.
     modified: Option<SystemTime>,
+}
+
+impl FileState {
+    /// Without the time of the last change: Linux (since 6.13) then writes one of its own at each change after somebody has
+    /// asked for it, and every commit would sync it, too.
+    fn of_log(path: &Path) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Ok(found) = statx(
+            CWD,
+            path,
+            AtFlags::empty(),
+            StatxFlags::INO | StatxFlags::SIZE,
+        ) {
+            return Ok(Self {
+                id: (
+                    makedev(found.stx_dev_major, found.stx_dev_minor),
+                    found.stx_ino,
+                ),
+                bytes: found.stx_size,
+                modified: None,
+            });
+        }
+        let found = Self::from(fs::metadata(path)?);
+        Ok(Self {
+            modified: None,
+            ..found
+        })
+    }
 }
 
 impl From<Metadata> for FileState {
@@ -62,14 +94,9 @@ impl DatabaseFiles {
         directory: &DataDirectory,
     ) -> Result<Self, Failure> {
         let (main, wal) = (directory.database(), directory.wal_path());
-        let state = |path| {
-            fs::metadata(path)
-                .map(FileState::from)
-                .map_err(Failure::file)
-        };
         let left = Arc::new(Mutex::new(Left {
-            main: state(&main)?,
-            wal: state(&wal)?,
+            main: fs::metadata(&main).map_err(Failure::file)?.into(),
+            wal: FileState::of_log(&wal).map_err(Failure::file)?,
             wal_is_known: false,
             log: Log::open(&wal, &main).map_err(Failure::file)?,
             is_lost: false,
@@ -135,8 +162,8 @@ impl DatabaseFiles {
 
     /// The state of the log, if both files are at their places and the main file is as it was left.
     fn check(&self, left: &Left) -> Result<FileState, Failure> {
-        let state = |path| fs::metadata(path).map(FileState::from);
-        match (state(&self.main), state(&self.wal)) {
+        let main = fs::metadata(&self.main).map(FileState::from);
+        match (main, FileState::of_log(&self.wal)) {
             (Ok(main), Ok(wal)) if !left.is_lost && main == left.main && wal.id == left.wal.id => {
                 Ok(wal)
             }
@@ -189,6 +216,8 @@ fn lock(left: &Mutex<Left>) -> MutexGuard<'_, Left> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
+
     use rusqlite::Connection;
     use tempfile::TempDir;
 
@@ -280,6 +309,20 @@ mod tests {
                 assert_eq!(fs::read(store.data.database()).unwrap(), before);
             }
         }
+    }
+
+    /// After a commit only the headers of its pages are read back, but for the last.
+    #[test]
+    fn a_page_overwritten_in_the_log_is_noticed_once_it_is_copied() {
+        let mut store = Fixture::new();
+        let wal = store.data.wal_path();
+        let before = fs::metadata(&wal).unwrap().len();
+        store.commit(30, || ()).unwrap();
+        let log = fs::File::options().write(true).open(&wal).unwrap();
+        let page = before + 10 * (24 + schema::PAGE_BYTES) + 24;
+        log.write_all_at(&[7; 100], page + 4_000).unwrap();
+        assert_lost(&store.lease.checkpoint(&store.connection), "a page");
+        assert_lost(&store.commit(1, || ()), "after");
     }
 
     /// A checkpoint writes to the main file, so that its state tells nothing.

@@ -2,7 +2,9 @@
 //! state of a file tells nothing while SQLite itself writes to it, and that is nearly all the time under load.
 //!
 //! The format is SQLite's (sqlite.org/fileformat2.html): a header, then frames of a header and a page. The checksum in a
-//! frame is of all frames before it, too, so that neither a hole nor a frame of an older copy fits.
+//! frame is of all frames before it, too, so that neither a hole nor a frame of an older copy fits. After a commit the
+//! headers are read, and the last page, since a file that was overwritten or truncated meanwhile lacks some of them. That
+//! a page differs from its header is noticed after the checkpoint that copies it.
 
 use std::{
     array,
@@ -22,8 +24,8 @@ const MAGIC: u32 = 0x377f_0682;
 const FRAME_HEADER_BYTES: usize = 24;
 const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES as usize;
 
-/// Frames in memory at once.
-const CHUNK_FRAMES: u64 = 16;
+/// Frames in memory at once where all are read.
+const CHUNK_FRAMES: usize = 16;
 
 /// Pages outside the log that are compared after a checkpoint.
 const SAMPLE_PAGES: usize = 64;
@@ -31,6 +33,13 @@ const SAMPLE_PAGES: usize = 64;
 const IS_BIG_ENDIAN: bool = cfg!(target_endian = "big");
 
 type Checksum = [u32; 2];
+
+/// Whose pages are compared with the frames' headers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    All,
+    Last,
+}
 
 /// The log as it was last read, and pages of the main file.
 pub(super) struct Log {
@@ -42,7 +51,7 @@ pub(super) struct Log {
     frames: u64,
     /// Of the last frame.
     checksum: Checksum,
-    buffer: Vec<u8>,
+    frame: Vec<u8>,
     /// The last frame of each page in this log, and the page's checksum.
     pages: HashMap<u32, (u64, Checksum)>,
     /// Pages in the database after the last commit.
@@ -62,7 +71,7 @@ impl Log {
             header: [0; HEADER_BYTES as usize],
             frames: 0,
             checksum: [0; 2],
-            buffer: Vec::new(),
+            frame: Vec::new(),
             pages: HashMap::new(),
             database_pages: 0,
             copied: 0,
@@ -71,7 +80,7 @@ impl Log {
         log.start_over()?;
         let bytes = log.file.metadata()?.len().saturating_sub(HEADER_BYTES);
         // Ends with false, or an error where there is no header yet.
-        let _ = log.read_to(bytes / FRAME_BYTES as u64);
+        let _ = log.read_to(bytes / FRAME_BYTES as u64, Pages::All);
         Ok(log)
     }
 
@@ -84,10 +93,10 @@ impl Log {
     /// Whether the log has so many frames now, and what was read before is still there.
     pub(super) fn extends_to(&mut self, frames: u64) -> bool {
         // A short file is an error.
-        self.read_to(frames).unwrap_or(false)
+        self.read_to(frames, Pages::Last).unwrap_or(false)
     }
 
-    fn read_to(&mut self, frames: u64) -> io::Result<bool> {
+    fn read_to(&mut self, frames: u64, pages: Pages) -> io::Result<bool> {
         let mut header = [0; HEADER_BYTES as usize];
         self.file.read_exact_at(&mut header, 0)?;
         if header == self.header {
@@ -107,26 +116,34 @@ impl Log {
         } else {
             return Ok(false);
         }
-        while self.frames < frames {
-            let mut buffer = mem::take(&mut self.buffer);
-            let chunk = CHUNK_FRAMES.min(frames - self.frames) as usize;
-            buffer.resize(chunk * FRAME_BYTES, 0);
-            self.file.read_exact_at(&mut buffer, self.position())?;
-            let is_valid = buffer.chunks(FRAME_BYTES).all(|frame| self.add(frame));
-            self.buffer = buffer;
-            if !is_valid {
-                return Ok(false);
-            }
+        let mut frame = mem::take(&mut self.frame);
+        let mut is_valid = true;
+        while is_valid && self.frames < frames {
+            let has_page = pages == Pages::All
+                || self.frames + 1 == frames
+                || self.is_big_endian() != IS_BIG_ENDIAN;
+            frame.resize(
+                if has_page {
+                    FRAME_BYTES
+                } else {
+                    FRAME_HEADER_BYTES
+                },
+                0,
+            );
+            self.file.read_exact_at(&mut frame, self.position())?;
+            is_valid = self.add(&frame);
         }
-        Ok(true)
+        self.frame = frame;
+        Ok(is_valid)
     }
 
-    /// Takes the next frame, if it is one.
+    /// Takes the next frame, with its page or without, if it is one.
     fn add(&mut self, frame: &[u8]) -> bool {
         let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
         let before = self.sum(self.checksum, &head[..8]);
-        let checksum = self.sum(before, page);
-        if head[8..16] != self.header[16..24] || words(&head[16..]) != checksum {
+        let checksum = words(&head[16..]);
+        let has_sum = page.is_empty() || self.sum(before, page) == checksum;
+        if head[8..16] != self.header[16..24] || !has_sum {
             return false;
         }
         let page = match self.is_big_endian() == IS_BIG_ENDIAN {
@@ -216,7 +233,7 @@ impl Log {
 /// the next commit was written over them.
 pub(super) fn damaged_at(log: &Path) -> io::Result<Option<u64>> {
     let mut file = match File::open(log) {
-        Ok(file) => BufReader::with_capacity(CHUNK_FRAMES as usize * FRAME_BYTES, file),
+        Ok(file) => BufReader::with_capacity(CHUNK_FRAMES * FRAME_BYTES, file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };

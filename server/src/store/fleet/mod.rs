@@ -261,7 +261,8 @@ impl Fleet {
 
     pub(crate) async fn look_again(&self) -> Result<()> {
         let inner = Arc::clone(&self.inner);
-        self.run(async move { inner.look_again().await }).await
+        // Boxed, since it is part of every request's future, and seldom needed.
+        Box::pin(self.run(async move { inner.look_again().await })).await
     }
 
     pub(super) fn check_running(&self) -> Result<()> {
