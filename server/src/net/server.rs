@@ -271,10 +271,10 @@ impl Connection {
             }
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
-            let routes = routes.clone();
-            // Called in here, since the future is large and would be moved.
+            // Boxed, since it is large, and a connection would keep room for it while it waits.
+            let response = Box::pin(routes.clone().respond(request));
             async move {
-                let response = routes.respond(request).await;
+                let response = response.await;
                 Ok::<_, Infallible>(response.map(|body| busy.until_sent(body)))
             }
         });

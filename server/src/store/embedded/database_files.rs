@@ -1,9 +1,9 @@
 //! Notices that somebody removed, moved, replaced or overwrote the database or its write-ahead log while the server runs.
 //!
 //! What is written to such files is lost: nobody opens a removed file again, and a copied file does not fit the log. The
-//! main file changes only in checkpoints, which only the writer makes, so its size and the time of its last change tell
-//! whether anything but SQLite has written to it in between. What was written during transactions and checkpoints is read
-//! back, and with a commit that what was in the log before is still there.
+//! main file changes only in checkpoints, which only the writer makes, and the log only in transactions, so size and time
+//! of the last change tell whether anything but SQLite has written to them in between; of the log under load the size
+//! alone. What was written during transactions and checkpoints is read back.
 
 use std::{
     fs::{self, Metadata},
@@ -45,21 +45,23 @@ struct Left {
 struct FileState {
     id: (u64, u64),
     bytes: u64,
-    /// Of the main file.
+    /// Of the log only while nothing is written.
     modified: Option<SystemTime>,
 }
 
 impl FileState {
-    /// Without the time of the last change: Linux (since 6.13) then writes one of its own at each change after somebody has
-    /// asked for it, and every commit would sync it, too.
-    fn of_log(path: &Path) -> io::Result<Self> {
+    /// Without the time of the last change if that is not needed: once somebody has asked for it Linux (since 6.13) gives
+    /// the next change another, which a commit would have to sync, too.
+    fn of_log(path: &Path, with_time: bool) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
-        if let Ok(found) = statx(
-            CWD,
-            path,
-            AtFlags::empty(),
-            StatxFlags::INO | StatxFlags::SIZE,
-        ) {
+        if !with_time
+            && let Ok(found) = statx(
+                CWD,
+                path,
+                AtFlags::empty(),
+                StatxFlags::INO | StatxFlags::SIZE,
+            )
+        {
             return Ok(Self {
                 id: (
                     makedev(found.stx_dev_major, found.stx_dev_minor),
@@ -71,7 +73,7 @@ impl FileState {
         }
         let found = Self::from(fs::metadata(path)?);
         Ok(Self {
-            modified: None,
+            modified: found.modified.filter(|_| with_time),
             ..found
         })
     }
@@ -96,7 +98,7 @@ impl DatabaseFiles {
         let (main, wal) = (directory.database(), directory.wal_path());
         let left = Arc::new(Mutex::new(Left {
             main: fs::metadata(&main).map_err(Failure::file)?.into(),
-            wal: FileState::of_log(&wal).map_err(Failure::file)?,
+            wal: FileState::of_log(&wal, false).map_err(Failure::file)?,
             wal_is_known: false,
             log: Log::open(&wal, &main).map_err(Failure::file)?,
             is_lost: false,
@@ -144,7 +146,20 @@ impl DatabaseFiles {
             }
         }
         left.wal_is_known = false;
+        left.wal.modified = None;
         Ok(())
+    }
+
+    /// To be called when nothing is to be written now: a change of the log is noticed then before it is written to.
+    pub(super) fn rest(&self) {
+        let mut left = lock(&self.left);
+        // A log that is another already is noticed when it is written to.
+        if left.wal_is_known
+            && let Ok(wal) = FileState::of_log(&self.wal, true)
+            && (wal.id, wal.bytes) == (left.wal.id, left.wal.bytes)
+        {
+            left.wal = wal;
+        }
     }
 
     /// To be called if no transaction could begin: whether that is because of the files.
@@ -163,7 +178,10 @@ impl DatabaseFiles {
     /// The state of the log, if both files are at their places and the main file is as it was left.
     fn check(&self, left: &Left) -> Result<FileState, Failure> {
         let main = fs::metadata(&self.main).map(FileState::from);
-        match (main, FileState::of_log(&self.wal)) {
+        match (
+            main,
+            FileState::of_log(&self.wal, left.wal.modified.is_some()),
+        ) {
             (Ok(main), Ok(wal)) if !left.is_lost && main == left.main && wal.id == left.wal.id => {
                 Ok(wal)
             }
@@ -311,18 +329,25 @@ mod tests {
         }
     }
 
-    /// After a commit only the headers of its pages are read back, but for the last.
+    /// While nothing is written any change of the log is noticed, otherwise one of its pages once that is copied.
     #[test]
-    fn a_page_overwritten_in_the_log_is_noticed_once_it_is_copied() {
-        let mut store = Fixture::new();
-        let wal = store.data.wal_path();
-        let before = fs::metadata(&wal).unwrap().len();
-        store.commit(30, || ()).unwrap();
-        let log = fs::File::options().write(true).open(&wal).unwrap();
-        let page = before + 10 * (24 + schema::PAGE_BYTES) + 24;
-        log.write_all_at(&[7; 100], page + 4_000).unwrap();
-        assert_lost(&store.lease.checkpoint(&store.connection), "a page");
-        assert_lost(&store.commit(1, || ()), "after");
+    fn a_page_overwritten_in_the_log_is_noticed() {
+        for rests in [true, false] {
+            let mut store = Fixture::new();
+            let wal = store.data.wal_path();
+            let before = fs::metadata(&wal).unwrap().len();
+            store.commit(30, || ()).unwrap();
+            if rests {
+                store.lease.rest();
+            }
+            let log = fs::File::options().write(true).open(&wal).unwrap();
+            let page = before + 10 * (24 + schema::PAGE_BYTES) + 24;
+            log.write_all_at(&[7; 100], page + 4_000).unwrap();
+            if !rests {
+                assert_lost(&store.lease.checkpoint(&store.connection), "copied");
+            }
+            assert_lost(&store.commit(1, || ()), "next");
+        }
     }
 
     /// A checkpoint writes to the main file, so that its state tells nothing.

@@ -148,6 +148,11 @@ impl WriterLease {
         self.files.committed()
     }
 
+    /// To be called when nothing is to be written now.
+    pub(super) fn rest(&self) {
+        self.files.rest();
+    }
+
     /// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.
     pub(super) fn checkpoint(&self, connection: &Connection) -> Result<(), Failure> {
         self.files.checkpoint(connection, "PASSIVE")

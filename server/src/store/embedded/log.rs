@@ -3,8 +3,9 @@
 //!
 //! The format is SQLite's (sqlite.org/fileformat2.html): a header, then frames of a header and a page. The checksum in a
 //! frame is of all frames before it, too, so that neither a hole nor a frame of an older copy fits. After a commit the
-//! headers are read, and the last page, since a file that was overwritten or truncated meanwhile lacks some of them. That
-//! a page differs from its header is noticed after the checkpoint that copies it.
+//! headers are read and the last page is checked: a log that was truncated meanwhile, or copied over, does not have them
+//! all. Whether the other pages are what their headers say is checked once they are copied to the main file, if no later
+//! commit has written them again.
 
 use std::{
     array,
@@ -24,7 +25,7 @@ const MAGIC: u32 = 0x377f_0682;
 const FRAME_HEADER_BYTES: usize = 24;
 const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES as usize;
 
-/// Frames in memory at once where all are read.
+/// Frames in memory at once where all are looked through for damage.
 const CHUNK_FRAMES: usize = 16;
 
 /// Pages outside the log that are compared after a checkpoint.
@@ -84,13 +85,13 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether what was read before is still there. A commit that failed for lack of space may have started the log over,
+    /// Whether what was read before is still there, as far as its first header and its last frame tell. A commit that failed for lack of space may have started the log over,
     /// which SQLite does once all of it is in the main file; it then has nothing yet.
     pub(super) fn is_there(&mut self) -> bool {
         self.frames == 0 || self.extends_to(0)
     }
 
-    /// Whether the log has so many frames now, and what was read before is still there.
+    /// Whether the log has so many frames now, and what was read before is [still there](Self::is_there).
     pub(super) fn extends_to(&mut self, frames: u64) -> bool {
         // A short file is an error.
         self.read_to(frames, Pages::Last).unwrap_or(false)

@@ -2,7 +2,10 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, mpsc::Receiver},
+    sync::{
+        Arc,
+        mpsc::{Receiver, TryRecvError},
+    },
     time::Instant,
 };
 
@@ -115,7 +118,7 @@ struct StudyUpdate {
 impl Writer {
     /// Serves commands until told to stop. Commands still queued then are dropped, and their senders get an error.
     pub(super) fn run(mut self) {
-        let mut next = self.commands.recv().ok();
+        let mut next = self.receive();
         while let Some(command) = next {
             self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
@@ -141,7 +144,17 @@ impl Writer {
             if self.lease_lost {
                 return;
             }
-            next = next.or_else(|| self.commands.recv().ok());
+            next = next.or_else(|| self.receive());
+        }
+    }
+
+    fn receive(&self) -> Option<Command> {
+        match self.commands.try_recv() {
+            Err(TryRecvError::Empty) => {
+                self.lease.rest();
+                self.commands.recv().ok()
+            }
+            received => received.ok(),
         }
     }
 
