@@ -2,10 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        mpsc::{Receiver, TryRecvError},
-    },
+    sync::{Arc, mpsc::Receiver},
     time::Instant,
 };
 
@@ -118,7 +115,7 @@ struct StudyUpdate {
 impl Writer {
     /// Serves commands until told to stop. Commands still queued then are dropped, and their senders get an error.
     pub(super) fn run(mut self) {
-        let mut next = self.receive();
+        let mut next = self.commands.recv().ok();
         while let Some(command) = next {
             self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
@@ -144,17 +141,7 @@ impl Writer {
             if self.lease_lost {
                 return;
             }
-            next = next.or_else(|| self.receive());
-        }
-    }
-
-    fn receive(&self) -> Option<Command> {
-        match self.commands.try_recv() {
-            Err(TryRecvError::Empty) => {
-                self.lease.rest();
-                self.commands.recv().ok()
-            }
-            received => received.ok(),
+            next = next.or_else(|| self.commands.recv().ok());
         }
     }
 
@@ -300,7 +287,10 @@ impl Writer {
             )?);
         }
         if self.faults.permit_commit()? {
-            self.lease.commit(transaction)?;
+            match self.metrics.queue_depth.get() > 0 {
+                true => self.lease.commit_before_another(transaction)?,
+                false => self.lease.commit(transaction)?,
+            }
         }
         self.faults.after_commit();
         Ok((outcomes, updates))
