@@ -2,8 +2,8 @@
 //!
 //! What is written to such files is lost: nobody opens a removed file again, and a copied file does not fit the log. The
 //! main file changes only in checkpoints, which only the writer makes, and the log only in transactions, so size and time
-//! of the last change tell whether anything but SQLite has written to them in between; of the log the size alone if the
-//! next transaction waits already. What was written during transactions and checkpoints is read back.
+//! of the last change tell whether anything but SQLite has written to them in between; of the log under load the size
+//! alone. What was written during transactions and checkpoints is read back.
 
 use std::{
     fs::{self, Metadata},
@@ -45,7 +45,7 @@ struct Left {
 struct FileState {
     id: (u64, u64),
     bytes: u64,
-    /// Of the log only if nothing waits to be written.
+    /// Of the log only while nothing is written.
     modified: Option<SystemTime>,
 }
 
@@ -137,7 +137,7 @@ impl DatabaseFiles {
     /// To be called in a transaction that nothing was written in: it keeps other connections from writing.
     pub(super) fn begin(&self, transaction: &Connection) -> Result<(), Failure> {
         let mut left = lock(&self.left);
-        let wal = self.check(&left, left.wal.modified.is_some())?;
+        let wal = self.check(&left)?;
         if left.wal_is_known && wal != left.wal {
             let before = left.data_version;
             left.data_version = data_version(transaction)?;
@@ -146,27 +146,42 @@ impl DatabaseFiles {
             }
         }
         left.wal_is_known = false;
+        left.wal.modified = None;
         Ok(())
+    }
+
+    /// To be called when nothing is written for a while: a change of the log is then noticed before it is written to.
+    pub(super) fn rest(&self) {
+        let mut left = lock(&self.left);
+        // A log that is another already is noticed when it is written to.
+        if left.wal_is_known
+            && let Ok(wal) = FileState::of_log(&self.wal, true)
+            && (wal.id, wal.bytes) == (left.wal.id, left.wal.bytes)
+        {
+            left.wal = wal;
+        }
     }
 
     /// To be called if no transaction could begin: whether that is because of the files.
     pub(super) fn check_places(&self) -> Result<(), Failure> {
-        self.check(&lock(&self.left), false).map(drop)
+        self.check(&lock(&self.left)).map(drop)
     }
 
-    /// To be called after a commit: nothing may be acknowledged that was written before this was checked. Without the log's
-    /// time only its size tells whether it was written to before the next transaction.
-    pub(super) fn committed(&self, with_time: bool) -> Result<(), Failure> {
+    /// To be called after a commit: nothing may be acknowledged that was written before this was checked.
+    pub(super) fn committed(&self) -> Result<(), Failure> {
         let mut left = lock(&self.left);
-        left.wal = self.check(&left, with_time)?;
+        left.wal = self.check(&left)?;
         left.wal_is_known = true;
         Ok(())
     }
 
     /// The state of the log, if both files are at their places and the main file is as it was left.
-    fn check(&self, left: &Left, with_time: bool) -> Result<FileState, Failure> {
+    fn check(&self, left: &Left) -> Result<FileState, Failure> {
         let main = fs::metadata(&self.main).map(FileState::from);
-        match (main, FileState::of_log(&self.wal, with_time)) {
+        match (
+            main,
+            FileState::of_log(&self.wal, left.wal.modified.is_some()),
+        ) {
             (Ok(main), Ok(wal)) if !left.is_lost && main == left.main && wal.id == left.wal.id => {
                 Ok(wal)
             }
@@ -317,19 +332,18 @@ mod tests {
     /// While nothing is written any change of the log is noticed, otherwise one of its pages once that is copied.
     #[test]
     fn a_page_overwritten_in_the_log_is_noticed() {
-        for another in [false, true] {
+        for rests in [true, false] {
             let mut store = Fixture::new();
             let wal = store.data.wal_path();
             let before = fs::metadata(&wal).unwrap().len();
             store.commit(30, || ()).unwrap();
-            if another {
-                let transaction = store.lease.transaction(&mut store.connection).unwrap();
-                store.lease.commit_before_another(transaction).unwrap();
+            if rests {
+                store.lease.rest();
             }
             let log = fs::File::options().write(true).open(&wal).unwrap();
             let page = before + 10 * (24 + schema::PAGE_BYTES) + 24;
             log.write_all_at(&[7; 100], page + 4_000).unwrap();
-            if another {
+            if !rests {
                 assert_lost(&store.lease.checkpoint(&store.connection), "copied");
             }
             assert_lost(&store.commit(1, || ()), "next");

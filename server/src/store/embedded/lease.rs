@@ -145,16 +145,12 @@ impl WriterLease {
     /// Commits a transaction of this lease, which is in the database for good if this returns without an error.
     pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<(), Failure> {
         transaction.commit()?;
-        self.files.committed(true)
+        self.files.committed()
     }
 
-    /// The same, if the next transaction follows at once. It is quicker, since it does not ask for the log's time.
-    pub(super) fn commit_before_another(
-        &self,
-        transaction: Transaction<'_>,
-    ) -> Result<(), Failure> {
-        transaction.commit()?;
-        self.files.committed(false)
+    /// To be called when nothing is written for a while.
+    pub(super) fn rest(&self) {
+        self.files.rest();
     }
 
     /// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.

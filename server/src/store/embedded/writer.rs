@@ -2,8 +2,11 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, mpsc::Receiver},
-    time::Instant,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -37,6 +40,9 @@ use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::R
 
 /// Payload bytes after which no further request joins a commit.
 const MAX_COMMIT_BYTES: usize = 64 << 20;
+
+/// Time without a command after which nothing seems to be written for a while.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// The reports of one request: all in one commit, or in none.
 pub(super) struct Submission {
@@ -115,7 +121,7 @@ struct StudyUpdate {
 impl Writer {
     /// Serves commands until told to stop. Commands still queued then are dropped, and their senders get an error.
     pub(super) fn run(mut self) {
-        let mut next = self.commands.recv().ok();
+        let mut next = self.receive();
         while let Some(command) = next {
             self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
@@ -141,7 +147,17 @@ impl Writer {
             if self.lease_lost {
                 return;
             }
-            next = next.or_else(|| self.commands.recv().ok());
+            next = next.or_else(|| self.receive());
+        }
+    }
+
+    fn receive(&self) -> Option<Command> {
+        match self.commands.recv_timeout(QUIET) {
+            Err(RecvTimeoutError::Timeout) => {
+                self.lease.rest();
+                self.commands.recv().ok()
+            }
+            received => received.ok(),
         }
     }
 
@@ -287,10 +303,7 @@ impl Writer {
             )?);
         }
         if self.faults.permit_commit()? {
-            match self.metrics.queue_depth.get() > 0 {
-                true => self.lease.commit_before_another(transaction)?,
-                false => self.lease.commit(transaction)?,
-            }
+            self.lease.commit(transaction)?;
         }
         self.faults.after_commit();
         Ok((outcomes, updates))
