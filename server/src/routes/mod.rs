@@ -204,86 +204,30 @@ mod tests {
         let first = Request::post(&path).header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE);
         let first = first.body(Body::from(body.clone())).unwrap();
         assert_eq!(routes.clone().respond(first).await.status(), 201);
-        for (method, path, media_type, body, expected) in [
-            (
-                "POST",
-                path.clone(),
-                REPORT_MEDIA_TYPE,
-                &body[..],
-                (200, true),
-            ),
-            (
-                "POST",
-                format!("{path}?a=b"),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (200, true),
-            ),
-            (
-                "POST",
-                format!("http://localhost{path}"),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (200, true),
-            ),
-            (
-                "POST",
-                path.to_uppercase(),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (404, false),
-            ),
-            (
-                "POST",
-                path.clone(),
-                REPORT_MEDIA_TYPE,
-                &body[1..],
-                (400, true),
-            ),
-            ("POST", path.clone(), "text/plain", &body, (415, true)),
-            (
-                "POST",
-                format!("/v1/studies/{}/reports", "0".repeat(32)),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (404, true),
-            ),
-            (
-                "POST",
-                format!("/v1/studies/{}/reports", "0".repeat(31)),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (404, false),
-            ),
-            (
-                "POST",
-                format!("/v1/studies/%{:x}{}/reports", id.as_bytes()[0], &id[1..]),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (200, false),
-            ),
-            (
-                "POST",
-                format!("{path}/"),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (404, false),
-            ),
-            (
-                "POST",
-                format!("/{path}"),
-                REPORT_MEDIA_TYPE,
-                &body,
-                (404, false),
-            ),
-            ("PUT", path.clone(), REPORT_MEDIA_TYPE, &body, (405, false)),
-            ("GET", path.clone(), REPORT_MEDIA_TYPE, b"", (405, false)),
+        let of = |id: &str| format!("/v1/studies/{id}/reports");
+        let escaped = format!("%{:x}{}", id.as_bytes()[0], &id[1..]);
+        for (path, expected) in [
+            (path.clone(), (200, true)),
+            (format!("{path}?a=b"), (200, true)),
+            (format!("http://localhost{path}"), (200, true)),
+            (of(&escaped), (200, false)),
+            (of(&"0".repeat(32)), (404, true)),
+            (of(&"0".repeat(31)), (404, false)),
+            (path.to_uppercase(), (404, false)),
+            (format!("{path}/"), (404, false)),
+            (format!("/{path}"), (404, false)),
         ] {
-            assert_eq!(
-                send(method, &path, media_type, body).await,
-                expected,
-                "{method} {path}"
-            );
+            let found = send("POST", &path, REPORT_MEDIA_TYPE, &body).await;
+            assert_eq!(found, expected, "{path}");
+        }
+        for (method, media_type, body, expected) in [
+            ("POST", REPORT_MEDIA_TYPE, &body[1..], (400, true)),
+            ("POST", "text/plain", &body, (415, true)),
+            ("PUT", REPORT_MEDIA_TYPE, &body, (405, false)),
+            ("GET", REPORT_MEDIA_TYPE, b"", (405, false)),
+        ] {
+            let found = send(method, &path, media_type, body).await;
+            assert_eq!(found, expected, "{method} {media_type}");
         }
         // The metrics call both by one name.
         let metrics = app.store().metrics().render().unwrap();
