@@ -85,8 +85,9 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether what was read before is still there, as far as its first header and its last frame tell. A commit that failed for lack of space may have started the log over,
-    /// which SQLite does once all of it is in the main file; it then has nothing yet.
+    /// Whether what was read before is still there, as far as the header and the last frame tell. A commit that failed for
+    /// lack of space may have started the log over, which SQLite does once all of it is in the main file; it then has
+    /// nothing yet.
     pub(super) fn is_there(&mut self) -> bool {
         self.frames == 0 || self.extends_to(0)
     }
@@ -123,14 +124,11 @@ impl Log {
             let has_page = pages == Pages::All
                 || self.frames + 1 == frames
                 || self.is_big_endian() != IS_BIG_ENDIAN;
-            frame.resize(
-                if has_page {
-                    FRAME_BYTES
-                } else {
-                    FRAME_HEADER_BYTES
-                },
-                0,
-            );
+            let bytes = match has_page {
+                true => FRAME_BYTES,
+                false => FRAME_HEADER_BYTES,
+            };
+            frame.resize(bytes, 0);
             self.file.read_exact_at(&mut frame, self.position())?;
             is_valid = self.add(&frame);
         }
