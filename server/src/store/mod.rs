@@ -26,8 +26,6 @@ mod study;
 mod study_json;
 mod sums;
 mod token;
-#[cfg(test)]
-mod toy;
 mod transfer;
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
@@ -67,7 +65,6 @@ pub use self::{
 
 use self::{
     credentials::Credentials,
-    embedded::Embedded,
     engine::{Engine, each},
     failure::Failure,
     listener::Listener,
@@ -115,28 +112,13 @@ impl Store {
     /// `randomness-unavailable` at the first start.
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
-        Self::over(config, environment, |environment, metrics, listener| {
-            #[cfg(feature = "postgres")]
-            if let Some(url) = &config.store {
-                let engine = fleet::Fleet::open(config, url, environment, metrics, listener)?;
-                return Ok(Engine::Fleet(Box::new(engine)));
-            }
-            let engine = Embedded::open(config, environment, metrics, listener)?;
-            Ok(Engine::Embedded(Box::new(engine)))
-        })
-    }
-
-    /// A store over this engine.
-    fn over(
-        config: &ServerConfig,
-        environment: Environment,
-        engine: impl FnOnce(Environment, Arc<Metrics>, Listener) -> Result<Engine>,
-    ) -> Result<Self> {
         let metrics = Metrics::new(config.tuning.max_queued_requests);
         let listener = Listener::default();
+        let (told, measured) = (listener.clone(), Arc::clone(&metrics));
+        let engine = Engine::open(config, environment.clone(), measured, told)?;
         Ok(Self {
             shared: Arc::new(Shared {
-                engine: engine(environment.clone(), Arc::clone(&metrics), listener.clone())?,
+                engine,
                 listener,
                 environment,
                 config: config.clone(),

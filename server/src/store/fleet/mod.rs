@@ -14,7 +14,7 @@ mod estimates;
 mod failover;
 mod fold;
 #[cfg(test)]
-pub(super) mod mutations;
+mod mutations;
 mod operators;
 #[cfg(test)]
 mod races;

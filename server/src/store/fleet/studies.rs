@@ -43,11 +43,7 @@ impl Fleet {
             let session = inner.pool.begin().await?;
             let state = locked_state(&session, &study).await?;
             if decide::changes_state(study.id(), state, wanted)? {
-                #[cfg(test)]
-                let skip = inner.has(super::mutations::Mutation::CloseTouchesStudiesOnly);
-                #[cfg(not(test))]
-                let skip = false;
-                change_state(&session, study.key, wanted, skip).await?;
+                change_state(&session, study.key, wanted).await?;
             }
             session.commit().await?;
             study.publish_state(wanted);
@@ -137,7 +133,7 @@ impl Fleet {
                 if let Some(wanted) = wanted {
                     let session = inner.pool.begin().await?;
                     if may_end(&session, &study, wanted, over_at).await? {
-                        change_state(&session, study.key, wanted, false).await?;
+                        change_state(&session, study.key, wanted).await?;
                         session.commit().await?;
                         study.publish_state(wanted);
                         tracing::info!(study = %study.id(), state = wanted.as_str(), "the last day of a study has changed its state");
@@ -243,21 +239,13 @@ pub(super) async fn insert(
     )))
 }
 
-async fn change_state(
-    client: &Client,
-    study: StudyKey,
-    wanted: StudyState,
-    studies_only: bool,
-) -> Result<(), Failure> {
+async fn change_state(client: &Client, study: StudyKey, wanted: StudyState) -> Result<(), Failure> {
     let update = "UPDATE studies SET state = $2::text, closed_at_ms = CASE WHEN $2::text = 'closed' THEN moment_ms() END
                   WHERE study = $1";
     let rows = client
         .execute(update, &[&study.0, &wanted.as_str()])
         .await?;
     require("studies", rows, 1)?;
-    if studies_only {
-        return Ok(());
-    }
     let buckets = lock_buckets(client, study).await?;
     let is_open = wanted == StudyState::Open;
     let update = "UPDATE buckets SET open = $2 WHERE study = $1";
