@@ -233,7 +233,9 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
         names.iter().position(|known| known == name).ok_or_else(|| {
             CliError::usage(format!(
                 "{flag}: the study has no feature {name:?}; it has {}",
-                listed(&names)
+                output::first_few(names.iter().cloned(), MAX_NAMES_SHOWN, |more| format!(
+                    " and {more} more"
+                ))
             ))
         })
     };
@@ -268,15 +270,6 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
 }
 
 const MAX_NAMES_SHOWN: usize = 12;
-
-fn listed(names: &[String]) -> String {
-    let shown = names.iter().take(MAX_NAMES_SHOWN).map(String::as_str);
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
 
 fn regression_answer(
     names: &[String],
