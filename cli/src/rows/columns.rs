@@ -671,6 +671,8 @@ mod tests {
         let taken = map_columns(unnamed(2), &headerless, Some(&named)).unwrap();
         assert!(taken.notes[0].contains("--header no"));
         assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
+        let listed = default_mapping(found(&["x", "y"], true), &plain).unwrap();
+        assert!(listed.notes[0].contains("the file's order: \"x\", \"y\""));
         for expected in [&named, &plain] {
             let error = map_columns(unnamed(3), &by_position, Some(expected)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
