@@ -489,11 +489,10 @@ fn source_of<'a>(name: &'a str, own: &BTreeSet<&str>) -> Option<(&'a str, Option
 mod tests {
     use super::*;
     use crate::error::assert_says;
-    use crate::rows::flags::Names;
-
-    fn strings(names: &[&str]) -> Vec<String> {
-        names.iter().map(|&name| name.to_owned()).collect()
-    }
+    use crate::rows::{
+        Names,
+        testing::{strings, study, with, without},
+    };
 
     fn found(names: &[&str], shown: bool) -> FileColumns {
         FileColumns {
@@ -501,10 +500,6 @@ mod tests {
             names: Some(strings(names)),
             shown,
         }
-    }
-
-    fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
-        ExpectedColumns::study(dimension, names.map(strings))
     }
 
     fn unnamed(count: usize) -> FileColumns {
@@ -516,13 +511,6 @@ mod tests {
 
     fn default_mapping(found: FileColumns, expected: &ExpectedColumns) -> Result<ColumnMapping> {
         map_columns(found, &TableArgs::default(), Some(expected))
-    }
-
-    fn drop(names: &[&str]) -> TableArgs {
-        TableArgs {
-            drop: Some(Names(strings(names))),
-            ..TableArgs::default()
-        }
     }
 
     fn by_position() -> TableArgs {
@@ -573,7 +561,7 @@ mod tests {
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(moved.notes[0].contains("matched by name"));
         let more = found(&["id", "c", "a", "b"], false);
-        let with = map_columns(more, &drop(&["id"]), Some(&expected)).unwrap();
+        let with = map_columns(more, &without(&["id"]), Some(&expected)).unwrap();
         assert_eq!(with.take, [2, 3, 1]);
     }
 
@@ -645,12 +633,12 @@ mod tests {
         let expected = study(Some(&["a", "b"]), 2);
         for (flag, cell) in [("1", "1"), ("NA", "NA"), ("<5", "<5"), ("Unnamed: 0", "")] {
             let line = found(&[cell, "SECRETNAME", "8641.25"], false);
-            let error = map_columns(line, &drop(&[flag]), Some(&expected));
+            let error = map_columns(line, &without(&[flag]), Some(&expected));
             let error = error.unwrap_err();
             assert_says(&error, &[], &["SECRET", "8641"]);
         }
         let line = found(&["id", "x", "b"], false);
-        let error = map_columns(line, &drop(&["id"]), Some(&expected)).unwrap_err();
+        let error = map_columns(line, &without(&["id"]), Some(&expected)).unwrap_err();
         assert!(error.to_string().contains("does not have \"x\""), "{error}");
     }
 
@@ -664,11 +652,7 @@ mod tests {
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
         let renamed = map_columns(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
         assert_eq!(renamed.take, [0, 1]);
-        let headerless = TableArgs {
-            header: Header::No,
-            ..TableArgs::default()
-        };
-        let taken = map_columns(unnamed(2), &headerless, Some(&named)).unwrap();
+        let taken = map_columns(unnamed(2), &with(Header::No), Some(&named)).unwrap();
         assert!(taken.notes[0].contains("--header no"));
         assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
         let listed = default_mapping(found(&["x", "y"], true), &plain).unwrap();
@@ -678,10 +662,10 @@ mod tests {
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.
-        let left = map_columns(unnamed(3), &drop(&["1"]), None).unwrap();
+        let left = map_columns(unnamed(3), &without(&["1"]), None).unwrap();
         assert_eq!(left.take, [1, 2]);
         for bad in ["0", "4", "a"] {
-            assert!(map_columns(unnamed(3), &drop(&[bad]), None).is_err());
+            assert!(map_columns(unnamed(3), &without(&[bad]), None).is_err());
         }
     }
 
@@ -710,7 +694,7 @@ mod tests {
         ] {
             let how = TableArgs {
                 features: how.features.clone(),
-                ..drop(&[left])
+                ..without(&[left])
             };
             let taken = map_columns(found(&names, false), &how, None).unwrap();
             assert_eq!(taken.take, [1, 2]);

@@ -383,7 +383,7 @@ mod tests {
 
     use super::*;
     use crate::error::assert_says;
-    use crate::rows::flags::{Label, Names};
+    use crate::rows::{Label, Names, testing::without};
 
     fn add<T: DataType>(
         group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
@@ -484,13 +484,6 @@ mod tests {
             add::<FloatType>(group, &[0.5, 1.5], None);
             add::<Int32Type>(group, &[20_000, 20_001], None);
         })
-    }
-
-    fn without(names: &[&str]) -> TableArgs {
-        TableArgs {
-            drop: Some(Names(names.iter().map(|&name| name.to_owned()).collect())),
-            ..TableArgs::default()
-        }
     }
 
     #[test]

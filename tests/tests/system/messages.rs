@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::harness::{Folder, program, refuses, run, says, succeeded, words};
+use crate::harness::{Folder, program, refused, refuses, run, says, succeeded, words};
 
 /// (Ambiguous and unknown names: `cli/src/commands/study_name.rs` and `bad_input.rs`.)
 #[test]
@@ -18,6 +18,10 @@ fn studies_are_found_by_name_and_identifier_prefix() {
         assert_eq!(server.cli_json(&format!("study show {text}"))["id"], wine);
     }
     assert_eq!(server.cli_json("study close wine")["state"], "closed");
+    // A second study of one name needs a flag.
+    let create = "study create --name wine --p 3 --epsilon 4";
+    refused(&server.cli(create), 2, &["wine", "--same-name"]);
+    succeeded(&server.cli(&format!("{create} --same-name")));
 }
 
 #[test]
