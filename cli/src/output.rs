@@ -96,6 +96,20 @@ pub(crate) fn shell_quoted(word: &str) -> String {
     }
 }
 
+/// The first `most` of these, and how many more there are, in the words of `more`.
+pub(crate) fn first_few(
+    all: impl ExactSizeIterator<Item = String>,
+    most: usize,
+    more: impl Fn(usize) -> String,
+) -> String {
+    let left = all.len().saturating_sub(most);
+    let listed = all.take(most).collect::<Vec<_>>().join(", ");
+    match left {
+        0 => listed,
+        left => listed + &more(left),
+    }
+}
+
 fn printable(text: &str) -> String {
     let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.replace(|c: char| !shown(c), "\u{fffd}")
@@ -196,21 +210,18 @@ const MAX_LISTED: usize = 40;
 /// What a sparse estimate selected: λ, the number of features, and their names.
 pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
-    let of = |row: &usize| names.get(*row).map_or("", String::as_str);
-    let named: Vec<&str> = sparse.support.iter().take(MAX_LISTED).map(of).collect();
-    let more = match sparse.support.len().saturating_sub(MAX_LISTED) {
-        0 => String::new(),
-        more => format!(", and {more} more (components.csv has all)"),
+    let of = |row: &usize| names.get(*row).cloned().unwrap_or_default();
+    let named = match sparse.support.len() {
+        0 => "none".to_owned(),
+        _ => first_few(sparse.support.iter().map(of), MAX_LISTED, |more| {
+            format!(", and {more} more (components.csv has all)")
+        }),
     };
     format!(
-        "sparse: λ = {:.6}, {} of {} rows selected: {}{more}",
+        "sparse: λ = {:.6}, {} of {} rows selected: {named}",
         sparse.lambda,
         sparse.support.len(),
-        estimate.p,
-        match named.is_empty() {
-            true => "none".to_owned(),
-            false => named.join(", "),
-        }
+        estimate.p
     )
 }
 
@@ -286,7 +297,6 @@ pub(crate) fn ask(question: &str) -> Result<Option<bool>> {
     Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
-/// Says what the rows would send and cost.
 #[cfg(test)]
 mod tests {
     use super::*;
