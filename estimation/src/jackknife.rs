@@ -124,7 +124,7 @@ pub fn error_bars(
         _ => vectors.clone(),
     };
     let whole = rayleigh_quotients(&restricted_moment(moment.mean(), reestimate), &on_rows);
-    let rows = moment.rows();
+    let rows = moment.n() as f64;
     let estimate_without = |group: &Accumulator| {
         let left = restricted_moment(&moment_without_bucket(moment, group), reestimate);
         if reestimate == Reestimate::Nothing {
@@ -191,11 +191,11 @@ impl DirectionErrors {
 fn groups(moment: &NoisyMoment) -> Option<Vec<&Accumulator>> {
     let groups: Vec<&Accumulator> = moment.buckets().iter().filter(|b| b.count() > 0).collect();
     let largest = groups.iter().map(|bucket| bucket.count()).max()?;
-    (groups.len() >= MIN_BUCKETS && 2.0 * largest as f64 <= moment.rows()).then_some(groups)
+    (groups.len() >= MIN_BUCKETS && 2.0 * largest as f64 <= moment.n() as f64).then_some(groups)
 }
 
 fn moment_without_bucket(moment: &NoisyMoment, group: &Accumulator) -> PackedSymmetric {
-    let rows = moment.rows();
+    let rows = moment.n() as f64;
     let rest = rows - group.count() as f64;
     let mut left = moment.mean().clone();
     for (entry, sum) in left.as_mut_slice().iter_mut().zip(group.sum().as_slice()) {
@@ -335,7 +335,7 @@ mod tests {
             let bars = error_bars(&moment, &leading.vectors, Reestimate::Pca)
                 .unwrap()
                 .unwrap();
-            let n = moment.rows();
+            let n = moment.n() as f64;
             let exact = 2.0 / n.sqrt();
             assert!((bars.eigenvalues[0] / exact - 1.0).abs() < 0.4, "{bars:?}");
             let sine = 2.0 * (29.0 / n).sqrt();

@@ -1,7 +1,7 @@
 //! The noisy second-moment matrix: all that the server knows about the rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     mechanism::NoiseModel,
     packed::PackedSymmetric,
     preprocess::{Norm, Preprocessing},
@@ -12,6 +12,7 @@ use nalgebra::{DMatrix, DVectorView};
 use crate::{
     accumulate::Accumulator,
     centring::{EstimatedMean, identity_from_corner, move_rows},
+    floor::checked_deviation,
     linalg::packed_to_dense,
     missing::ObservedShares,
 };
@@ -186,13 +187,7 @@ impl NoisyMoment {
 
     /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of distribution `noise`.
     pub fn from_buckets(buckets: Vec<Accumulator>, noise: NoiseModel) -> Result<Self> {
-        let sd = noise.off_diagonal_sd();
-        if !(sd.is_finite() && sd >= 0.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!("the noise's standard deviation is {sd}; it must be a finite number ≥ 0"),
-            ));
-        }
+        checked_deviation(&noise)?;
         let Some((first, rest)) = buckets.split_first() else {
             return Err(no_reports());
         };
@@ -255,11 +250,6 @@ impl NoisyMoment {
         self.n as f64
     }
 
-    /// Rows that the mean runs over: what sampling and the jackknife count.
-    pub fn rows(&self) -> f64 {
-        self.n as f64
-    }
-
     /// Noise of one decoded report.
     pub fn noise(&self) -> &NoiseModel {
         &self.noise
@@ -313,6 +303,8 @@ fn no_reports() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     fn noise(sd: f64) -> NoiseModel {

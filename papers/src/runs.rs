@@ -7,7 +7,8 @@ use eigenveil_central::{
 use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
-    simulate::{Experiment, RowSource, Summary, run},
+    moment::NoisyMoment,
+    simulate::{Experiment, NoisePath, Participants, RowSource, Summary, noisy_sum, run},
 };
 use eigenveil_shared::{
     Result,
@@ -18,8 +19,25 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
+use rand::rngs::ChaCha20Rng;
 
-use crate::{Record, Table};
+use crate::{Record, Table, data::RawRows};
+
+/// Where participants come from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Model(Model),
+    Rows(RawRows),
+}
+
+impl Source {
+    pub(crate) fn rows(&self) -> RowSource<'_> {
+        match self {
+            Self::Model(model) => RowSource::Model(*model),
+            Self::Rows(rows) => RowSource::Rows(rows),
+        }
+    }
+}
 
 /// Unit rows of a model, and its subspace.
 pub(crate) fn model_rows(
@@ -67,6 +85,16 @@ pub(crate) fn study(
     Ok(run(&experiment, &mut |_| ())?.1)
 }
 
+/// The moment of the reports of n of these people, and that without noise.
+pub(crate) fn noisy_moment(
+    params: &StudyParams,
+    people: &Participants<'_>,
+    n: u64,
+    rng: &mut ChaCha20Rng,
+) -> Result<(NoisyMoment, NoisyMoment)> {
+    noisy_sum(params, people, n, NoisePath::FromSum, rng, &mut |_| Ok(()))
+}
+
 /// The true ε at the study's δ; NaN if there is none.
 pub(crate) fn study_epsilon(params: &StudyParams) -> f64 {
     let holds = params.mechanism().true_epsilon(params.budget().delta());
@@ -78,15 +106,18 @@ pub(crate) fn random_error(p: usize, k: usize) -> f64 {
     (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt()
 }
 
-/// A budget under this noise.
+/// A budget for replacement neighbours.
 pub(crate) fn private(
     epsilon: f64,
     delta: f64,
-    neighbours: Neighbours,
     calibration: CentralCalibration,
 ) -> Result<Privacy> {
     let budget = Budget::new(epsilon, delta)?;
-    Ok(Privacy::with_budget(budget, neighbours, calibration))
+    Ok(Privacy::with_budget(
+        budget,
+        Neighbours::Replace,
+        calibration,
+    ))
 }
 
 /// One run: the fit, and its error against `truth`, whose dimension is k.

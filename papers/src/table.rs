@@ -47,10 +47,7 @@ impl Table {
     }
 
     /// The lines whose columns have these values.
-    pub fn matching<'a>(
-        &'a self,
-        wanted: &'a [(&'a str, &'a str)],
-    ) -> impl Iterator<Item = &'a Record> {
+    pub fn matching(&self, wanted: &[(&str, &str)]) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(|record| record.matches(wanted))
     }
 

@@ -19,8 +19,6 @@ use crate::{
     trace::Tracer,
 };
 
-const MAX_PURSUIT_ITERATIONS: usize = 1_000;
-
 /// Default number of starts: only the relaxed one.
 const DEFAULT_STARTS: usize = 1;
 
@@ -79,9 +77,9 @@ impl Candidate {
     /// more.
     fn pursued(moment: &SecondMoment, start: &DMatrix<f64>, s: usize) -> Result<Self> {
         let (p, k) = start.shape();
-        let pursued = pursue(moment, start, s, MAX_PURSUIT_ITERATIONS)?;
-        let first = Self::on_rows(moment, pursued.first, p, k)?;
-        let last = Self::on_rows(moment, pursued.support, p, k)?;
+        let [first, last] = pursue(moment, start, s)?;
+        let first = Self::on_rows(moment, first, p, k)?;
+        let last = Self::on_rows(moment, last, p, k)?;
         Ok(if first.captured > last.captured {
             first
         } else {

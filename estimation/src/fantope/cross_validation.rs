@@ -125,7 +125,7 @@ fn folds(moment: &NoisyMoment) -> Result<Vec<Fold>> {
             lightest.merge(bucket)?;
         }
     }
-    let n = moment.rows();
+    let n = moment.n() as f64;
     Ok(sums
         .iter()
         .map(|sum| {

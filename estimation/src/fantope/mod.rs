@@ -26,7 +26,7 @@ pub use lambda::{KAPPA, automatic_lambda, max_useful_lambda, negligible_gap, res
 pub use path::{diagonal_lambda, lambda_path};
 pub use problem::embed;
 pub use projection::{project_eigenvalues, project_onto_fantope};
-pub use pursuit::{PursuitResult, pursue};
+pub use pursuit::pursue;
 pub use refit::{refit, refit_within_blocks};
 
 pub(crate) use spectrum::{Accuracy, LeadingSum, start_block};

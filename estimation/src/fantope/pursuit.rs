@@ -7,34 +7,22 @@ use crate::linalg::{Symmetric, orthonormalize};
 
 /// Number of iterations without a change after which the rows count as settled.
 const MAX_ITERATIONS_WITHOUT_GAIN: usize = 5;
-
-/// The rows a pursuit ended on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PursuitResult {
-    /// The rows of the start that it begins with, ascending.
-    pub first: Vec<usize>,
-    /// As many as requested, ascending.
-    pub support: Vec<usize>,
-    /// Iterations made.
-    pub iterations: usize,
-    /// Whether the rows settled before the iteration cap.
-    pub settled: bool,
-}
+const MAX_ITERATIONS: usize = 1_000;
 
 /// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows
 /// of largest norm, orthonormalise, multiply by the matrix, orthonormalise, and repeat until the rows are stable. The
 /// paper's matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
 ///
-/// The result depends on the start: it is a local optimum at best, so a caller without a good start tries several.
+/// Returns the rows of the start that it begins with, and those it ends on, ascending. The result depends on the start:
+/// it is a local optimum at best, so a caller without a good start tries several.
 ///
 /// # Errors
-/// `invalid-request` unless `k ≤ rows ≤ p`, the start has the matrix's dimension and `max_iterations ≥ 1`.
+/// `invalid-request` unless `k ≤ rows ≤ p` and the start has the matrix's dimension.
 pub fn pursue(
     matrix: &dyn Symmetric,
     start: &DMatrix<f64>,
     rows: usize,
-    max_iterations: usize,
-) -> Result<PursuitResult> {
+) -> Result<[Vec<usize>; 2]> {
     let (p, k) = start.shape();
     let reject = |detail: String| Err(Error::invalid_request(detail));
     if matrix.dimension() != p {
@@ -48,27 +36,21 @@ pub fn pursue(
             "{rows} rows are requested; k = {k} components need between {k} and p = {p}"
         ));
     }
-    if max_iterations == 0 {
-        return reject("max_iterations is 0; at least 1 is needed".to_owned());
-    }
     let first = largest_rows(start, rows);
     let mut support = first.clone();
     let mut vectors = truncated(start, &support)?;
-    let (mut iterations, mut unchanged) = (0, 0);
-    while unchanged < MAX_ITERATIONS_WITHOUT_GAIN && iterations < max_iterations {
-        iterations += 1;
+    let mut unchanged = 0;
+    for _ in 0..MAX_ITERATIONS {
         let image = filled_basis(&matrix.times(&vectors), &support)?;
         let next = largest_rows(&image, rows);
         vectors = truncated(&image, &next)?;
         unchanged = if next == support { unchanged + 1 } else { 0 };
         support = next;
+        if unchanged == MAX_ITERATIONS_WITHOUT_GAIN {
+            break;
+        }
     }
-    Ok(PursuitResult {
-        first,
-        support,
-        iterations,
-        settled: unchanged >= MAX_ITERATIONS_WITHOUT_GAIN,
-    })
+    Ok([first, support])
 }
 
 /// The `count` rows of largest norm, ascending; of equal ones the first.
@@ -146,27 +128,22 @@ mod tests {
         let population = Model::sparse(90, 3, 12, 3.0).draw(&mut rng).unwrap();
         let (moment, truth) = (population.covariance(), population.subspace());
         let start = relaxed(&moment, 0.05);
-        let found = pursue(&moment, &start, 12, 500).unwrap();
-        assert!(found.settled);
-        assert_eq!(found.support, population.support());
-        let vectors = refit(&moment, &found.support, 3).unwrap();
+        let [_, found] = pursue(&moment, &start, 12).unwrap();
+        assert_eq!(found, population.support());
+        let vectors = refit(&moment, &found, 3).unwrap();
         assert!(projector_distance(&vectors, truth).unwrap() < 1e-10);
         assert!(projector_distance(&start, truth).unwrap() > 1e-4);
-        let rejected = |matrix: &DMatrix<f64>, rows, cap| {
-            let error = pursue(matrix, &start, rows, cap).unwrap_err();
+        for (matrix, rows) in [(&moment, 2), (&moment, 91), (&DMatrix::identity(4, 4), 3)] {
+            let error = pursue(matrix, &start, rows).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
-        };
-        for (rows, cap) in [(2, 10), (91, 10), (12, 0)] {
-            rejected(&moment, rows, cap);
         }
-        rejected(&DMatrix::identity(4, 4), 3, 10);
     }
 
     /// The first row's image is zero: of three directions two are left, and one of the rows fills them up.
     #[test]
     fn missing_directions_are_filled_up() {
         let diagonal = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(90, |i, _| -(i as f64)));
-        let kept = pursue(&diagonal, &relaxed(&diagonal, 1.0), 3, 10).unwrap();
-        assert_eq!(kept.support, [0, 1, 2]);
+        let [_, kept] = pursue(&diagonal, &relaxed(&diagonal, 1.0), 3).unwrap();
+        assert_eq!(kept, [0, 1, 2]);
     }
 }

@@ -44,8 +44,8 @@ pub use predict::{
 pub(crate) use resolution::require_gap_after;
 pub use resolution::{Resolution, resolution};
 pub use spectrum::Spectrum;
-pub(crate) use spiked_model::check_reports;
 pub use spiked_model::{SpectralNoise, Spike};
+pub(crate) use spiked_model::{check_reports, checked_deviation};
 
 /// An estimate without mean, support or error bars, for the tests of this folder.
 #[cfg(test)]

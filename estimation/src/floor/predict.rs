@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(needed(&NoiseModel::gaussian(0.0), 0.1).unwrap(), Some(1));
     }
 
-    /// Over a flat bulk the spread formula is the flat one, at every strength and for every noise: the two were
-    /// derived independently.
+    /// Over a flat bulk what the spread formula predicts is what the flat one, derived independently, reads back, at
+    /// every strength and for every noise. With Gaussian noise it is the textbook's `θ + r²/θ` and `1 − (r/θ)²`.
     #[test]
     fn a_flat_bulk_is_the_closed_form() {
         let p = 30;
@@ -199,14 +199,21 @@ mod tests {
                     let profile = spectrum.noise_of(&noise, n).unwrap();
                     let spectral_noise = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
                     let spread = spectrum.spike(bulk + theta, 0.0, &profile);
-                    let flat = spectral_noise.spike_from_signal(theta);
-                    assert_eq!(spread.is_some(), flat.is_some(), "{noise:?} θ = {theta}");
-                    if let (Some(a), Some(b)) = (spread, flat) {
-                        assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-10);
-                        assert!((a.displacement / b.displacement - 1.0).abs() < 1e-10);
+                    if let Some(a) = spread {
+                        let b = spectral_noise.spike_from_eigenvalue(a.displacement);
+                        let b = b.unwrap();
+                        assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-8);
+                        assert!((b.theta / theta - 1.0).abs() < 1e-8);
                     }
                     if let NoiseModel::Gaussian { .. } = noise {
                         assert!((spectrum.edge(&profile) - spectral_noise.edge()).abs() < 1e-9);
+                        let r = spectral_noise.bulk_radius;
+                        assert_eq!(spread.is_some(), theta > r, "θ = {theta}");
+                        let shown = spread.map(|a| (a.displacement, a.squared_cosine));
+                        if let Some((place, cosine)) = shown {
+                            assert!((place / (theta + r * r / theta) - 1.0).abs() < 1e-10);
+                            assert!((cosine - (1.0 - (r / theta).powi(2))).abs() < 1e-10);
+                        }
                     }
                 }
             }

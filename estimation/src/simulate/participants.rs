@@ -94,22 +94,17 @@ impl<'a> Participants<'a> {
                         let sparse = support.len() < p;
                         ((*reference).clone(), sparse.then_some(support))
                     }
+                    _ if params.preprocessing().allows_missing_cells() => {
+                        // What the rows show before anything is divided is not the truth.
+                        let mut sum = GramSum::<f64>::new(params.report_dimension());
+                        prepared.iter().for_each(|row| sum.add(row.as_slice(), 1.0));
+                        let n = prepared.len() as u64;
+                        let moment = without_noise(params, sum.finish(), n)?;
+                        (pca(&moment.dense(), k)?.vectors, None)
+                    }
                     _ => {
                         // The constant of private centring is the last entry, if there is one.
                         let p = params.dimension();
-                        if params.preprocessing().allows_missing_cells() {
-                            // What the rows show before anything is divided is not the truth.
-                            let mut sum = GramSum::<f64>::new(params.report_dimension());
-                            prepared.iter().for_each(|row| sum.add(row.as_slice(), 1.0));
-                            let n = prepared.len() as u64;
-                            let moment = without_noise(params, sum.finish(), n)?;
-                            let truth = pca(&moment.dense(), k)?.vectors;
-                            return Ok(Self {
-                                kind: Kind::Prepared(prepared),
-                                truth,
-                                support: None,
-                            });
-                        }
                         let rows = prepared.iter().map(|row| &row.as_slice()[..p]);
                         let centred = params.preprocessing().centring.is_some();
                         (pca_of_rows(&rows, p, centred, k)?.vectors, None)

@@ -1,16 +1,16 @@
 //! Figure 3, the private power method: its error over ε, and whether its published noise keeps the claimed ε.
 
 use eigenveil_central::{
-    CentralCalibration, Fit, Neighbours, Options, generator, parameter::BLOCK_SIZE,
+    CentralCalibration, Fit, Neighbours, Options, Privacy, generator, parameter::BLOCK_SIZE,
 };
 use eigenveil_estimation::models::Model;
 use eigenveil_figures::{Axis, LineStyle};
-use eigenveil_shared::Result;
+use eigenveil_shared::{Result, privacy::Budget};
 
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
-    runs::{fit_with_error, model_rows, private, share_of_claim, true_epsilon},
+    runs::{fit_with_error, model_rows, share_of_claim, true_epsilon},
     sweep,
 };
 
@@ -57,7 +57,8 @@ impl Setting {
         let mut rng = generator(Some(repeat))?;
         let model = Model::spiked(P, self.k, 8.0);
         let rows = model_rows(&model, N, &mut rng)?;
-        let privacy = private(self.epsilon, self.delta, self.neighbours, self.calibration)?;
+        let budget = Budget::new(self.epsilon, self.delta)?;
+        let privacy = Privacy::with_budget(budget, self.neighbours, self.calibration);
         let options = Options::default().with(BLOCK_SIZE, self.columns);
         let (fit, error) = fit_with_error("private-power", &options, privacy, &rows, &mut rng)?;
         Ok(vec![Point::single([

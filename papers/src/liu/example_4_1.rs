@@ -1,6 +1,6 @@
 //! Example 4.1, where signal and noise are separate: how much `dp-pca` gains from the separation.
 
-use eigenveil_central::{CentralCalibration, Neighbours, Options, Rows, generator};
+use eigenveil_central::{CentralCalibration, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::Axis;
 use eigenveil_shared::{
@@ -42,12 +42,7 @@ fn example(sigma: f64, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
 }
 
 fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
-    let privacy = private(
-        EPSILON,
-        DELTA,
-        Neighbours::Replace,
-        CentralCalibration::Accounted,
-    )?;
+    let privacy = private(EPSILON, DELTA, CentralCalibration::Accounted)?;
     let rows = example(sigma, repeat)?;
     let mut rng = generator(Some(repeat))?;
     let (fit, error) = fit_with_error(algorithm, &Options::default(), privacy, &rows, &mut rng)?;

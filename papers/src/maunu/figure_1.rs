@@ -9,7 +9,9 @@ use super::{
     haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, PlanBuilder, Recorded, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{Data, Exhibit, Minutes, Paper, RunPlan, RunSize, Table, Verdict, number::digits};
+use crate::{
+    Data, Exhibit, Minutes, Paper, RunPlan, RunSize, Table, Verdict, number::digits, sweep,
+};
 
 const ITERATIONS: usize = 2_000;
 
@@ -165,11 +167,7 @@ fn to_svg(table: &Table) -> String {
 fn to_markdown(table: &Table) -> String {
     const SHOWN: [usize; 5] = [100, 300, 600, 1_000, 2_000];
     let heads = SHOWN.map(|iteration| format!("iteration {iteration}"));
-    let mut text = format!(
-        "Median error (quartiles):\n\n| noise | algorithm | true ε | {} | seconds |\n|{}\n",
-        heads.join(" | "),
-        "---|".repeat(SHOWN.len() + 4)
-    );
+    let mut rows = Vec::new();
     for rule in CALIBRATIONS {
         for variant in Variant::ALL {
             let cells = SHOWN.map(|iteration| {
@@ -179,8 +177,8 @@ fn to_markdown(table: &Table) -> String {
                 });
                 format!("{median} ({low}–{high})")
             });
-            text.push_str(&format!(
-                "| {rule} | {} | {} | {} | {} |\n",
+            rows.push(format!(
+                "{rule} | {} | {} | {} | {}",
                 variant.name(),
                 digits(table.number(&variant.lines(rule), "true_epsilon"), 3),
                 cells.join(" | "),
@@ -191,7 +189,11 @@ fn to_markdown(table: &Table) -> String {
             ));
         }
     }
-    text
+    let heads = format!(
+        "noise | algorithm | true ε | {} | seconds",
+        heads.join(" | ")
+    );
+    format!("Median error (quartiles):\n\n{}", sweep::grid(&heads, rows))
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {

@@ -13,15 +13,13 @@ use eigenveil_shared::Result;
 use super::{
     grid::noise_clause,
     haystack::CALIBRATIONS,
-    method::{
-        DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Noise, NoiseCache, Variant, private,
-    },
+    method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Noise, NoiseCache, Variant},
     popres::{FILES, Popres, row_count},
 };
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
-    runs::true_epsilon,
+    runs::{private, true_epsilon},
     sweep,
 };
 
@@ -266,10 +264,8 @@ fn figure_10(data: &Data, size: RunSize) -> Result<RunPlan> {
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
     let wanted = [("algorithm", name), ("calibration", rule)];
     let epsilon = short(EPSILON);
-    let fits = |line: &&Record| {
-        line.matches(&wanted) && (rule == "none" || line.text("epsilon") == epsilon)
-    };
-    table.records().iter().filter(fits).collect()
+    let fits = |line: &&Record| rule == "none" || line.text("epsilon") == epsilon;
+    table.matching(&wanted).filter(fits).collect()
 }
 
 /// The largest median R² of an algorithm's settings.

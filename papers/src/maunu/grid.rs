@@ -24,9 +24,7 @@ impl<'a> Grid<'a> {
     }
 
     pub(super) fn lines(self, variant: Variant) -> Vec<&'a Record> {
-        let wanted = variant.lines(self.rule);
-        let records = self.table.records().iter();
-        records.filter(|line| line.matches(&wanted)).collect()
+        self.table.matching(&variant.lines(self.rule)).collect()
     }
 
     pub(super) fn numbers(self, variant: Variant) -> Vec<f64> {

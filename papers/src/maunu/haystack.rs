@@ -7,8 +7,12 @@ use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::method::{DP_SGGD, Method, Noise, NoiseCache, private};
-use crate::{Cell, Point, RunPlan, number::short, runs::model_rows};
+use super::method::{DP_SGGD, Method, Noise, NoiseCache};
+use crate::{
+    Cell, Point, RunPlan,
+    number::short,
+    runs::{model_rows, private},
+};
 
 /// Key columns of every exhibit on haystacks.
 pub(super) const COLUMNS: &str =

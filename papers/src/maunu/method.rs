@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    CentralCalibration, Fit, Generator, Neighbours, Privacy, Request, Rows,
+    CentralCalibration, Fit, Generator, Privacy, Request, Rows,
     robust::{Calibrated, Glad, GladVariant, Reaper, ReaperVariant},
 };
 use eigenveil_shared::Result;
@@ -101,15 +101,6 @@ impl Method {
             }
         }
     }
-}
-
-/// A budget for replacement neighbours.
-pub(super) fn private(
-    epsilon: f64,
-    delta: f64,
-    calibration: CentralCalibration,
-) -> Result<Privacy> {
-    crate::runs::private(epsilon, delta, Neighbours::Replace, calibration)
 }
 
 /// The noise of a run, calibrated when the first repeat needs it: for batches that takes seconds.

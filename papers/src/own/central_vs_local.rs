@@ -1,9 +1,7 @@
 //! What a trusted curator is worth: the best central algorithm against the local mechanisms at one budget, with
 //! replacement neighbours on both sides.
 
-use eigenveil_central::{
-    AnalyzeGauss, Baseline, CentralCalibration, Neighbours, Privacy, Request, generator,
-};
+use eigenveil_central::{AnalyzeGauss, Baseline, CentralCalibration, Privacy, Request, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};
 use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
@@ -53,12 +51,7 @@ fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
         projector_distance(&fit.subspace, &rows.1)
     };
     let nonprivate = error(Privacy::None)?;
-    let accounted = private(
-        epsilon,
-        DELTA,
-        Neighbours::Replace,
-        CentralCalibration::Accounted,
-    )?;
+    let accounted = private(epsilon, DELTA, CentralCalibration::Accounted)?;
     Ok(vec![Point::single([
         epsilon,
         error(accounted)?,
@@ -107,28 +100,23 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 }
 
 fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+    let at = |model: PrivacyModel, epsilon: &str, n: &str| {
+        let name = model.as_str();
+        let wanted = [("privacy_model", name), ("epsilon", epsilon), ("n", n)];
+        table.number(&wanted, "error_mean")
+    };
+    let (budgets, sizes) = (table.values("epsilon"), table.values("n"));
     let (mut worst, mut settings) = (f64::INFINITY, 0);
-    for epsilon in table.values("epsilon") {
-        for n in table.values("n") {
-            let at = |model: PrivacyModel, column| {
-                table.number(
-                    &[
-                        ("privacy_model", model.as_str()),
-                        ("epsilon", epsilon),
-                        ("n", n),
-                    ],
-                    column,
-                )
-            };
-            let curator = at(PrivacyModel::Curator, "error_mean");
+    for epsilon in &budgets {
+        for n in &sizes {
+            let curator = at(PrivacyModel::Curator, epsilon, n);
             for model in [PrivacyModel::DoubleCap, PrivacyModel::Algorithm1] {
                 settings += 1;
-                worst = f64::min(worst, at(model, "error_mean") / curator);
+                worst = f64::min(worst, at(model, epsilon, n) / curator);
             }
         }
     }
-    verdict = verdict.with(
+    let mut verdict = Verdict::default().with(
         "nowhere is a local mechanism better than a trusted curator",
         worst >= 1.0,
         format!(
@@ -136,19 +124,9 @@ fn check_claims(table: &Table) -> Verdict {
             digits(worst, 3)
         ),
     );
-    let last = |column: &str| table.values(column).last().map(|value| (*value).to_owned());
-    if let (Some(epsilon), Some(n)) = (last("epsilon"), last("n")) {
-        let at = |model: PrivacyModel| {
-            table.number(
-                &[
-                    ("privacy_model", model.as_str()),
-                    ("epsilon", &epsilon),
-                    ("n", &n),
-                ],
-                "error_mean",
-            )
-        };
-        let (cap, paper) = (at(PrivacyModel::DoubleCap), at(PrivacyModel::Algorithm1));
+    if let (Some(epsilon), Some(n)) = (budgets.last(), sizes.last()) {
+        let [cap, paper] =
+            [PrivacyModel::DoubleCap, PrivacyModel::Algorithm1].map(|model| at(model, epsilon, n));
         verdict = verdict.with(
             "double-cap is ahead of Algorithm 1 with its printed noise",
             cap < paper,

@@ -16,7 +16,7 @@ use eigenveil_estimation::{
     models::Model,
     moment::NoisyMoment,
     pca::pca,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::Participants,
 };
 use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{
@@ -31,7 +31,9 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
-    number::digits, sweep,
+    number::digits,
+    runs::{Source, noisy_moment},
+    sweep,
 };
 
 /// Tables of people, each column divided by its standard deviation around its mean. Those after the first two, which
@@ -70,14 +72,8 @@ const SPARSE_MODEL: Model = Model::sparse(SPARSE_P, SPARSE_K, 10, 20.0);
 /// Its place in the column of tables.
 const SPARSE: &str = "sparse model";
 
-/// Where participants come from.
-enum Source {
-    Table(Vec<Row>),
-    /// [`SPARSE_MODEL`], with the sparse estimator and for all of its components only: they are equal.
-    Sparse,
-}
-
-/// A population with a study's parameters.
+/// A population with a study's parameters. That of a model has the sparse estimator, for all of its components only: they
+/// are equal.
 struct Setting {
     source: Source,
     params: StudyParams,
@@ -90,18 +86,15 @@ impl Setting {
     /// Components asked for.
     fn ks(&self) -> RangeInclusive<usize> {
         match self.source {
-            Source::Table(_) => 1..=MAX_COMPONENTS.min(self.params.dimension() - 1),
-            Source::Sparse => SPARSE_K..=SPARSE_K,
+            Source::Rows(_) => 1..=MAX_COMPONENTS.min(self.params.dimension() - 1),
+            Source::Model(_) => SPARSE_K..=SPARSE_K,
         }
     }
 
     /// The same population each time, with its first `k` components.
     fn participants(&self, k: usize) -> Result<Participants<'_>> {
-        let source = match &self.source {
-            Source::Table(rows) => RowSource::Rows(rows),
-            Source::Sparse => RowSource::Model(SPARSE_MODEL),
-        };
-        Participants::draw(&source, k, &self.params, &mut ChaCha20Rng::seed_from_u64(1))
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        Participants::draw(&self.source.rows(), k, &self.params, &mut rng)
     }
 
     fn components(&self, moment: &NoisyMoment, k: ComponentCount) -> Result<ComponentsReport> {
@@ -110,8 +103,8 @@ impl Setting {
             ..SparseSettings::default()
         };
         match self.source {
-            Source::Table(_) => principal_components(moment, k, ""),
-            Source::Sparse => sparse_components(moment, k, &refit, "", Cancel::NEVER),
+            Source::Rows(_) => principal_components(moment, k, ""),
+            Source::Model(_) => sparse_components(moment, k, &refit, "", Cancel::NEVER),
         }
     }
 
@@ -127,11 +120,10 @@ impl Setting {
         let mut squares = vec![0.0; most];
         for run in 0..self.runs {
             let mut rng = ChaCha20Rng::seed_from_u64(1_000_000 + run);
-            let path = NoisePath::FromSum;
-            let (moment, _) = noisy_sum(&self.params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
+            let (moment, _) = noisy_moment(&self.params, &people, n, &mut rng)?;
             let found = match self.source {
-                Source::Table(_) => pca(&moment.dense(), most)?.vectors,
-                Source::Sparse => {
+                Source::Rows(_) => pca(&moment.dense(), most)?.vectors,
+                Source::Model(_) => {
                     self.components(&moment, ComponentCount::Fixed(most))?
                         .vectors
                 }
@@ -154,8 +146,7 @@ fn pilot(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let most = *setting.ks().end();
     let people = setting.participants(most)?;
-    let path = NoisePath::FromSum;
-    let (moment, _) = noisy_sum(&setting.params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
+    let (moment, _) = noisy_moment(&setting.params, &people, n, &mut rng)?;
     let found = setting.components(&moment, ComponentCount::Fixed(most))?;
     let mut classes = [[0.0; 6]; GAPS.len()];
     if let Some(spectrum) = &found.floor_report.spectrum {
@@ -190,8 +181,7 @@ fn pilot(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
 fn study(setting: &Setting, n: u64, k: ComponentCount, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let people = setting.participants(1)?;
-    let path = NoisePath::FromSum;
-    let (moment, clean) = noisy_sum(&setting.params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
+    let (moment, clean) = noisy_moment(&setting.params, &people, n, &mut rng)?;
     let found = setting.components(&moment, k)?;
     let k = found.vectors.ncols();
     let error = match k {
@@ -239,7 +229,7 @@ fn settings(data: &Data, size: RunSize) -> Result<Vec<([String; 4], Arc<Setting>
         if number >= 2 && !data.has(file) {
             continue;
         }
-        let rows = standardized(&data.raw(file)?);
+        let rows = Arc::new(standardized(&data.raw(file)?));
         for &(mechanism, epsilon, centring) in settings {
             let p = rows[0].values().len();
             let budget = mechanism.budget(epsilon, None)?;
@@ -249,7 +239,7 @@ fn settings(data: &Data, size: RunSize) -> Result<Vec<([String; 4], Arc<Setting>
                 ..StudyDesign::new(mechanism, p, budget)
             })?;
             let setting = Arc::new(Setting {
-                source: Source::Table(rows.clone()),
+                source: Source::Rows(Arc::clone(&rows)),
                 params,
                 // A few directions make the error of a few features: it varies more from run to run.
                 runs: size.choose(10, 40) * if p < 20 { 5 } else { 1 },
@@ -286,7 +276,7 @@ pub(super) fn standardized(raw: &[Row]) -> Vec<Row> {
 fn sparse_setting(size: RunSize) -> Result<([String; 4], Arc<Setting>)> {
     let budget = DoubleCap.budget(4.0, None)?;
     let setting = Setting {
-        source: Source::Sparse,
+        source: Source::Model(SPARSE_MODEL),
         params: StudyParams::freeze(StudyDesign::new(DoubleCap, SPARSE_P, budget))?,
         runs: size.choose(10, 40),
         truth: Mutex::default(),
@@ -485,8 +475,8 @@ fn svg_ranges(table: &Table) -> String {
 fn svg_auto(table: &Table) -> String {
     let scatter = |name| {
         let wanted = [("asked", AUTO_K), ("table", name)];
-        let records = table.records().iter().filter(|r| r.matches(&wanted));
-        let points = records
+        let points = table
+            .matching(&wanted)
             .map(said_and_true)
             .map(|(said, truth)| (truth, said));
         let points = points.filter(|(truth, said)| *truth > 0.0 && *said > 0.0);

@@ -1,19 +1,17 @@
 //! The noise floor: predicted and measured error over mechanisms and sizes, and its false alarms on pure noise.
 
-use std::sync::Arc;
-
-use eigenveil_estimation::{models::Model, simulate::RowSource};
+use eigenveil_estimation::models::Model;
 use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Norm, Row},
+    preprocess::Norm,
 };
 
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::digits,
-    runs::{params, study},
+    runs::{Source, params, study},
     sweep,
 };
 
@@ -23,12 +21,6 @@ const CLEAR_ALIGNMENT: f64 = 1.0 - 1.0 / (1.3 * 1.3);
 const MAX_DEVIATION: f64 = 0.15;
 /// Largest share of runs on pure noise in which `k = auto` may keep a component.
 const MAX_FALSE_ALARMS: f64 = 0.05;
-
-#[derive(Clone)]
-enum Source {
-    Model(Model),
-    Rows(Arc<Vec<Row>>),
-}
 
 fn error(
     source: &Source,
@@ -40,11 +32,7 @@ fn error(
     let (mechanism, epsilon, n) = at;
     let calibration = Calibration::Analytic;
     let params = params(p, Norm::Normalize, mechanism, calibration, epsilon, None)?;
-    let source = match source {
-        Source::Model(model) => RowSource::Model(*model),
-        Source::Rows(rows) => RowSource::Rows(rows),
-    };
-    let summary = study(&params, source, n, k, None, seed)?;
+    let summary = study(&params, source.rows(), n, k, None, seed)?;
     Ok(vec![Point::single([
         summary.error_mean,
         summary.predicted_error.unwrap_or(f64::NAN),

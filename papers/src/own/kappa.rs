@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
@@ -27,8 +27,10 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict, number::digits,
-    runs::params, sweep,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    number::digits,
+    runs::{noisy_moment, params},
+    sweep,
 };
 
 const KAPPAS: [f64; 7] = [0.15, 0.2, 0.25, 0.35, 0.5, 0.7, 1.0];
@@ -64,14 +66,7 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(2026 + repeat);
     let model = RowSource::Model(Model::sparse(p, k, s, spike));
     let people = Participants::draw(&model, k, &params, &mut rng)?;
-    let (noisy, _) = noisy_sum(
-        &params,
-        &people,
-        n,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| Ok(()),
-    )?;
+    let (noisy, _) = noisy_moment(&params, &people, n, &mut rng)?;
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());
     let plain = distance(&pca(&moment, k)?.vectors)?;

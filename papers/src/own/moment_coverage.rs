@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_estimation::{
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
     statistics::{Correlation, MomentEstimate, Refusal, Z_95},
 };
 use eigenveil_figures::{Axis, Series};
@@ -20,7 +20,7 @@ use rand::{SeedableRng, rngs::ChaCha20Rng, seq::index};
 use super::expected_error::standardized;
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
-    number::digits, sweep,
+    number::digits, runs::noisy_moment, sweep,
 };
 
 /// People, each column divided by its standard deviation around its mean.
@@ -113,14 +113,9 @@ impl Count {
 /// because in some studies none is given.
 fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
-    let people = Participants::draw(
-        &RowSource::Rows(&setting.rows),
-        1,
-        &setting.params,
-        &mut rng,
-    )?;
-    let (path, params) = (NoisePath::FromSum, &setting.params);
-    let (moment, _) = noisy_sum(params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
+    let (source, params) = (RowSource::Rows(&setting.rows), &setting.params);
+    let people = Participants::draw(&source, 1, params, &mut rng)?;
+    let (moment, _) = noisy_moment(params, &people, n, &mut rng)?;
     let found = MomentEstimate::new(moment.mean_report(), n, params)?;
     let (p, truth) = (found.dimension(), setting.truth.raw());
     let errors = found.standard_errors();

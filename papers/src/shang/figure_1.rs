@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    CentralCalibration, Neighbours, Options, Request, Rows, find, generator, principal_components,
+    CentralCalibration, Options, Request, Rows, find, generator, principal_components,
 };
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_figures::{Axis, LineStyle};
@@ -54,7 +54,7 @@ fn error(
 ) -> Result<Vec<Point>> {
     let (rows, truth) = rows.rows()?;
     let (p, k) = truth.shape();
-    let privacy = private(epsilon, DELTA, Neighbours::Replace, calibration)?;
+    let privacy = private(epsilon, DELTA, calibration)?;
     let mut rng = generator(Some(11))?;
     rng.set_stream(repeat);
     let method = find(algorithm)?.build(&Options::default())?;

@@ -1,19 +1,14 @@
 //! Figures 1, 2 and 3: Algorithm 1 on real rows and on the paper's model.
 
-use std::sync::Arc;
-
-use eigenveil_estimation::{models::Model, simulate::RowSource};
+use eigenveil_estimation::models::Model;
 use eigenveil_figures::{Axis, LineStyle};
-use eigenveil_shared::{
-    Result,
-    preprocess::{Norm, Row},
-};
+use eigenveil_shared::{Result, preprocess::Norm};
 
 use super::{ReportKind, noise_edge};
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
-    runs::{random_error, study, study_epsilon},
+    runs::{Source, random_error, study, study_epsilon},
     sweep::{self, Sweep},
 };
 
@@ -21,15 +16,8 @@ use crate::{
 const COLUMNS: &str = "data_set calibration n p k epsilon";
 const CONSTANTS: &str = "true_epsilon noise_edge largest_eigenvalue random_error";
 
-#[derive(Clone)]
-enum Source {
-    Published,
-    Rows(Arc<Vec<Row>>),
-}
-
 #[derive(Clone, Copy)]
 struct Setting {
-    kind: ReportKind,
     n: u64,
     p: usize,
     k: usize,
@@ -37,30 +25,17 @@ struct Setting {
 }
 
 /// The error of one run, and the numbers to compare it with.
-fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
-    let Setting {
-        kind,
-        n,
-        p,
-        k,
-        epsilon,
-    } = setting;
+fn error(source: &Source, kind: ReportKind, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
+    let Setting { n, p, k, epsilon } = setting;
     // The model is stated for rows inside the ball; the paper normalises real ones.
-    let (norm, source) = match source {
-        Source::Published => (
-            Norm::Clip { radius: 1.0 },
-            RowSource::Model(Model::wang_xu(p, k, None, 1.0)),
-        ),
-        Source::Rows(rows) => (Norm::Normalize, RowSource::Rows(rows)),
+    let (norm, largest) = match source {
+        // λ₁ = λ/(5p(λ + 1)) + 1/(5p(λ + 1)).
+        Source::Model(_) => (Norm::Clip { radius: 1.0 }, 1.0 / (5.0 * p as f64)),
+        // An upper bound: the trace, which is 1 for unit rows.
+        Source::Rows(_) => (Norm::Normalize, 1.0),
     };
     let params = kind.params(p, epsilon, norm)?;
-    let summary = study(&params, source, n, k, None, repeat)?;
-    let largest = match source {
-        // λ₁ = λ/(5p(λ + 1)) + 1/(5p(λ + 1)).
-        RowSource::Model(_) => 1.0 / (5.0 * p as f64),
-        // An upper bound: the trace, which is 1 for unit rows.
-        RowSource::Rows(_) | RowSource::Referenced(..) => 1.0,
-    };
+    let summary = study(&params, source.rows(), n, k, None, repeat)?;
     Ok(vec![Point::single([
         study_epsilon(&params),
         noise_edge(&params, p, n),
@@ -72,29 +47,20 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
 }
 
 /// A cell for each kind of report.
-fn add(plan: &mut RunPlan, panel: &'static str, source: &Source, at: Setting, repeats: u64) {
+fn add(plan: &mut RunPlan, panel: &'static str, source: &Source, setting: Setting, size: RunSize) {
     for kind in ReportKind::ALL {
-        let setting = Setting { kind, ..at };
         let source = source.clone();
+        let Setting { n, p, k, epsilon } = setting;
         plan.cells.push(Cell::new(
-            [
-                &panel,
-                &kind.as_str(),
-                &setting.n,
-                &setting.p,
-                &setting.k,
-                &setting.epsilon,
-            ],
-            repeats,
-            move |repeat| error(&source, setting, repeat),
+            [&panel, &kind.as_str(), &n, &p, &k, &epsilon],
+            size.choose(5, 20),
+            move |repeat| error(&source, kind, setting, repeat),
         ));
     }
 }
 
-const REAL_TABLES: [(&str, &str); 2] = [
-    ("Covertype", "covtype15k.npy"),
-    ("KEGG (for Buzz)", "keggundirected.npy"),
-];
+const REAL_TABLES: [&str; 2] = ["Covertype", "KEGG (for Buzz)"];
+/// Of the tables, in their order.
 const REAL_FILES: &[&str] = &["covtype15k.npy", "keggundirected.npy"];
 const REAL_DIFFERENCES: Option<&str> = Some(
     "Buzz and Year cannot be had, and of Covertype only 15,000 rows, which participants are drawn from with \
@@ -102,69 +68,53 @@ const REAL_DIFFERENCES: Option<&str> = Some(
      nor their axes are in the text we have: k = 5, and ε = 0.5 where it does not vary",
 );
 
-/// Columns of the two tables.
-fn real_sources(data: &Data) -> Result<Vec<(&'static str, Source, usize)>> {
-    REAL_TABLES
-        .iter()
-        .map(|&(name, file)| {
-            let rows = data.raw(file)?;
-            let p = rows.first().map_or(0, |row| row.values().len());
-            Ok((name, Source::Rows(rows), p))
-        })
-        .collect()
+/// On real rows, at these n and ε.
+fn of_real_rows(data: &Data, size: RunSize, settings: &[(u64, f64)]) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    for (panel, file) in REAL_TABLES.into_iter().zip(REAL_FILES) {
+        let rows = data.raw(file)?;
+        let p = rows.first().map_or(0, |row| row.values().len());
+        let source = Source::Rows(rows);
+        for &(n, epsilon) in settings {
+            let k = 5;
+            add(
+                &mut plan,
+                panel,
+                &source,
+                Setting { n, p, k, epsilon },
+                size,
+            );
+        }
+    }
+    Ok(plan)
 }
 
 fn figure_1(data: &Data, size: RunSize) -> Result<RunPlan> {
-    let mut plan = RunPlan::default();
-    for (panel, source, p) in real_sources(data)? {
-        let sizes: &[u64] = size.choose(
-            &[10_000, 100_000],
-            &[10_000, 30_000, 100_000, 300_000, 1_000_000],
-        );
-        for &n in sizes {
-            let at = Setting {
-                kind: ReportKind::Accounted,
-                n,
-                p,
-                k: 5,
-                epsilon: 0.5,
-            };
-            add(&mut plan, panel, &source, at, size.choose(5, 20));
-        }
-    }
-    Ok(plan)
+    let sizes: &[u64] = size.choose(
+        &[10_000, 100_000],
+        &[10_000, 30_000, 100_000, 300_000, 1_000_000],
+    );
+    let settings: Vec<(u64, f64)> = sizes.iter().map(|&n| (n, 0.5)).collect();
+    of_real_rows(data, size, &settings)
 }
 
 fn figure_2(data: &Data, size: RunSize) -> Result<RunPlan> {
-    let mut plan = RunPlan::default();
-    for (panel, source, p) in real_sources(data)? {
-        let budgets: &[f64] = size.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
-        for &epsilon in budgets {
-            let at = Setting {
-                kind: ReportKind::Accounted,
-                n: 100_000,
-                p,
-                k: 5,
-                epsilon,
-            };
-            add(&mut plan, panel, &source, at, size.choose(5, 20));
-        }
-    }
-    Ok(plan)
+    let budgets: &[f64] = size.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
+    let settings: Vec<(u64, f64)> = budgets.iter().map(|&epsilon| (100_000, epsilon)).collect();
+    of_real_rows(data, size, &settings)
 }
 
 fn figure_3(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
     let base = Setting {
-        kind: ReportKind::Accounted,
         n: 100_000,
         p: 40,
         k: 10,
         epsilon: 0.5,
     };
-    let mut add = |panel, at| {
-        let repeats = size.choose(5, 20);
-        add(&mut plan, panel, &Source::Published, at, repeats);
+    let mut add = |panel, at: Setting| {
+        let published = Source::Model(Model::wang_xu(at.p, at.k, None, 1.0));
+        add(&mut plan, panel, &published, at, size);
     };
     let ranks: &[usize] = size.choose(&[5, 20], &[5, 10, 15, 20]);
     for &k in ranks {
@@ -206,9 +156,8 @@ fn check_claims_3(table: &Table) -> Verdict {
         ("p", "p", false, "the error grows with p"),
         ("epsilon", "epsilon", true, "the error falls as ε grows"),
     ] {
-        let panel_lines = [("panel", panel)];
         let last_k = table
-            .matching(&panel_lines)
+            .matching(&[("panel", panel)])
             .last()
             .map_or("", |line| line.text("k"));
         let fixed: &[(&str, &str)] = if x == "n" {
