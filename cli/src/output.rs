@@ -195,6 +195,14 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     }
 }
 
+/// The budget that holds, its ε rounded up, in words.
+pub(crate) fn true_budget_text(epsilon: Option<f64>, delta: f64) -> String {
+    match epsilon {
+        Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, delta),
+        None => format!("nothing at delta {}", format_delta(delta)),
+    }
+}
+
 /// The error of a subspace and the largest possible, that of orthogonal subspaces: "0.61 of at most 2.83".
 pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
     format!("{error:.2} of at most {:.2}", max_error(p, k))
@@ -237,16 +245,10 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
 }
 
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
-    let holds = match privacy.true_epsilon {
-        Some(epsilon) => {
-            let text = budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta);
-            match privacy.claim_holds && epsilon > privacy.epsilon {
-                true => format!("{text}: what is claimed, and what floating point adds"),
-                false => text,
-            }
-        }
-        None => format!("nothing at delta {}", format_delta(privacy.delta)),
-    };
+    let mut holds = true_budget_text(privacy.true_epsilon, privacy.delta);
+    if privacy.claim_holds && privacy.true_epsilon > Some(privacy.epsilon) {
+        holds += ": what is claimed, and what floating point adds";
+    }
     let mut text = format!(
         "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",
         mechanism_text(privacy.mechanism, privacy.calibration),

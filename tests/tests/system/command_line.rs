@@ -162,11 +162,14 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
         &format!("--rows {libsvm}"),
         // Compared with the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
+        &format!("--rows {csv} --bound-rows clip --centring=0.6"),
     ] {
         for noise in ["from-sum", "per-report"] {
             let result = run_json(&format!("{simulate} --repeats 2 --noise {noise} {source}"));
             has_keys(&result, SIMULATE_KEYS);
             has(&result, &format!("noise={noise} repeats=2"));
+            let centring = source.contains("--centring").then_some(0.6);
+            assert_eq!(result["centring"].as_f64(), centring);
             assert_eq!(
                 result["support_f1"].is_null(),
                 !source.contains("--sparse"),
