@@ -60,14 +60,14 @@ pub fn attempts_test(
     })
 }
 
-/// p-value of the χ² test of homogeneity for samples of one size.
-fn homogeneity_p_value(samples: &[Vec<u64>]) -> f64 {
+/// p-value of the χ² test of homogeneity for two samples of one size.
+fn homogeneity_p_value(samples: &[Vec<u64>; 2]) -> f64 {
     const EXPECTED: usize = 25;
     const MAX_BINS: usize = 50;
     let mut pooled: Vec<u64> = samples.iter().flatten().copied().collect();
     pooled.sort_unstable();
     // Upper ends of the bins, each with enough pooled counts; the last bin takes the rest.
-    let enough = (EXPECTED * samples.len()).max(pooled.len() / MAX_BINS);
+    let enough = (2 * EXPECTED).max(pooled.len() / MAX_BINS);
     let mut ends = Vec::new();
     let mut begin = 0;
     while begin + enough <= pooled.len() {
@@ -79,29 +79,24 @@ fn homogeneity_p_value(samples: &[Vec<u64>]) -> f64 {
         ends.push(value);
         begin = end;
     }
-    let observed: Vec<Vec<f64>> = samples
-        .iter()
-        .map(|sample| {
-            let mut bins = vec![0.0; ends.len() + 1];
-            for v in sample {
-                bins[ends.partition_point(|end| end < v)] += 1.0;
-            }
-            bins
-        })
-        .collect();
-    let mut chi_squared = 0.0;
-    for bin in 0..=ends.len() {
-        let expected = observed.iter().map(|bins| bins[bin]).sum::<f64>() / samples.len() as f64;
-        chi_squared += observed
-            .iter()
-            .map(|bins| (bins[bin] - expected).powi(2) / expected)
-            .sum::<f64>();
-    }
-    let freedom = ends.len() * (samples.len() - 1);
-    if freedom == 0 {
+    if ends.is_empty() {
         return 1.0;
     }
-    gamma_ur(0.5 * freedom as f64, 0.5 * chi_squared)
+    let [a, b] = samples.each_ref().map(|sample| {
+        let mut bins = vec![0.0_f64; ends.len() + 1];
+        for v in sample {
+            bins[ends.partition_point(|end| end < v)] += 1.0;
+        }
+        bins
+    });
+    let chi_squared = a.iter().zip(&b).map(|(a, b)| {
+        let expected = (a + b) / 2.0;
+        [a, b]
+            .map(|count| (count - expected).powi(2) / expected)
+            .iter()
+            .sum::<f64>()
+    });
+    gamma_ur(0.5 * ends.len() as f64, 0.5 * chi_squared.sum::<f64>())
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ fn unchecked_mu_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<
 }
 
 /// Φ⁻¹.
-fn normal_quantile(probability: f64) -> f64 {
+pub(crate) fn normal_quantile(probability: f64) -> f64 {
     -std::f64::consts::SQRT_2 * erfc_inv(2.0 * probability)
 }
 

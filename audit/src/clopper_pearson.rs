@@ -1,7 +1,9 @@
 //! Exact one-sided confidence limits of a binomial probability (Clopper & Pearson 1934).
 
 use eigenveil_shared::mechanism::double_cap::beta_tails;
-use statrs::function::{erf::erfc_inv, gamma::ln_gamma};
+use statrs::function::gamma::ln_gamma;
+
+use crate::bounds::normal_quantile;
 
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
 pub fn lower_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
@@ -59,7 +61,7 @@ fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
 
 /// Two digits or more (Abramowitz & Stegun 26.5.22).
 fn approximate_quantile(a: f64, b: f64, probability: f64) -> f64 {
-    let normal = std::f64::consts::SQRT_2 * erfc_inv(2.0 * probability);
+    let normal = -normal_quantile(probability);
     let [u, v] = [a, b].map(|c| 1.0 / (2.0 * c - 1.0));
     let h = 2.0 / (u + v);
     let lambda = (normal * normal - 3.0) / 6.0;

@@ -3,8 +3,8 @@
 //! The audit is black box: it runs the device's own path under each of two rows, from the raw row to the bytes on the
 //! wire and the work they took. A threshold event is chosen on one half of the outputs and tested on the other, so that
 //! the bound is valid for any choice. [`audit()`] does this for the mechanisms of this workspace, [`audit_devices`] for
-//! any [`Device`], including deliberately broken ones; [`Subject`], [`observe`] and [`event_bound`] do it for any
-//! randomizer observed through one number.
+//! any [`Device`], including deliberately broken ones; [`observe`] and [`event_bound`] do it for any randomizer observed
+//! through one number.
 //!
 //! ```
 //! use eigenveil_audit::{Sampling, Side, event_bound, observe};
@@ -41,5 +41,5 @@ pub use device::{
     Device, DeviceOutput, Participant, Randomness, SdkDevice, SeededDevice, prepare, wire,
 };
 pub use pairs::PairKind;
-pub use sampling::{Samples, Sampling, Side, Subject, observe};
+pub use sampling::{Samples, Sampling, Side, observe};
 pub use statistic::{CapStatistic, Statistic};

@@ -14,25 +14,6 @@ pub enum Side {
     B,
 }
 
-/// A randomizer under test, correct or not, observed through one number per trial.
-///
-/// The number may be any function of what an observer sees: the report, the time, several of them. It should be large
-/// if row A is likelier than row B; a poor choice weakens the bound but never invalidates it. Closures
-/// `Fn(Side, &mut ChaCha20Rng) -> Result<f64>` are subjects.
-pub trait Subject: Sync {
-    /// One fresh trial with this side's row.
-    ///
-    /// # Errors
-    /// Any error stops the audit.
-    fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64>;
-}
-
-impl<F: Fn(Side, &mut ChaCha20Rng) -> Result<f64> + Sync> Subject for F {
-    fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64> {
-        self(side, rng)
-    }
-}
-
 /// Number of trials, seed and threads.
 #[derive(Clone, Copy)]
 pub struct Sampling<'a> {
@@ -110,11 +91,21 @@ pub struct Samples {
 }
 
 /// Runs the trials of one pair. Every pair of an audit needs its own `number` (below 2²²).
-pub fn observe(subject: &dyn Subject, number: u64, sampling: &Sampling<'_>) -> Result<Samples> {
+///
+/// `trial` is a randomizer under test, correct or not, with this side's row, observed through one number: any function
+/// of what an observer sees, the report, the time, several of them. It should be large if row A is likelier than row B;
+/// a poor choice weakens the bound but never invalidates it.
+///
+/// # Errors
+/// Any error of a trial stops the audit.
+pub fn observe(
+    trial: &(dyn Fn(Side, &mut ChaCha20Rng) -> Result<f64> + Sync),
+    number: u64,
+    sampling: &Sampling<'_>,
+) -> Result<Samples> {
     let side = |side, offset| {
-        sampling.draw(2 * number + offset, sampling.trials, &|rng| {
-            subject.observe(side, rng)
-        })
+        let stream = 2 * number + offset;
+        sampling.draw(stream, sampling.trials, &|rng| trial(side, rng))
     };
     Ok(Samples {
         a: side(Side::A, 0)?,

@@ -332,21 +332,8 @@ mod tests {
 
     /// Buckets of 1,000 reports with noise of standard deviation 2, `poisoned` of them with `size` along an axis.
     fn moment(buckets: usize, poisoned: usize, size: f64) -> NoisyMoment {
-        let p = 20;
-        let mut rng = ChaCha8Rng::seed_from_u64(8);
-        let sums = (0..buckets).map(|j| {
-            let mut sum = PackedSymmetric::zeros(p);
-            for entry in sum.as_mut_slice() {
-                let z: f64 = StandardNormal.sample(&mut rng);
-                *entry = 2.0 * z * 1_000.0_f64.sqrt();
-            }
-            if j < poisoned {
-                sum.as_mut_slice()[0] += size * 1_000.0;
-            }
-            Accumulator::from_parts(sum, 1_000).unwrap()
-        });
-        let noise = NoiseModel::gaussian(2.0);
-        NoisyMoment::from_buckets(sums.collect(), noise).unwrap()
+        let spike = |bucket| if bucket < poisoned { size } else { 0.0 };
+        NoisyMoment::drawn(8, 20, &vec![1_000; buckets], 2.0, spike)
     }
 
     #[test]

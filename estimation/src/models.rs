@@ -14,94 +14,76 @@ use crate::{
     metrics::captured_share,
 };
 
-/// A family of populations; [`draw`](Model::draw) fixes the random frame.
+/// A family of populations; [`draw`](Model::draw) fixes the random frame V, `p × k`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Model {
-    /// `N(0, I + spike·VVᵀ)`, V a uniformly random `p × k` frame.
-    Spiked {
-        /// Dimension.
-        p: usize,
-        /// Rank of the subspace.
-        k: usize,
-        /// Variance added along it (> 0).
-        spike: f64,
-    },
-    /// The same with V supported on `s` random rows (uniform on them).
-    Sparse {
-        /// Dimension.
-        p: usize,
-        /// Rank of the subspace.
-        k: usize,
-        /// Rows that are not zero, `k ≤ s ≤ p`.
-        s: usize,
-        /// Variance added along it (> 0).
-        spike: f64,
-    },
-    /// Section 6 of Wang & Xu: `N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I)`; to be clipped at radius 1.
-    WangXu {
-        /// Dimension.
-        p: usize,
-        /// Rank of the subspace.
-        k: usize,
-        /// Rows that are not zero; `None` for the paper's low-dimensional experiments.
-        s: Option<usize>,
-        /// λ (> 0); the paper uses 1.
-        lambda: f64,
-    },
-    /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
-    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at
-    /// ν = 0.
-    Haystack {
-        /// Dimension.
-        p: usize,
-        /// Rank of the subspace.
-        k: usize,
-        /// Share of inliers, in (0, 1].
-        inliers: f64,
-        /// ν ≥ 0; with 0 the inliers lie on the subspace.
-        noise: f64,
-    },
-    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k
-    /// columns of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
-    PlusMinus {
-        /// Dimension.
-        p: usize,
-        /// Rank of the subspace.
-        k: usize,
-        /// σ ≥ 0.
-        noise: f64,
-    },
+pub struct Model {
+    /// Dimension.
+    pub p: usize,
+    /// Rank of the subspace.
+    pub k: usize,
+    /// Rows of V that are not zero.
+    s: usize,
+    /// Variance in every direction; of the inliers, which every row is except in a haystack.
+    bulk_variance: f64,
+    /// Variance added along V.
+    signal_variance: f64,
+    inlier_share: f64,
+    /// Whether a row has one direction of V, with a sign, and not all of them, with Gaussian scores.
+    is_one_sign: bool,
 }
 
 impl Model {
-    /// [`Model::Spiked`].
+    /// `N(0, I + spike·VVᵀ)`, V a uniformly random frame, `spike` > 0.
     pub const fn spiked(p: usize, k: usize, spike: f64) -> Self {
-        Self::Spiked { p, k, spike }
+        Self::sparse(p, k, p, spike)
     }
 
-    /// [`Model::Sparse`].
+    /// The same with V supported on `s` random rows (uniform on them), `k ≤ s ≤ p`.
     pub const fn sparse(p: usize, k: usize, s: usize, spike: f64) -> Self {
-        Self::Sparse { p, k, s, spike }
-    }
-
-    /// [`Model::WangXu`].
-    pub const fn wang_xu(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
-        Self::WangXu { p, k, s, lambda }
-    }
-
-    /// [`Model::Haystack`].
-    pub const fn haystack(p: usize, k: usize, inliers: f64, noise: f64) -> Self {
-        Self::Haystack {
+        Self {
             p,
             k,
-            inliers,
-            noise,
+            s,
+            bulk_variance: 1.0,
+            signal_variance: spike,
+            inlier_share: 1.0,
+            is_one_sign: false,
         }
     }
 
-    /// [`Model::PlusMinus`].
+    /// Section 6 of Wang & Xu: `N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I)`, λ > 0 (the paper uses 1); to be clipped at
+    /// radius 1. `s` is `None` for the paper's low-dimensional experiments.
+    pub const fn wang_xu(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
+        let s = match s {
+            Some(s) => s,
+            None => p,
+        };
+        let unit = 1.0 / (5.0 * p as f64 * (lambda + 1.0));
+        Self {
+            bulk_variance: unit,
+            ..Self::sparse(p, k, s, lambda * unit)
+        }
+    }
+
+    /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
+    /// probability `inliers` in (0, 1], otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square
+    /// norm at ν = `noise` = 0, where the inliers lie on the subspace.
+    pub const fn haystack(p: usize, k: usize, inliers: f64, noise: f64) -> Self {
+        Self {
+            bulk_variance: noise * noise / p as f64,
+            inlier_share: inliers,
+            ..Self::spiked(p, k, 1.0 / k as f64)
+        }
+    }
+
+    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign and σ = `noise` ≥ 0; for k > 1
+    /// v is one of the k columns of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
     pub const fn plus_minus(p: usize, k: usize, noise: f64) -> Self {
-        Self::PlusMinus { p, k, noise }
+        Self {
+            bulk_variance: noise * noise,
+            is_one_sign: true,
+            ..Self::spiked(p, k, 1.0 / k as f64)
+        }
     }
 
     /// Draws the frame.
@@ -110,28 +92,14 @@ impl Model {
     /// `invalid-request` unless `1 ≤ k ≤ s ≤ p` (with s = p where there is no sparsity), the spike or
     /// λ is a positive finite number, the share of inliers in (0, 1] and their noise not negative.
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<Population> {
-        let (p, k, s, bulk, along) = match *self {
-            Model::Spiked { p, k, spike } => (p, k, p, 1.0, spike),
-            Model::Sparse { p, k, s, spike } => (p, k, s, 1.0, spike),
-            Model::WangXu { p, k, s, lambda } => {
-                let unit = 1.0 / (5.0 * p as f64 * (lambda + 1.0));
-                (p, k, s.unwrap_or(p), unit, lambda * unit)
-            }
-            Model::Haystack { p, k, noise, .. } => {
-                (p, k, p, noise * noise / p as f64, 1.0 / k.max(1) as f64)
-            }
-            Model::PlusMinus { p, k, noise } => (p, k, p, noise * noise, 1.0 / k.max(1) as f64),
-        };
-        let inlier_share = match *self {
-            Model::Haystack { inliers, .. } => inliers,
-            _ => 1.0,
-        };
-        if !(inlier_share > 0.0 && inlier_share <= 1.0) {
+        let Self { p, k, s, .. } = *self;
+        if !(self.inlier_share > 0.0 && self.inlier_share <= 1.0) {
             return Err(Error::invalid_request(format!(
-                "the share of inliers is {inlier_share}; it must be above 0 and at most 1"
+                "the share of inliers is {}; it must be above 0 and at most 1",
+                self.inlier_share
             )));
         }
-        if !(bulk.is_finite() && bulk >= 0.0) {
+        if !(self.bulk_variance.is_finite() && self.bulk_variance >= 0.0) {
             return Err(Error::invalid_request(
                 "the noise of a model must be a finite number, 0 or more",
             ));
@@ -141,7 +109,7 @@ impl Model {
                 "k = {k}, s = {s}, p = {p}: a model needs 1 ≤ k ≤ s ≤ p"
             )));
         }
-        if !(along.is_finite() && along > 0.0) {
+        if !(self.signal_variance.is_finite() && self.signal_variance > 0.0) {
             return Err(Error::invalid_request(
                 "the spike (or λ) of a model must be a positive finite number",
             ));
@@ -155,10 +123,7 @@ impl Model {
         Ok(Population {
             subspace,
             support: rows,
-            bulk_variance: bulk,
-            signal_variance: along,
-            inlier_share,
-            is_one_sign: matches!(self, Model::PlusMinus { .. }),
+            model: *self,
         })
     }
 }
@@ -168,12 +133,7 @@ impl Model {
 pub struct Population {
     subspace: DMatrix<f64>,
     support: Vec<usize>,
-    /// Of the inliers; every row is one except in a haystack.
-    bulk_variance: f64,
-    signal_variance: f64,
-    inlier_share: f64,
-    /// Whether a row has one direction of V, with a sign, and not all of them, with Gaussian scores.
-    is_one_sign: bool,
+    model: Model,
 }
 
 impl Population {
@@ -194,13 +154,13 @@ impl Population {
 
     /// Variance in every direction, `w`.
     pub fn bulk_variance(&self) -> f64 {
-        let outliers = 1.0 - self.inlier_share;
-        self.inlier_share * self.bulk_variance + outliers * self.outlier_variance()
+        let inliers = self.model.inlier_share;
+        inliers * self.model.bulk_variance + (1.0 - inliers) * self.outlier_variance()
     }
 
     /// Variance added along V, `d`.
     pub fn signal_variance(&self) -> f64 {
-        self.inlier_share * self.signal_variance
+        self.model.inlier_share * self.model.signal_variance
     }
 
     /// Of one entry of an outlier.
@@ -237,11 +197,12 @@ impl Population {
     /// Writes one row.
     pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
         assert_eq!(row.len(), self.dimension(), "row of another dimension");
-        let outlier = self.inlier_share < 1.0 && !rng.random_bool(self.inlier_share);
+        let inliers = self.model.inlier_share;
+        let outlier = inliers < 1.0 && !rng.random_bool(inliers);
         let bulk_sd = if outlier {
             self.outlier_variance().sqrt()
         } else {
-            self.bulk_variance.sqrt()
+            self.model.bulk_variance.sqrt()
         };
         for x in row.iter_mut() {
             *x = bulk_sd * normal(rng);
@@ -249,7 +210,7 @@ impl Population {
         if outlier {
             return;
         }
-        if self.is_one_sign {
+        if self.model.is_one_sign {
             let direction = self
                 .subspace
                 .column(rng.random_range(0..self.subspace.ncols()));
@@ -259,7 +220,7 @@ impl Population {
             }
             return;
         }
-        let signal_sd = self.signal_variance.sqrt();
+        let signal_sd = self.model.signal_variance.sqrt();
         for direction in self.subspace.column_iter() {
             let score = signal_sd * normal(rng);
             for &i in &self.support {

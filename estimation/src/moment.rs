@@ -302,6 +302,32 @@ fn no_reports() -> Error {
 }
 
 #[cfg(test)]
+impl NoisyMoment {
+    /// Buckets of these sizes with noise of one report `sd`, and a spike of this size in each along the first axis.
+    pub(crate) fn drawn(
+        seed: u64,
+        p: usize,
+        sizes: &[u64],
+        sd: f64,
+        spike: impl Fn(usize) -> f64,
+    ) -> Self {
+        use rand::{SeedableRng, rngs::ChaCha8Rng};
+        use rand_distr::{Distribution, StandardNormal};
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let buckets = sizes.iter().enumerate().map(|(j, &size)| {
+            let mut sum = PackedSymmetric::zeros(p);
+            for entry in sum.as_mut_slice() {
+                let z: f64 = StandardNormal.sample(&mut rng);
+                *entry = z * sd * (size as f64).sqrt();
+            }
+            sum.as_mut_slice()[0] += spike(j) * size as f64;
+            Accumulator::from_parts(sum, size).unwrap()
+        });
+        Self::from_buckets(buckets.collect(), NoiseModel::gaussian(sd)).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use eigenveil_shared::ErrorCode;
 

@@ -25,15 +25,13 @@ pub struct AlignmentChart {
     pub subtitle: Option<String>,
     /// The components, leading first.
     pub components: Vec<ScreeComponent>,
-    /// Width in pixels, at least 320.
-    pub width: f64,
 }
 
 const HEIGHT: f64 = 220.0;
 const MARK: f64 = 4.5;
 
 impl AlignmentChart {
-    /// A chart 720 pixels wide.
+    /// A chart of these components.
     pub fn new(
         title: impl Into<String>,
         components: impl IntoIterator<Item = ScreeComponent>,
@@ -42,7 +40,6 @@ impl AlignmentChart {
             title: title.into(),
             subtitle: None,
             components: components.into_iter().collect(),
-            width: 720.0,
         }
     }
 
@@ -52,12 +49,8 @@ impl AlignmentChart {
 }
 
 impl Figure for AlignmentChart {
-    fn set_width(&mut self, width: f64) {
-        self.width = width;
-    }
-
-    fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
+    fn to_svg_of_width(&self, width: f64) -> String {
+        let width = usable_width(width);
         let components = self.shown();
         let verdicts: Vec<_> = components.iter().map(|c| Some(c.verdict)).collect();
         let (title, subtitle) = (&self.title, self.subtitle.as_deref());

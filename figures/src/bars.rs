@@ -21,15 +21,13 @@ pub struct BarChart {
     pub x_label: String,
     /// Maximum number of bars.
     pub shown: usize,
-    /// Width in pixels, at least 320; more where long numbers need it.
-    pub width: f64,
 }
 
 const STEP: f64 = 24.0;
 const BAR: f64 = 15.0;
 
 impl BarChart {
-    /// A chart of the 15 values of largest magnitude, 720 pixels wide.
+    /// A chart of the 15 values of largest magnitude.
     pub fn new<N: Into<String>>(
         title: impl Into<String>,
         x_label: impl Into<String>,
@@ -41,7 +39,6 @@ impl BarChart {
             bars: bars.collect(),
             x_label: x_label.into(),
             shown: 15,
-            width: 720.0,
         }
     }
 
@@ -57,20 +54,16 @@ impl BarChart {
 }
 
 impl Figure for BarChart {
-    fn set_width(&mut self, width: f64) {
-        self.width = width;
-    }
-
-    fn to_svg(&self) -> String {
+    fn to_svg_of_width(&self, width: f64) -> String {
         let all = self.sorted();
         let bars = &all[..all.len().min(self.shown)];
-        let room = usable_width(self.width) * 0.34;
+        let room = usable_width(width) * 0.34;
         let names = RowNames::new(bars.iter().map(|(name, _)| *name), room, STEP);
         let name_width = names.width;
         let numbers: Vec<String> = bars.iter().map(|(_, value)| compact(*value)).collect();
         // Numbers stand outside the bars at their ends, so both sides reserve space for one.
         let pad = Role::Small.widest(&numbers) + 10.0;
-        let width = usable_width(self.width).max(2.0 * MARGIN + name_width + 2.0 * pad + 80.0);
+        let width = usable_width(width).max(2.0 * MARGIN + name_width + 2.0 * pad + 80.0);
 
         let mut svg = Svg::default();
         let top = heading(&mut svg, &self.title, None, width) + 12.0;

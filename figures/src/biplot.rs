@@ -10,6 +10,7 @@ use eigenveil_shared::estimate::{Estimate, Verdict};
 use crate::{
     chart::colour,
     estimate::titled,
+    figure::WIDTH,
     frame::{
         MARGIN, axes, block, caption_under, fit_x, fit_y, heading_and_legend, no_data, usable_width,
     },
@@ -55,8 +56,6 @@ pub struct Biplot {
     y: String,
     groups: Vec<PointGroup>,
     arrows: Vec<Arrow>,
-    /// Width in pixels, at least 320.
-    pub width: f64,
 }
 
 /// Minimum and maximum height of the plot, as a share of its width.
@@ -165,10 +164,16 @@ impl Biplot {
         text
     }
 
-    /// The scatter as SVG.
+    /// The scatter as SVG, 720 pixels wide.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
+        self.to_svg_of_width(WIDTH)
+    }
+
+    /// The scatter as SVG, this many pixels wide: at least 320.
+    #[must_use]
+    pub fn to_svg_of_width(&self, width: f64) -> String {
+        let width = usable_width(width);
         let (title, subtitle) = (&self.title, Some(self.subtitle.as_str()));
         let (mut svg, mut top) = heading_and_legend(title, subtitle, self.legend(), width);
         let name = Role::Label.wrap(&self.y, width - 2.0 * MARGIN, 1);
@@ -299,7 +304,6 @@ pub fn biplot(
         y: axis(second),
         groups,
         arrows: arrows.map(arrow).collect(),
-        width: 720.0,
     })
 }
 

@@ -89,8 +89,6 @@ pub struct LineChart {
     pub series: Vec<Series>,
     /// Reference levels drawn across the chart: label and value.
     pub reference_lines: Vec<(String, f64)>,
-    /// Width in pixels, at least 320.
-    pub width: f64,
     /// Height in pixels; more where a long legend needs it.
     pub height: f64,
 }
@@ -99,7 +97,7 @@ pub struct LineChart {
 type Point = (f64, f64, Option<f64>);
 
 impl LineChart {
-    /// An empty chart of 720 × 420 pixels.
+    /// An empty chart, 420 pixels high.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             title: title.into(),
@@ -108,7 +106,6 @@ impl LineChart {
             y,
             series: Vec::new(),
             reference_lines: Vec::new(),
-            width: 720.0,
             height: 420.0,
         }
     }
@@ -185,12 +182,8 @@ impl LineChart {
 }
 
 impl Figure for LineChart {
-    fn set_width(&mut self, width: f64) {
-        self.width = width;
-    }
-
-    fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
+    fn to_svg_of_width(&self, width: f64) -> String {
+        let width = usable_width(width);
         let points: Vec<Vec<Point>> = self.series.iter().map(|s| self.drawable(s)).collect();
         let lines = self.reference_lines.iter();
         let lines: Vec<&(String, f64)> = lines.filter(|l| self.y.can_show(l.1)).collect();

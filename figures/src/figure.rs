@@ -2,14 +2,20 @@
 
 use crate::table::DataTable;
 
-/// A figure with a width and underlying numbers.
-pub trait Figure {
-    /// Sets its approximate width in pixels.
-    fn set_width(&mut self, width: f64);
+/// Width of a figure in pixels, unless another is asked for.
+pub(crate) const WIDTH: f64 = 720.0;
 
-    /// The figure as SVG.
+/// A figure with underlying numbers.
+pub trait Figure {
+    /// The figure as SVG, about this many pixels wide: at least 320, and more where long numbers need it.
     #[must_use]
-    fn to_svg(&self) -> String;
+    fn to_svg_of_width(&self, width: f64) -> String;
+
+    /// The figure as SVG, 720 pixels wide.
+    #[must_use]
+    fn to_svg(&self) -> String {
+        self.to_svg_of_width(WIDTH)
+    }
 
     /// Its numbers as a table.
     #[must_use]

@@ -1,6 +1,7 @@
 //! Parts shared by all figures: margins, headings and axes.
 
 use crate::{
+    figure::WIDTH,
     label::{Label, LegendRows},
     scale::{Axis, AxisScale},
     svg::{Anchor, Area, Path, Svg},
@@ -10,7 +11,7 @@ use crate::{
 pub(crate) const MARGIN: f64 = 22.0;
 
 pub(crate) fn usable_width(width: f64) -> f64 {
-    usable(width, 320.0, 720.0)
+    usable(width, 320.0, WIDTH)
 }
 
 /// A width or height within limits; one that is not finite becomes `otherwise`.

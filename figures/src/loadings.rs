@@ -24,8 +24,6 @@ pub struct LoadingTable {
     pub columns: Vec<String>,
     /// Names of the features with a loading for each component, in any order; zero rows are omitted.
     pub rows: Vec<(String, Vec<f64>)>,
-    /// Width in pixels, at least 320; as many columns are shown as fit.
-    pub width: f64,
 }
 
 const MAX_ROWS: usize = 40;
@@ -43,7 +41,7 @@ fn short(value: f64) -> String {
 }
 
 impl LoadingTable {
-    /// A table 720 pixels wide.
+    /// A table of these rows; as many columns are shown as fit its width.
     pub fn new(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = String>,
@@ -54,7 +52,6 @@ impl LoadingTable {
             subtitle: None,
             columns: columns.into_iter().collect(),
             rows: rows.into_iter().collect(),
-            width: 720.0,
         }
     }
 
@@ -71,12 +68,8 @@ impl LoadingTable {
 }
 
 impl Figure for LoadingTable {
-    fn set_width(&mut self, width: f64) {
-        self.width = width;
-    }
-
-    fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
+    fn to_svg_of_width(&self, width: f64) -> String {
+        let width = usable_width(width);
         let all = self.sorted();
         let rows = &all[..all.len().min(MAX_ROWS)];
         let names = RowNames::new(rows.iter().map(|row| row.0.as_str()), width * 0.3, STEP);

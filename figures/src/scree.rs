@@ -35,8 +35,6 @@ pub struct Scree {
     pub components: Vec<ScreeComponent>,
     /// The spectrum of the same data without noise, in the same units.
     pub without_noise: Option<Vec<f64>>,
-    /// Width in pixels, at least 320.
-    pub width: f64,
 }
 
 const VARIANCE: &str = "Variance";
@@ -48,7 +46,7 @@ const UPPER: f64 = 250.0;
 const LOWER: f64 = 84.0;
 
 impl Scree {
-    /// A scree plot 720 pixels wide.
+    /// A scree plot of these variances alone.
     pub fn new(title: impl Into<String>, eigenvalues: impl IntoIterator<Item = f64>) -> Self {
         Self {
             title: title.into(),
@@ -57,7 +55,6 @@ impl Scree {
             floor: None,
             components: Vec::new(),
             without_noise: None,
-            width: 720.0,
         }
     }
 
@@ -197,12 +194,8 @@ impl Scree {
 }
 
 impl Figure for Scree {
-    fn set_width(&mut self, width: f64) {
-        self.width = width;
-    }
-
-    fn to_svg(&self) -> String {
-        let width = usable_width(self.width);
+    fn to_svg_of_width(&self, width: f64) -> String {
+        let width = usable_width(width);
         let total = self.eigenvalues.len();
         let n = total.min(MAX_COMPONENTS);
         let first = |values: &[f64]| -> Vec<(usize, f64)> {

@@ -68,23 +68,8 @@ fn passes_the_report_test(report: &AuditReport) -> bool {
 }
 
 fn every_leak_is_refuted(trials: usize) {
-    // Leaks that an audit of payloads alone misses.
-    let unseen = [
-        Leak::None,
-        Leak::ParityOfAttempts,
-        Leak::OneAttemptForShortRows,
-        Leak::LazyCoin,
-        Leak::LastBitOfTheSeed,
-        Leak::LastBitOfTheIdentifier,
-        Leak::NoPreprocessing,
-        Leak::LowestBitOfANumber,
-        Leak::ConstantOutsideTheBall,
-        Leak::ConstantBeforeNormalising,
-        Leak::UnusableRowsMarked,
-        Leak::ShortRowsInTheClear,
-        Leak::WeightAboveOne,
-        Leak::WeightOfTheReport,
-    ];
+    // An audit of payloads alone misses all others.
+    let seen = [Leak::TooFewOutsiders, Leak::HalfTheNoise];
     for leak in Leak::ALL {
         let report = audit_of(leak, trials);
         let alone = report.pairs.iter().map(|pair| pair.epsilon_lower_bound);
@@ -107,18 +92,16 @@ fn every_leak_is_refuted(trials: usize) {
             AuditVerdict::Consistent
         };
         assert_eq!(report.verdict, wanted, "{leak:?}: {report:?}");
-        let unseen = unseen.contains(&leak);
-        assert_eq!(
-            passes_the_report_test(&report),
-            unseen,
-            "{leak:?}: {report:?}"
-        );
+        let passed = passes_the_report_test(&report);
+        assert_eq!(passed, !seen.contains(&leak), "{leak:?}: {report:?}");
+        if leak == Leak::ParityOfAttempts {
+            the_parity_of_the_attempts_is_seen_with_the_report(&report);
+        }
     }
 }
 
 /// Reports alone and attempts alone look like those of a correct mechanism; together they reveal the row.
-fn the_parity_of_the_attempts_is_seen_with_the_report(trials: usize) {
-    let report = audit_of(Leak::ParityOfAttempts, trials);
+fn the_parity_of_the_attempts_is_seen_with_the_report(report: &AuditReport) {
     assert_eq!(report.observed, Observed::Transcript);
     let attempts = report.attempts.as_ref().unwrap();
     assert_eq!(attempts.verdict, AttemptsVerdict::SameForEveryRow);
@@ -216,11 +199,6 @@ fn planted_leaks_are_refuted() {
 }
 
 #[test]
-fn parity_of_the_attempts_is_refuted_by_the_transcript() {
-    the_parity_of_the_attempts_is_seen_with_the_report(TRIALS);
-}
-
-#[test]
 fn half_the_noise_is_refuted() {
     half_the_noise(TRIALS);
 }
@@ -234,7 +212,6 @@ fn rerandomised_retries_are_refuted() {
 #[ignore = "200,000 trials a row: minutes"]
 fn many_trials_of_everything_broken() {
     every_leak_is_refuted(MANY);
-    the_parity_of_the_attempts_is_seen_with_the_report(MANY);
     half_the_noise(MANY);
     rerandomised_retries(MANY);
 }

@@ -19,12 +19,10 @@ const MAX_PROPOSALS: usize = 1_000_000;
 /// two published libraries, the distribution is a different one and ε does not hold (`docs/central.md`).
 pub(super) fn draw(b_matrix: &DMatrix<f64>, rng: &mut Generator) -> Result<DVector<f64>> {
     let eigen = symmetric_eigen(b_matrix)?;
-    let d = eigen.values.len();
     let largest = eigen.values.max();
     let a: Vec<f64> = eigen.values.iter().map(|value| largest - value).collect();
     let in_eigenbasis = draw_diagonal(&a, rng)?;
     let u = &eigen.vectors * DVector::from_vec(in_eigenbasis);
-    debug_assert_eq!(u.len(), d);
     let length = u.norm();
     Ok(u.unscale(length))
 }

@@ -386,8 +386,7 @@ mod tests {
     fn the_leading_pairs_are_those_of_the_full_decomposition() {
         let p = 320;
         let mut random = StartVectors::default();
-        let frame: Vec<_> = (0..p).map(|_| random.draw(p)).collect();
-        let vectors = orthonormalize(DMatrix::from_columns(&frame)).unwrap();
+        let vectors = orthonormalize(random.block(p, p)).unwrap();
         // Two equal leading eigenvalues, and a decaying tail.
         let values: Vec<f64> = (0..p)
             .map(|i| {
@@ -447,19 +446,16 @@ mod tests {
     fn the_factorisation_holds() {
         let p = 60;
         let mut random = StartVectors::default();
-        let frame: Vec<_> = (0..20).map(|_| random.draw(p)).collect();
-        let vectors = orthonormalize(DMatrix::from_columns(&frame)).unwrap();
+        let vectors = orthonormalize(random.block(p, 20)).unwrap();
         let weights: Vec<f64> = (0..20).map(|i| 1.5_f64.powi(-i)).collect();
         let matrix = outer_scaled(&vectors, &weights);
-        let start = DMatrix::from_columns(&[random.draw(p), random.draw(p), random.draw(p)]);
+        let start = random.block(p, 3);
         let mut lanczos = BlockLanczos::new(&matrix, None, &start);
         while lanczos.grow() {}
         // The range has 20 dimensions, the start three more.
         assert!(lanczos.krylov_dimension() >= 20 && lanczos.krylov_dimension() <= 26);
-        let basis = lanczos.vectors(&DMatrix::identity(
-            lanczos.krylov_dimension(),
-            lanczos.krylov_dimension(),
-        ));
+        let searched = lanczos.krylov_dimension();
+        let basis = lanczos.vectors(&DMatrix::identity(searched, searched));
         assert!(orthonormality_defect(&basis) < 1e-13);
         let pairs = lanczos.ritz(|values| Ok(values.len())).unwrap().pairs;
         let rebuilt = outer_scaled(&lanczos.vectors(&pairs.vectors), &pairs.values);

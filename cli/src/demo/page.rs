@@ -2,8 +2,8 @@
 
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{
-    Biplot, ColourScale, Figure, ImageGrid, LoadingImage, component_rows, estimate_figures,
-    loading_bars, number::compact,
+    Biplot, Figure, ImageGrid, LoadingImage, component_rows, estimate_figures, loading_bars,
+    number::compact,
 };
 use eigenveil_shared::{
     estimate::Estimate,
@@ -99,7 +99,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                 @if let Some(scatter) = page.scatter {
                     section {
                         h2 { "The rows by component" }
-                        (scatter_plot(scatter.clone()))
+                        (drawn_twice(&scatter.to_svg(), &scatter.to_svg_of_width(NARROW)))
                     }
                 }
                 (privacy_section(page))
@@ -183,23 +183,15 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
         private.push(image(trust, &component.loadings)?.with_sign_of(&theirs));
         open.push(theirs);
     }
-    let mut grid = ImageGrid::new("Loadings of the leading components")
-        .with_row("private", private)
-        .with_row("non-private", open);
-    grid.scale = ColourScale::Each;
-    Some(grid)
+    let grid = ImageGrid::new("Loadings of the leading components");
+    Some(
+        grid.with_row("private", private)
+            .with_row("non-private", open),
+    )
 }
 
-fn scatter_plot(mut scatter: Biplot) -> Markup {
-    let wide = scatter.to_svg();
-    scatter.width = NARROW;
-    drawn_twice(&wide, &scatter.to_svg())
-}
-
-fn figure(mut figure: Box<dyn Figure>) -> Markup {
-    let wide = figure.to_svg();
-    figure.set_width(NARROW);
-    drawn_twice(&wide, &figure.to_svg())
+fn figure(figure: Box<dyn Figure>) -> Markup {
+    drawn_twice(&figure.to_svg(), &figure.to_svg_of_width(NARROW))
 }
 
 /// A figure drawn for wide screens and for narrow ones, of which the style sheet shows one.

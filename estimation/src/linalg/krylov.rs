@@ -187,11 +187,7 @@ mod tests {
     fn finds_the_leading_pairs() {
         let p = 150;
         let matrix = graded(p);
-        let mut vectors = StartVectors::default();
-        let mut start = DMatrix::zeros(p, 9);
-        for j in 0..9 {
-            start.set_column(j, &vectors.draw(p));
-        }
+        let start = StartVectors::default().block(p, 9);
         let wanted = |_: &[f64]| {
             Ok(RitzTarget {
                 count: 6,

@@ -6,8 +6,8 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{
     SymmetricEigen, cholesky::factorises, fix_signs, leading_columns, leading_values, outer_scaled,
-    product, require_rank, require_square_and_finite, symmetric_eigen, symmetric_eigenvalues, view,
-    view_mut,
+    product, product::product_of_views, require_rank, require_square_and_finite, symmetric_eigen,
+    symmetric_eigenvalues, view,
 };
 
 /// Below this dimension a full decomposition costs a few milliseconds at most.
@@ -189,32 +189,15 @@ fn nothing_was_missed(matrix: &DMatrix<f64>, leading: &SymmetricEigen, scale: f6
 }
 
 fn matrix_vector(matrix: &DMatrix<f64>, x: &DVector<f64>) -> DVector<f64> {
-    let mut out = DMatrix::zeros(matrix.nrows(), 1);
     let x = faer::MatRef::from_column_major_slice(x.as_slice(), x.len(), 1);
-    matmul(
-        view_mut(&mut out),
-        Accum::Replace,
-        view(matrix),
-        x,
-        1.0,
-        Par::Seq,
-    );
-    out.column(0).into_owned()
+    product_of_views(view(matrix), x).column(0).into_owned()
 }
 
 fn orthogonalise(basis: &DMatrix<f64>, width: usize, w: &mut DVector<f64>) {
     let p = basis.nrows();
     let used = view(basis).subcols(0, width);
-    let mut overlaps = DMatrix::zeros(width, 1);
     let column = faer::MatRef::from_column_major_slice(w.as_slice(), p, 1);
-    matmul(
-        view_mut(&mut overlaps),
-        Accum::Replace,
-        used.transpose(),
-        column,
-        1.0,
-        Par::Seq,
-    );
+    let overlaps = product_of_views(used.transpose(), column);
     let target = faer::MatMut::from_column_major_slice_mut(w.as_mut_slice(), p, 1);
     matmul(target, Accum::Add, used, view(&overlaps), -1.0, Par::Seq);
 }

@@ -11,29 +11,17 @@ use super::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
 
 /// `A·B`.
 pub fn product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
-    let mut out = DMatrix::zeros(a.nrows(), b.ncols());
-    matmul(
-        view_mut(&mut out),
-        Accum::Replace,
-        view(a),
-        view(b),
-        1.0,
-        Par::Seq,
-    );
-    out
+    product_of_views(view(a), view(b))
 }
 
 /// `Aᵀ·B`.
 pub fn cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
-    let mut out = DMatrix::zeros(a.ncols(), b.ncols());
-    matmul(
-        view_mut(&mut out),
-        Accum::Replace,
-        view(a).transpose(),
-        view(b),
-        1.0,
-        Par::Seq,
-    );
+    product_of_views(view(a).transpose(), view(b))
+}
+
+pub(super) fn product_of_views(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> DMatrix<f64> {
+    let mut out = DMatrix::zeros(a.nrows(), b.ncols());
+    matmul(view_mut(&mut out), Accum::Replace, a, b, 1.0, Par::Seq);
     out
 }
 

@@ -22,9 +22,7 @@ pub fn tall_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 
 /// `Aᵀ·B` for A with many columns, on [`Threads::current`](super::Threads::current) threads.
 pub fn tall_cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
-    let mut out = DMatrix::zeros(a.ncols(), b.ncols());
-    tall_cross(view_mut(&mut out), view(a), view(b));
-    out
+    tall_cross(view(a), view(b))
 }
 
 /// The first rows of some columns of a matrix.
@@ -58,9 +56,7 @@ pub fn add_row_block_product(
 
 /// `Aᵀ·B` for a part A with many columns; otherwise as [`tall_cross_product`].
 pub fn row_block_cross_product(a: &RowBlock<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
-    let mut out = DMatrix::zeros(a.columns.len(), b.ncols());
-    tall_cross(view_mut(&mut out), a.view(), view(b));
-    out
+    tall_cross(a.view(), view(b))
 }
 
 /// `out += factor·A·B`.
@@ -72,12 +68,14 @@ fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>
     });
 }
 
-/// `out = Aᵀ·B`.
-fn tall_cross(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
-    by_rows(out, CHUNK, a.nrows(), |from, piece| {
+/// `Aᵀ·B`.
+fn tall_cross(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> DMatrix<f64> {
+    let mut out = DMatrix::zeros(a.ncols(), b.ncols());
+    by_rows(view_mut(&mut out), CHUNK, a.nrows(), |from, piece| {
         let columns = a.subcols(from, piece.nrows());
         matmul(piece, Accum::Replace, columns.transpose(), b, 1.0, Par::Seq);
     });
+    out
 }
 
 fn by_rows(

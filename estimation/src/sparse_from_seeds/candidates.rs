@@ -4,9 +4,8 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{certificate::GUARD, dual::DualMatrix, matrix::LargeMatrix};
-use crate::{
-    fantope::start_block,
-    linalg::{RitzPairs, RitzTarget, StartVectors, WorkLimit, block_ritz, parallel_for_each},
+use crate::linalg::{
+    RitzPairs, RitzTarget, StartVectors, Symmetric, WorkLimit, block_ritz, parallel_for_each,
 };
 
 /// Rows taken by the leading vectors of soft(S̃, λ), and by their entries above the noise.
@@ -19,13 +18,13 @@ const PRODUCTS: usize = 16;
 /// `products` products give.
 pub(super) fn leading_pairs(
     matrix: &DualMatrix<'_>,
-    known: &DMatrix<f64>,
     k: usize,
     accuracy: f64,
     products: usize,
     random: &mut StartVectors,
 ) -> Result<RitzPairs> {
-    let start = start_block(known, (known.nrows(), known.ncols().max(k) + GUARD), random);
+    let p = matrix.dimension();
+    let start = random.block(p, (k + GUARD).min(p));
     let budget = WorkLimit {
         products,
         pairs: start.ncols(),
@@ -53,8 +52,7 @@ pub(super) fn first_candidates(
         return Ok((0..p).collect());
     }
     let soft = DualMatrix::soft(moment, lambda, moment.trace() / p as f64);
-    let none = DMatrix::zeros(p, 0);
-    let pairs = leading_pairs(&soft, &none, k, 0.05, PRODUCTS, random)?;
+    let pairs = leading_pairs(&soft, k, 0.05, PRODUCTS, random)?;
     let mut rows = largest(&mass(&pairs.vectors, k), CANDIDATES_BY_VECTORS.max(4 * k));
     rows.extend(largest(
         &energies(moment, largest_noise_entry),

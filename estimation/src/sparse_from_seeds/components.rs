@@ -9,9 +9,10 @@ use eigenveil_shared::{
 };
 
 use super::{
+    candidates::leading_pairs,
     dual::DualMatrix,
     matrix::LargeMatrix,
-    solve::{MAX_CANDIDATES, Problem, SolveResult, leading_of_moment},
+    solve::{MAX_CANDIDATES, Problem, SolveResult},
     source::{SeedSource, check_same_reports, sums_of_rows},
 };
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     fantope::{AdmmSettings, KAPPA, automatic_lambda, embed, resolve_lambda},
     floor::{Eigenvalues, Floor, Measured, Support, count_components},
     jackknife::{Reestimate, error_bars},
-    linalg::{PANEL_WIDTH, Symmetric, symmetric_eigenvalues, top_k},
+    linalg::{PANEL_WIDTH, StartVectors, Symmetric, symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
     warning::Warning,
@@ -202,12 +203,21 @@ fn leading_spectrum(
     noise: &NoiseModel,
 ) -> Result<(usize, bool, Vec<f64>)> {
     let p = moment.dimension();
+    let whole = DualMatrix::soft(moment, 0.0, 0.0);
     let mut wanted = match rank {
         ComponentCount::Fixed(k) => checked_rank(k, p)? + EXTRA_EIGENVALUES,
         ComponentCount::Auto => EXTRA_EIGENVALUES,
     };
     loop {
-        let values = leading_of_moment(moment, wanted, EIGENVALUE_ACCURACY, EIGENVALUE_PRODUCTS)?;
+        let mut values = leading_pairs(
+            &whole,
+            wanted.min(p),
+            EIGENVALUE_ACCURACY,
+            EIGENVALUE_PRODUCTS,
+            &mut StartVectors::default(),
+        )?
+        .values;
+        values.truncate(wanted);
         let spectrum = Eigenvalues {
             leading: &values,
             trace: moment.trace(),

@@ -199,17 +199,11 @@ mod tests {
     use super::*;
     use crate::linalg::{StartVectors, orthonormalize};
 
-    fn random(rows: usize, columns: usize) -> DMatrix<f64> {
-        let mut draw = StartVectors::default();
-        let columns: Vec<_> = (0..columns).map(|_| draw.draw(rows)).collect();
-        DMatrix::from_columns(&columns)
-    }
-
     /// Within the box, across V, and no feasible row is shorter: the optimality conditions.
     #[test]
     fn the_smallest_row_across_the_leading_directions() {
         let (rows, k) = (40, 3);
-        let all = random(rows, 60);
+        let all = StartVectors::default().block(rows, 60);
         let v = orthonormalize(all.columns(0, k).into_owned()).unwrap();
         for j in k..60 {
             let s: Vec<f64> = all.column(j).iter().copied().collect();

@@ -4,7 +4,7 @@ use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
 use super::{
-    candidates::{first_candidates, largest, leading_pairs, mass},
+    candidates::{first_candidates, largest, mass},
     certificate::{GUARD, LeadingSumBound, Proof},
     dual::DualMatrix,
     matrix::LargeMatrix,
@@ -193,19 +193,4 @@ fn missing_rows(dual: &DualMatrix<'_>, leading: &DMatrix<f64>, have: usize) -> V
         }
     }
     largest(&scores, GROWTH.min(MAX_CANDIDATES.saturating_sub(have)))
-}
-
-/// Leading eigenvalues of S̃, descending, and their vectors: Ritz values with residuals of `accuracy` of the largest.
-pub(super) fn leading_of_moment(
-    moment: &LargeMatrix,
-    count: usize,
-    accuracy: f64,
-    products: usize,
-) -> Result<Vec<f64>> {
-    let p = moment.dimension();
-    let whole = DualMatrix::soft(moment, 0.0, 0.0);
-    let none = DMatrix::zeros(p, 0);
-    let mut random = StartVectors::default();
-    let pairs = leading_pairs(&whole, &none, count.min(p), accuracy, products, &mut random)?;
-    Ok(pairs.values.into_iter().take(count).collect())
 }

@@ -5,15 +5,16 @@ use eigenveil_estimation::{
     components::sparse_components,
     metrics::projector_distance,
     models::Model,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
     api::SparseSettings,
     estimate::ComponentCount,
     mechanism::MechanismKind::{self, DoubleCap, IsotropicGaussian},
-    study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+use crate::common::{noisy_study, params};
 
 /// Root mean squares of what 30 studies say within a fifth of those of their errors, and the share whose range holds the
 /// latter. With the features taken as the right ones they were 0.58, 0.83 and 0.75 of them, and hardly a range held.
@@ -59,11 +60,8 @@ struct Said {
 }
 
 fn says(model: &Model, mechanism: MechanismKind, epsilon: f64, n: u64) -> Vec<Said> {
-    let budget = mechanism.budget(epsilon, None).unwrap();
-    let (Model::Sparse { p, k, .. } | Model::Spiked { p, k, .. }) = *model else {
-        unreachable!()
-    };
-    let params = StudyParams::freeze(StudyDesign::new(mechanism, p, budget)).unwrap();
+    let Model { p, k, .. } = *model;
+    let params = params(p, mechanism, epsilon);
     let settings = SparseSettings {
         refit: true,
         ..SparseSettings::default()
@@ -74,9 +72,7 @@ fn says(model: &Model, mechanism: MechanismKind, epsilon: f64, n: u64) -> Vec<Sa
             let mut population = ChaCha8Rng::seed_from_u64(1);
             let source = RowSource::Model(*model);
             let people = Participants::draw(&source, k, &params, &mut population).unwrap();
-            let path = NoisePath::FromSum;
-            let (moment, _) =
-                noisy_sum(&params, &people, n, path, &mut rng, &mut |_| Ok(())).unwrap();
+            let moment = noisy_study(&params, &people, n, &mut rng);
             let k = ComponentCount::Fixed(k);
             let found = sparse_components(&moment, k, &settings, "", Cancel::NEVER).unwrap();
             let (low, high) = found.floor_report.expected_error_range;

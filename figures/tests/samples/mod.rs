@@ -19,18 +19,20 @@ pub(crate) fn all() -> Vec<(String, String)> {
             .take(1),
     );
     let mut all = vec![
-        ("biplot.svg".to_owned(), rows(720.0).to_svg()),
-        ("narrow-biplot.svg".to_owned(), rows(360.0).to_svg()),
+        ("biplot.svg".to_owned(), rows().to_svg()),
+        (
+            "narrow-biplot.svg".to_owned(),
+            rows().to_svg_of_width(360.0),
+        ),
         ("digits.svg".to_owned(), digits(ColourScale::Each).to_svg()),
         (
             "digits-shared.svg".to_owned(),
             digits(ColourScale::Shared).to_svg(),
         ),
     ];
-    for (file, mut figure) in figures {
+    for (file, figure) in figures {
         all.push((file.to_owned(), figure.to_svg()));
-        figure.set_width(350.0);
-        all.push((format!("narrow-{file}"), figure.to_svg()));
+        all.push((format!("narrow-{file}"), figure.to_svg_of_width(350.0)));
     }
     all
 }
@@ -90,16 +92,14 @@ pub(crate) fn legend() -> LineChart {
 }
 
 /// Rows of three kinds over two components.
-pub(crate) fn rows(width: f64) -> Biplot {
+pub(crate) fn rows() -> Biplot {
     let kind = |i: usize| ["benign", "malignant", "not said"][i % 3].to_owned();
     let scores = |i: usize| {
         let (kind, t) = ((i % 3) as f64, 0.7 * (i / 3) as f64 + (i % 3) as f64);
         vec![0.3 * kind + 0.1 * t.sin(), 0.12 * (1.7 * t).cos()]
     };
     let (scores, kinds): (Vec<_>, Vec<_>) = (0..120).map(|i| (scores(i), kind(i))).unzip();
-    let mut plot = biplot(&estimate(), (0, 1), &scores, Some(&kinds)).expect("two components");
-    plot.width = width;
-    plot
+    biplot(&estimate(), (0, 1), &scores, Some(&kinds)).expect("two components")
 }
 
 /// A smooth pattern of 8 × 8 with some noise.

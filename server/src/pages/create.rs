@@ -95,9 +95,8 @@ pub(super) async fn curve(
             .filter_map(|epsilon| design.outlook(epsilon))
             .collect();
         let chart = planner::compare(&outlooks, design.users);
-        let mut chart = chart.ok_or_else(no_chart_error)?;
-        chart.width = images::width(&fields);
-        Ok(chart.to_svg())
+        let chart = chart.ok_or_else(no_chart_error)?;
+        Ok(chart.to_svg_of_width(images::width(&fields)))
     })
     .await?;
     Ok(images::svg(svg.into()))

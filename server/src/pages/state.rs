@@ -96,11 +96,7 @@ pub(super) async fn cached_chart(
         estimate,
         narrow: fields.has("narrow"),
     };
-    let draw = move || {
-        let mut chart = chart()?;
-        chart.width = width(&fields);
-        Ok(chart.to_svg().into())
-    };
+    let draw = move || Ok(chart()?.to_svg_of_width(width(&fields)).into());
     Ok(svg(app
         .state
         .charts

@@ -238,11 +238,8 @@ fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
     all
 }
 
-fn figure(file: String, what: String, mut figure: Box<dyn Figure>) -> ViewFigure {
-    let mut draw = |width| {
-        figure.set_width(width);
-        figure.to_svg().into()
-    };
+fn figure(file: String, what: String, figure: Box<dyn Figure>) -> ViewFigure {
+    let draw = |width| figure.to_svg_of_width(width).into();
     ViewFigure {
         file,
         what,

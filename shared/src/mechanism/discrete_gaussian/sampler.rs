@@ -243,14 +243,6 @@ mod tests {
     }
 
     #[test]
-    fn chi_square_tail_has_its_published_values() {
-        // Tables: 5 % and 0.1 % points.
-        for (x, freedom, expected) in [(5.991, 2, 0.05), (18.307, 10, 0.05), (29.588, 10, 0.001)] {
-            assert!((chi_square_tail(x, freedom) / expected - 1.0).abs() < 1e-3);
-        }
-    }
-
-    #[test]
     fn small_sigmas_have_the_exact_law() {
         const SAMPLES: usize = 2_000_000;
         for (seed, sigma) in [(1, 1_u32), (2, 2), (3, 3), (4, 8)] {
