@@ -1,13 +1,14 @@
-//! The trait that every algorithm implements.
+//! An algorithm: what it is, and a run of it.
 
 use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 
 use crate::{
     fit::{Fit, Request},
     generator::Generator,
-    parameter::{Options, Parameter},
+    parameter::{BATCH, EIGENGAP, ITERATIONS, Options, Parameter, STEP_SIZE},
     privacy::{CentralCalibration, Neighbours, Privacy},
     rows::Rows,
+    stream::{Feed, shuffled},
 };
 
 /// Static description of an algorithm; the command line is generated from it.
@@ -33,14 +34,21 @@ pub struct AlgorithmInfo {
     pub has_trace: bool,
     /// Its parameters.
     pub parameters: &'static [Parameter],
-    pub(crate) constructor: Constructor,
+    pub(crate) run: Run,
 }
 
-/// Creates an algorithm with these parameters, which have been checked against their limits.
-type Constructor = fn(&Options) -> Result<Box<dyn Baseline>>;
+/// A run with parameters that have been checked against their limits, of a request that has passed [`check`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Run {
+    /// Over a table.
+    Table(fn(&Options, &Rows, &Request<'_>, &mut Generator) -> Result<Fit>),
+    /// In one pass over rows in random order, with `O(pk)` memory. A trace's objective comes from their table, if there
+    /// is one.
+    OnePass(fn(&Options, Feed<'_, '_>, Option<&Rows>, &Request<'_>, &mut Generator) -> Result<Fit>),
+}
 
 impl AlgorithmInfo {
-    pub(crate) const fn nonprivate(constructor: Constructor) -> Self {
+    pub(crate) const fn nonprivate(run: Run) -> Self {
         Self {
             name: "",
             source: "",
@@ -52,20 +60,24 @@ impl AlgorithmInfo {
             quadratic_memory: false,
             has_trace: true,
             parameters: &[],
-            constructor,
+            run,
         }
     }
 
-    pub(crate) const fn private(constructor: Constructor) -> Self {
+    pub(crate) const fn private(run: Run) -> Self {
         Self {
             neighbours: &Neighbours::ALL,
             calibrations: &CentralCalibration::ALL,
-            ..Self::nonprivate(constructor)
+            ..Self::nonprivate(run)
         }
     }
 
     /// The algorithm with these parameters, the others at their defaults.
-    pub fn build(&self, options: &Options) -> Result<Box<dyn Baseline>> {
+    ///
+    /// # Errors
+    /// `invalid-request` for a parameter that it does not have, a value outside its limits, and two parameters of which
+    /// one follows from the other.
+    pub fn build(&'static self, options: &Options) -> Result<Baseline> {
         for (parameter, value) in options.iter() {
             let names: Vec<&str> = self.parameters.iter().map(|own| own.name).collect();
             if !names.contains(&parameter.name) {
@@ -80,7 +92,21 @@ impl AlgorithmInfo {
             }
             parameter.check(*value)?;
         }
-        (self.constructor)(options)
+        let both = |one, other| options.is_set(one) && options.is_set(other);
+        if both(STEP_SIZE, EIGENGAP) {
+            return Err(Error::invalid_request(
+                "step-size and eigengap are both set; an eigengap sets the step's constant to 1/eigengap: leave one out",
+            ));
+        }
+        if matches!(self.run, Run::OnePass(_)) && both(ITERATIONS, BATCH) {
+            return Err(Error::invalid_request(
+                "iterations and batch are both set; each follows from n and the other: leave one out",
+            ));
+        }
+        Ok(Baseline {
+            info: self,
+            options: options.clone(),
+        })
     }
 }
 
@@ -105,47 +131,78 @@ impl DeltaSupport {
     }
 }
 
-/// A trusted-curator algorithm with its parameters.
-pub trait Baseline {
+/// A stream of prepared rows.
+pub type RowStream<'a> = dyn Iterator<Item = Result<FeatureRow>> + 'a;
+
+/// A trusted-curator algorithm with its parameters, made by [`AlgorithmInfo::build`].
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    info: &'static AlgorithmInfo,
+    options: Options,
+}
+
+impl Baseline {
     /// Its static description.
-    fn info(&self) -> &'static AlgorithmInfo;
+    pub fn info(&self) -> &'static AlgorithmInfo {
+        self.info
+    }
 
     /// The top-`k` subspace of the rows. With [`Privacy::None`] this is the algorithm's non-private counterpart.
     ///
     /// # Errors
-    /// `invalid-request` for a request that [`check`] rejects and for parameters that do not fit the rows;
-    /// `invalid-budget` if the budget cannot be met.
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit>;
-
-    /// The same algorithm over a stream, if it needs only one pass.
-    fn streaming(&self) -> Option<&dyn StreamingBaseline> {
-        None
+    /// `invalid-request` for k outside `1..=p`, for neighbours or a calibration that it does not support, and for
+    /// parameters that do not fit the rows; `invalid-budget` if the budget cannot be met.
+    pub fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+        let (p, n) = (rows.dimension(), rows.n() as u64);
+        check(self.info, p, n, request)?;
+        match self.info.run {
+            Run::Table(run) => run(&self.options, rows, request, rng),
+            Run::OnePass(run) => {
+                let mut stream = shuffled(rows, rng);
+                let feed = Feed::new(&mut stream, p, n);
+                run(&self.options, feed, Some(rows), request, rng)
+            }
+        }
     }
-}
 
-/// A stream of prepared rows.
-pub type RowStream<'a> = dyn Iterator<Item = Result<FeatureRow>> + 'a;
+    /// Whether it reads each row once and uses `O(pk)` memory, so that [`Baseline::fit_stream`] takes it.
+    pub fn is_streaming(&self) -> bool {
+        matches!(self.info.run, Run::OnePass(_))
+    }
 
-/// A baseline that reads each row once and uses `O(pk)` memory.
-pub trait StreamingBaseline: Baseline {
     /// As [`Baseline::fit`] over a stream of `n` rows (public) of dimension `dimension`.
     ///
     /// # Errors
     /// As [`Baseline::fit`]; the first error of the rows; `wrong-dimension`; `invalid-request` when the
-    /// stream ends before `n` rows.
-    fn fit_stream(
+    /// stream ends before `n` rows, and for an algorithm that needs a table.
+    pub fn fit_stream(
         &self,
         rows: &mut RowStream<'_>,
         dimension: usize,
         n: u64,
         request: &Request<'_>,
         rng: &mut Generator,
-    ) -> Result<Fit>;
+    ) -> Result<Fit> {
+        let Run::OnePass(run) = self.info.run else {
+            return Err(Error::invalid_request(format!(
+                "{} reads its rows more than once; give it a table",
+                self.info.name
+            )));
+        };
+        check(self.info, dimension, n, request)?;
+        let feed = Feed::new(rows, dimension, n);
+        run(&self.options, feed, None, request, rng)
+    }
 }
 
 /// Rejects requests that this algorithm cannot fulfil: k outside `1..=p`, no rows, and neighbours, a calibration or δ =
-/// 0 that it does not support. Every [`Baseline::fit`] begins with it.
-pub fn check(info: &AlgorithmInfo, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
+/// 0 that it does not support.
+pub(crate) fn check(
+    info: &AlgorithmInfo,
+    dimension: usize,
+    n: u64,
+    request: &Request<'_>,
+) -> Result<()> {
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     let k = request.k;
     if n == 0 {

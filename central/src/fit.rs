@@ -51,6 +51,19 @@ pub struct Fit {
     pub diagnostics: Vec<(&'static str, f64)>,
 }
 
+impl Fit {
+    /// Without privacy, trace and diagnostics.
+    pub(crate) fn plain(subspace: DMatrix<f64>, n: u64) -> Self {
+        Self {
+            subspace,
+            n,
+            privacy: None,
+            trace: Vec::new(),
+            diagnostics: Vec::new(),
+        }
+    }
+}
+
 /// One iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TracePoint {

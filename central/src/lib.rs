@@ -1,7 +1,7 @@
 //! Trusted-curator baselines: PCA by somebody who may see every row.
 //!
-//! Every algorithm of the source papers implements [`Baseline`]; [`ALGORITHMS`] lists them, [`accountant`] says how much
-//! noise a run needs. [`principal_components`] are the non-private reference of every comparison.
+//! [`ALGORITHMS`] lists the algorithms of the source papers; a [`Baseline`] is one with its parameters. [`accountant`]
+//! says how much noise a run needs. [`principal_components`] are the non-private reference of every comparison.
 //!
 //! ```
 //! use eigenveil_central::{Rows, principal_components};
@@ -20,7 +20,7 @@ pub mod accountant;
 mod amin;
 mod baseline;
 mod block_lanczos;
-pub mod dp_pca;
+mod dp_pca;
 mod exact_pca;
 mod fit;
 mod generator;
@@ -45,18 +45,12 @@ mod stream;
 mod testing;
 mod trace;
 
-pub use amin::Amin;
-pub use baseline::{AlgorithmInfo, Baseline, DeltaSupport, RowStream, StreamingBaseline, check};
-pub use exact_pca::Pca;
+pub use baseline::{AlgorithmInfo, Baseline, DeltaSupport, RowStream};
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator, model_row};
 pub use gradient_sum::GradientSum;
-pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use leading::principal_components;
 pub use parameter::Options;
 pub use privacy::{CentralCalibration, Neighbours, Privacy, PrivacyTarget, RunGuarantee};
-pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, find};
 pub use rows::Rows;
-pub use sparse_pca::SparsePca;
-pub use stochastic::{DpSpca, DpVrpca};

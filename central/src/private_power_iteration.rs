@@ -6,30 +6,22 @@ use nalgebra::{DMatrix, DVector};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
+    CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
     accountant::full_batch,
-    baseline::{AlgorithmInfo, Baseline, check},
-    fit::{Fit, Request},
-    generator::Generator,
+    baseline::{AlgorithmInfo, Run},
     parameter::ITERATIONS,
-    privacy::{CentralCalibration, Privacy},
-    rows::Rows,
 };
 
 const MAX_STEPS: usize = 200_000;
 const CONVERGENCE_TOLERANCE: f64 = 1e-14;
 
-/// Private power iteration (Hardt & Roth 2013; the PPI of Shang et al.): for each component T steps
-/// `v ← (I − VVᵀ)(Av + g)`, normalised, A = Σxxᵀ and V the components found before.
+/// Private power iteration (Hardt & Roth 2013; the PPI of Shang et al.): for each component T steps (⌈2 ln p⌉ + 2 if
+/// private and not set) `v ← (I − VVᵀ)(Av + g)`, normalised, A = Σxxᵀ and V the components found before.
 ///
 /// * Neighbours: both relations, Δ = 1 for each: `‖xxᵀv‖ ≤ 1`, and `xxᵀ − yyᵀ` has its eigenvalues in [−1, 1], so
 ///   `‖(xxᵀ − yyᵀ)v‖ ≤ 1` too. All `k·T` steps are full-batch releases; start and deflation use no row.
 /// * `accounted`: g of `N(0, σ²I)`, σ for kT releases. `as-published`: `N(0, ρ²‖v‖_∞²I)` with `ρ = √(4kT ln(1/δ))/ε`,
 ///   made for one *entry* of A; for a row the guarantee is that of ρ/√p, the smallest `‖v‖_∞`.
-pub struct PrivatePowerIteration {
-    /// Steps T per component; ⌈2 ln p⌉ + 2 where not given.
-    pub iterations: Option<usize>,
-}
-
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "ppi",
     source: "Hardt & Roth 2013, private power iteration with deflation (PPI of Shang et al.)",
@@ -38,11 +30,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     parameters: &[ITERATIONS],
     quadratic_memory: true,
     has_trace: false,
-    ..AlgorithmInfo::private(|options| {
-        Ok(Box::new(PrivatePowerIteration {
-            iterations: options.count(ITERATIONS),
-        }))
-    })
+    ..AlgorithmInfo::private(Run::Table(fit))
 };
 
 /// Standard deviation of an entry of g, given v.
@@ -65,57 +53,41 @@ impl StepNoise {
     }
 }
 
-impl Baseline for PrivatePowerIteration {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
-        check(&INFO, p, n, request)?;
-        let Privacy::Private(target) = request.privacy else {
-            let steps = self.iterations.unwrap_or(MAX_STEPS);
-            let subspace = deflate(rows, request, steps, StepNoise::None, rng)?;
-            return Ok(Fit {
-                subspace,
-                n,
-                privacy: None,
-                trace: Vec::new(),
-                diagnostics: Vec::new(),
-            });
-        };
-        let steps = self.iterations.unwrap_or_else(|| default_steps(p));
-        ITERATIONS.check(steps)?;
-        let releases = (k * steps) as u64;
-        let budget = target.budget;
-        let (epsilon, delta) = (budget.epsilon(), budget.delta());
-        let (noise, multiplier) = match target.calibration {
-            CentralCalibration::Accounted => {
-                let sigma = full_batch::noise_multiplier(budget, releases)?;
-                (StepNoise::Fixed(sigma), sigma)
-            }
-            CentralCalibration::AsPublished => {
-                let rho = (4.0 * releases as f64 * (1.0 / delta).ln()).sqrt() / epsilon;
-                (StepNoise::WithCoherence(rho), rho / (p as f64).sqrt())
-            }
-        };
-        let subspace = deflate(rows, request, steps, noise, rng)?;
-        let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
-            "the noise is calibrated for one entry of the matrix; true_epsilon is for a row"
-                .to_owned()
-        });
-        let holds = full_batch::true_epsilon(multiplier, releases, delta);
-        Ok(Fit {
-            subspace,
-            n,
-            privacy: Some(target.guarantee(holds, note)),
-            trace: Vec::new(),
-            diagnostics: vec![
-                ("steps_per_component", steps as f64),
-                ("least_sigma_of_step", multiplier),
-            ],
-        })
-    }
+fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
+    let set = options.count(ITERATIONS);
+    let Privacy::Private(target) = request.privacy else {
+        let steps = set.unwrap_or(MAX_STEPS);
+        let subspace = deflate(rows, request, steps, StepNoise::None, rng)?;
+        return Ok(Fit::plain(subspace, n));
+    };
+    let steps = set.unwrap_or_else(|| default_steps(p));
+    let releases = (k * steps) as u64;
+    let budget = target.budget;
+    let (epsilon, delta) = (budget.epsilon(), budget.delta());
+    let (noise, multiplier) = match target.calibration {
+        CentralCalibration::Accounted => {
+            let sigma = full_batch::noise_multiplier(budget, releases)?;
+            (StepNoise::Fixed(sigma), sigma)
+        }
+        CentralCalibration::AsPublished => {
+            let rho = (4.0 * releases as f64 * (1.0 / delta).ln()).sqrt() / epsilon;
+            (StepNoise::WithCoherence(rho), rho / (p as f64).sqrt())
+        }
+    };
+    let subspace = deflate(rows, request, steps, noise, rng)?;
+    let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
+        "the noise is calibrated for one entry of the matrix; true_epsilon is for a row".to_owned()
+    });
+    let holds = full_batch::true_epsilon(multiplier, releases, delta);
+    Ok(Fit {
+        privacy: Some(target.guarantee(holds, note)),
+        diagnostics: vec![
+            ("steps_per_component", steps as f64),
+            ("least_sigma_of_step", multiplier),
+        ],
+        ..Fit::plain(subspace, n)
+    })
 }
 
 fn default_steps(p: usize) -> usize {
@@ -193,8 +165,8 @@ mod tests {
         let accounted = CentralCalibration::Accounted;
         let privacy = Privacy::with_budget(budget, Neighbours::Replace, accounted);
         let (request, mut rng) = (Request::new(2, privacy), generator(Some(1)).unwrap());
-        let iterations = Some(8);
-        let fit = PrivatePowerIteration { iterations }.fit(&rows, &request, &mut rng);
+        let method = INFO.build(&Options::default().with(ITERATIONS, 8)).unwrap();
+        let fit = method.fit(&rows, &request, &mut rng);
         let one = gaussian::analytic_sigma(budget, 1.0).unwrap();
         let ratio = fit.unwrap().diagnostics[1].1 / one;
         assert!((ratio - 4.0).abs() < 1e-9, "{ratio}");

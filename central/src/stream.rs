@@ -4,7 +4,11 @@ use eigenveil_shared::{Error, Result, preprocess::FeatureRow};
 
 use rand::seq::SliceRandom;
 
-use crate::{Generator, RowStream, Rows, rows::check_dimension};
+use crate::{
+    Generator, Options, RowStream, Rows,
+    parameter::{BATCH, ITERATIONS},
+    rows::check_dimension,
+};
 
 /// Reads and checks rows one at a time; a stream that ends early is an error.
 pub(crate) struct Feed<'a, 'b> {
@@ -22,6 +26,15 @@ impl<'a, 'b> Feed<'a, 'b> {
             announced,
             read: 0,
         }
+    }
+
+    pub(crate) fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// The announced number of rows.
+    pub(crate) fn n(&self) -> u64 {
+        self.announced
     }
 
     pub(crate) fn next_row(&mut self) -> Result<FeatureRow> {
@@ -48,15 +61,19 @@ pub(crate) fn shuffled<'a>(
     order.into_iter().cloned().map(Ok)
 }
 
-pub(crate) fn conflicting_steps_error() -> Error {
-    Error::invalid_request(
-        "iterations and batch are both set; each follows from n and the other: leave one out",
-    )
+/// The steps over n rows and the rows of each, from the one that is set, or from `default` steps. A step has no rows if
+/// there are more steps than rows.
+pub(crate) fn divided(n: u64, options: &Options, default: usize) -> Result<(usize, usize)> {
+    if let Some(batch) = options.count(BATCH) {
+        return Ok((whole_steps(n, batch)?, batch));
+    }
+    let steps = options.count(ITERATIONS).unwrap_or(default);
+    Ok((steps, (n / steps as u64) as usize))
 }
 
 /// The number of complete steps of `batch` rows in `n` rows.
 pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
-    let steps = n.checked_div(batch as u64).unwrap_or(0);
+    let steps = n / batch as u64;
     if steps == 0 {
         return Err(Error::invalid_request(format!(
             "a batch of {batch} rows of n = {n}; use between 1 and n rows per batch"

@@ -11,7 +11,7 @@ use eigenveil_shared::{
     api::{REPORT_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE},
     codec,
     report::{Report, ReportId},
-    study::from_hex,
+    study::Fingerprint,
 };
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
@@ -24,13 +24,11 @@ fn real_export() -> Vec<u8> {
         let study = format!("/v1/studies/{}", site.study);
         let (_, document) = site.ask(&Method::GET, &study, false, "", b"");
         let document: serde_json::Value = serde_json::from_slice(&document).expect("a document");
-        let fingerprint =
-            from_hex(document["fingerprint"].as_str().expect("text")).expect("digits");
+        let fingerprint = document["fingerprint"].as_str().expect("text");
+        let fingerprint: Fingerprint = fingerprint.parse().expect("digits");
         for number in [1, 2] {
             let body = codec::encode_report(&Report {
-                fingerprint: eigenveil_shared::study::Fingerprint(
-                    fingerprint.clone().try_into().expect("32 bytes"),
-                ),
+                fingerprint,
                 id: ReportId::from_parts(1 << 40, [number; 16]),
                 payload: vec![number; 16],
             });

@@ -7,13 +7,11 @@ use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
 
 use crate::{
+    CentralCalibration, DeltaSupport, Fit, Generator, Neighbours, Options, Privacy, PrivacyTarget,
+    Request, Rows,
     accountant::laplace,
-    baseline::{AlgorithmInfo, Baseline, DeltaSupport, check},
-    fit::{Fit, Request},
-    generator::Generator,
+    baseline::{AlgorithmInfo, Run},
     noise::EntryNoise,
-    privacy::{CentralCalibration, Neighbours, Privacy, PrivacyTarget},
-    rows::Rows,
 };
 
 /// Differentially private covariance estimation (Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1),
@@ -24,9 +22,6 @@ use crate::{
 /// * Zero-out: `uᵀCu` moves by at most 1, one way, so c = ε' makes a draw ε'-private; the eigenvalues move by 1
 ///   in sum. Replace: both ways, c = ε'/2; 2 in sum.
 /// * `as-published`: c = ε'/4 and Laplace scale 2/ε': the claim holds, and part of the budget is wasted.
-#[derive(Default)]
-pub struct Amin;
-
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "amin",
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
@@ -35,7 +30,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     delta: DeltaSupport::Zero,
     quadratic_memory: true,
     has_trace: false,
-    ..AlgorithmInfo::private(|_| Ok(Box::new(Amin)))
+    ..AlgorithmInfo::private(Run::Table(fit))
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,42 +71,25 @@ impl Noise {
     }
 }
 
-impl Baseline for Amin {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let (n, k) = (rows.n() as u64, request.k);
-        check(&INFO, rows.dimension(), n, request)?;
-        let sum = rows.sum_of_outer_products();
-        let leading = top_k(&sum, k)?;
-        let Privacy::Private(target) = request.privacy else {
-            return Ok(Fit {
-                subspace: leading.vectors,
-                n,
-                privacy: None,
-                trace: Vec::new(),
-                diagnostics: Vec::new(),
-            });
-        };
-        let noise = Noise::new(target, k)?;
-        let mut noisy_values = DMatrix::from_column_slice(k, 1, leading.values.as_slice());
-        EntryNoise::Laplace { scale: noise.scale }.add_to(&mut noisy_values, rng);
-        let mut diagnostics = vec![("concentration", noise.concentration)];
-        diagnostics.extend(
-            noisy_values
-                .iter()
-                .map(|&value| ("noisy_eigenvalue_of_sum", value)),
-        );
-        Ok(Fit {
-            subspace: draw_vectors(&sum, request, noise.concentration, rng)?,
-            n,
-            privacy: Some(target.guarantee(Some(noise.true_epsilon), None)),
-            trace: Vec::new(),
-            diagnostics,
-        })
-    }
+fn fit(_: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (n, k) = (rows.n() as u64, request.k);
+    let sum = rows.sum_of_outer_products();
+    let leading = top_k(&sum, k)?;
+    let Privacy::Private(target) = request.privacy else {
+        return Ok(Fit::plain(leading.vectors, n));
+    };
+    let noise = Noise::new(target, k)?;
+    let mut noisy_values = DMatrix::from_column_slice(k, 1, leading.values.as_slice());
+    EntryNoise::Laplace { scale: noise.scale }.add_to(&mut noisy_values, rng);
+    let mut diagnostics = vec![("concentration", noise.concentration)];
+    let values = noisy_values.iter();
+    diagnostics.extend(values.map(|&value| ("noisy_eigenvalue_of_sum", value)));
+    let subspace = draw_vectors(&sum, request, noise.concentration, rng)?;
+    Ok(Fit {
+        privacy: Some(target.guarantee(Some(noise.true_epsilon), None)),
+        diagnostics,
+        ..Fit::plain(subspace, n)
+    })
 }
 
 /// k orthonormal vectors, each drawn from `∝ exp(c·uᵀCu)` orthogonally to the earlier ones.

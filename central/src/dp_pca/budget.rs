@@ -37,7 +37,6 @@ impl StepBudget {
         sensitivity: f64,
         constants: Constants,
     ) -> Result<Self> {
-        constants.check()?;
         let (share, cap) = match calibration {
             CentralCalibration::Accounted => (1.0, sensitivity),
             CentralCalibration::AsPublished => (0.5, f64::INFINITY),
@@ -100,7 +99,7 @@ mod tests {
         for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
             let budget = Budget::approximate(epsilon, delta).unwrap();
             let new =
-                |calibration| StepBudget::new(budget, calibration, d, 1.0, Constants::default());
+                |calibration| StepBudget::new(budget, calibration, d, 1.0, Constants::DEFAULT);
             let accounted = new(CentralCalibration::Accounted).unwrap();
             assert!(accounted.epsilon <= epsilon && accounted.epsilon > 0.999 * epsilon);
             let spent = composed_epsilon(accounted.coordinate.epsilon, d, delta);

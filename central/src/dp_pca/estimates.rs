@@ -70,18 +70,12 @@ mod tests {
     use eigenveil_shared::privacy::{Budget, gaussian};
 
     use super::*;
-    use crate::{CentralCalibration, dp_pca::Constants, generator};
+    use crate::{CentralCalibration, dp_pca::constants::Constants, generator};
 
     fn budget(epsilon: f64, d: usize) -> StepBudget {
         let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-        StepBudget::new(
-            budget,
-            CentralCalibration::Accounted,
-            d,
-            1e9,
-            Constants::default(),
-        )
-        .unwrap()
+        let accounted = CentralCalibration::Accounted;
+        StepBudget::new(budget, accounted, d, 1e9, Constants::DEFAULT).unwrap()
     }
 
     fn normal(d: usize, n: usize, sd: f64, center: f64) -> DMatrix<f64> {

@@ -12,13 +12,14 @@ use eigenveil_estimation::{
 use eigenveil_shared::{Error, Result};
 use nalgebra::{DMatrix, DVector};
 
-pub use self::constants::Constants;
 use self::{
     budget::StepBudget,
+    constants::Constants,
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, check,
+    AlgorithmInfo, Fit, Generator, Options, Privacy, Request, Rows,
+    baseline::Run,
     oja::{StepSize, gradient_sensitivity},
     parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP_SIZE, TAIL_POWER, TAIL_SCALE, ZETA},
     stream::shuffled,
@@ -40,18 +41,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
         GROUPS.with_default(Constants::DEFAULT.groups),
         GROUP_ROWS.with_default(Constants::DEFAULT.group_rows as f64),
     ],
-    ..AlgorithmInfo::private(|options| {
-        Ok(Box::new(DpPca {
-            multi_component: if options.is_set(DEFLATION) {
-                MultiComponent::Deflation
-            } else {
-                MultiComponent::Block
-            },
-            batch: options.count(BATCH),
-            numerator: options.number(STEP_SIZE),
-            constants: Constants::with(options),
-        }))
-    })
+    ..AlgorithmInfo::private(Run::Table(fit))
 };
 
 /// Steps, if the batch is not set and there are enough rows: noise decreases with the batch size, and few steps of
@@ -61,72 +51,51 @@ const DEFAULT_STEPS: usize = 10;
 /// c of the step sizes `c/t`: large enough that the few steps are nearly power steps.
 const NUMERATOR: f64 = 1_000.0;
 
-/// How several components are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MultiComponent {
-    /// All at once: an orthonormal block, its gradient one vector of p·k numbers.
-    #[default]
-    Block,
-    /// One after another, each over its own n/k rows with the earlier ones projected out.
-    Deflation,
+/// One ascent or, with deflation, one for each component over its own n/k rows.
+struct Ascent {
+    schedule: StepSize,
+    budget: Option<StepBudget>,
+    /// Steps and rows of each.
+    sizes: (usize, usize),
 }
 
-/// `dp-pca`: its noise scales with the spread of a batch's gradients, not their length, so it vanishes if rows agree.
-/// It needs many rows: each estimate is a histogram that must fill.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DpPca {
-    /// How k > 1 components are found.
-    pub multi_component: MultiComponent,
-    /// Rows of a step; `None`: a tenth of them, or as many as the budget needs.
-    pub batch: Option<usize>,
-    /// c of the step sizes `c/t`; `None`: 1,000, nearly the power method.
-    pub numerator: Option<f64>,
-    /// Constants that the paper leaves open.
-    pub constants: Constants,
-}
-
-impl DpPca {
-    /// Steps over `n` rows and rows of each.
-    fn steps(&self, n: usize, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
-        let least = budget.map_or(1, StepBudget::min_rows);
-        let default = n.div_ceil(DEFAULT_STEPS).max(least);
-        let batch = self.batch.unwrap_or(default);
-        if batch < least {
-            return Err(Error::invalid_request(format!(
-                "a batch of {batch} rows; this budget needs {least} for the histograms to fill: use more, or a larger budget"
-            )));
-        }
-        let steps = n / batch;
-        if steps == 0 {
-            return Err(Error::invalid_request(format!(
-                "{n} rows for a component; one step needs {batch} at this budget: give n >= {batch} (times k with deflation), or a larger epsilon or delta"
-            )));
-        }
-        Ok((steps, n / steps))
+/// Steps over `n` rows and rows of each.
+fn sizes(n: usize, set: Option<usize>, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
+    let least = budget.map_or(1, StepBudget::min_rows);
+    let default = n.div_ceil(DEFAULT_STEPS).max(least);
+    let batch = set.unwrap_or(default);
+    if batch < least {
+        return Err(Error::invalid_request(format!(
+            "a batch of {batch} rows; this budget needs {least} for the histograms to fill: use more, or a larger budget"
+        )));
     }
+    let steps = n / batch;
+    if steps == 0 {
+        return Err(Error::invalid_request(format!(
+            "{n} rows for a component; one step needs {batch} at this budget: give n >= {batch} (times k with deflation), or a larger epsilon or delta"
+        )));
+    }
+    Ok((steps, n / steps))
+}
 
+impl Ascent {
     /// `k` directions from these rows, orthogonal to `found`.
-    #[expect(clippy::too_many_arguments, reason = "one step of a private helper")]
     fn ascend(
         &self,
         rows: &[DVector<f64>],
         found: &DMatrix<f64>,
         k: usize,
-        budget: Option<&StepBudget>,
-        sizes: (usize, usize),
         tracer: &mut Tracer<'_>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
         let d = found.nrows();
-        let (steps, batch) = sizes;
-        let numerator = self.numerator.unwrap_or(NUMERATOR);
-        let schedule = StepSize::new(numerator, 0.0)?;
+        let (steps, batch) = self.sizes;
         let across = |w: DMatrix<f64>| &w - found * (found.transpose() * &w);
         let mut w = orthonormalize(across(uniform_frame(rng, d, k)?))?;
         for step in 0..steps {
             let part = &rows[step * batch..(step + 1) * batch];
-            let gradient = self.gradient(part, &w, budget, rng)?;
-            let moved = &w + gradient * schedule.at(step + 1);
+            let gradient = self.gradient(part, &w, rng)?;
+            let moved = &w + gradient * self.schedule.at(step + 1);
             w = orthonormalize(across(moved))?;
             tracer.check_cancelled()?;
             if found.ncols() == 0 {
@@ -142,7 +111,6 @@ impl DpPca {
         &self,
         rows: &[DVector<f64>],
         w: &DMatrix<f64>,
-        budget: Option<&StepBudget>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
         let (d, k) = w.shape();
@@ -153,7 +121,7 @@ impl DpPca {
             }
             gradients
         };
-        let Some(budget) = budget else {
+        let Some(budget) = &self.budget else {
             return Ok(DMatrix::from_column_slice(
                 d,
                 k,
@@ -177,59 +145,58 @@ impl DpPca {
     }
 }
 
-impl Baseline for DpPca {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    /// # Errors
-    /// Besides those of the trait: `invalid-request` that names the rows needed, `estimate-failed` where a
-    /// histogram does not fill.
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let (n, d, k) = (rows.n(), rows.dimension(), request.k);
-        check(&INFO, d, n as u64, request)?;
-        let (runs, block) = match self.multi_component {
-            MultiComponent::Block => (1, k),
-            MultiComponent::Deflation => (k, 1),
-        };
-        let (budget, promised) = match request.privacy {
-            Privacy::None => (None, None),
-            Privacy::Private(target) => {
-                let step = StepBudget::new(
-                    target.budget,
-                    target.calibration,
-                    d * block,
-                    gradient_sensitivity(target.neighbours, 1.0, block),
-                    self.constants,
-                )?;
-                // Every row is used in one part of one step of one run.
-                let promised = target.guarantee(Some(step.epsilon), None);
-                (Some(step), Some(promised))
-            }
-        };
-        let each = n / runs;
-        let sizes = self.steps(each, budget.as_ref())?;
-        let table: Vec<DVector<f64>> = shuffled(rows, rng)
-            .map(|row| Ok(DVector::from_column_slice(row?.as_slice())))
-            .collect::<Result<_>>()?;
-        let mut tracer = Tracer::new(&Request {
-            truth: request.truth.filter(|_| runs == 1),
-            ..*request
-        });
-        let mut found = DMatrix::zeros(d, 0);
-        for run in 0..runs {
-            let (part, budget) = (&table[run * each..(run + 1) * each], budget.as_ref());
-            let next = self.ascend(part, &found, block, budget, sizes, &mut tracer, rng)?;
-            let columns: Vec<_> = found.column_iter().chain(next.column_iter()).collect();
-            found = DMatrix::from_columns(&columns);
+/// Its noise scales with the spread of a batch's gradients, not their length, so it vanishes if rows agree. It needs many
+/// rows: each estimate is a histogram that must fill. Fails with `invalid-request` that names the rows needed, and
+/// `estimate-failed` where a histogram does not fill.
+fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (n, d, k) = (rows.n(), rows.dimension(), request.k);
+    // All at once, an orthonormal block whose gradient is one vector of p·k numbers, or one after another.
+    let (runs, block) = match options.is_set(DEFLATION) {
+        false => (1, k),
+        true => (k, 1),
+    };
+    let (budget, promised) = match request.privacy {
+        Privacy::None => (None, None),
+        Privacy::Private(target) => {
+            let step = StepBudget::new(
+                target.budget,
+                target.calibration,
+                d * block,
+                gradient_sensitivity(target.neighbours, 1.0, block),
+                Constants::with(options),
+            )?;
+            // Every row is used in one part of one step of one run.
+            let promised = target.guarantee(Some(step.epsilon), None);
+            (Some(step), Some(promised))
         }
-        fix_signs(&mut found);
-        Ok(Fit {
-            subspace: found,
-            n: n as u64,
-            privacy: promised,
-            trace: tracer.finish(),
-            diagnostics: vec![("steps", sizes.0 as f64), ("batch", sizes.1 as f64)],
-        })
+    };
+    let each = n / runs;
+    let sizes = sizes(each, options.count(BATCH), budget.as_ref())?;
+    let numerator = options.number(STEP_SIZE).unwrap_or(NUMERATOR);
+    let ascent = Ascent {
+        schedule: StepSize::new(numerator, 0.0)?,
+        budget,
+        sizes,
+    };
+    let table: Vec<DVector<f64>> = shuffled(rows, rng)
+        .map(|row| Ok(DVector::from_column_slice(row?.as_slice())))
+        .collect::<Result<_>>()?;
+    let mut tracer = Tracer::new(&Request {
+        truth: request.truth.filter(|_| runs == 1),
+        ..*request
+    });
+    let mut found = DMatrix::zeros(d, 0);
+    for run in 0..runs {
+        let part = &table[run * each..(run + 1) * each];
+        let next = ascent.ascend(part, &found, block, &mut tracer, rng)?;
+        let columns: Vec<_> = found.column_iter().chain(next.column_iter()).collect();
+        found = DMatrix::from_columns(&columns);
     }
+    fix_signs(&mut found);
+    Ok(Fit {
+        privacy: promised,
+        trace: tracer.finish(),
+        diagnostics: vec![("steps", sizes.0 as f64), ("batch", sizes.1 as f64)],
+        ..Fit::plain(found, n as u64)
+    })
 }

@@ -7,12 +7,9 @@ use eigenveil_shared::{
 
 use super::fit_from_sum;
 use crate::{
-    baseline::{AlgorithmInfo, Baseline, check},
-    fit::{Fit, Request},
-    generator::Generator,
+    CentralCalibration, Fit, Generator, PrivacyTarget, Request, Rows,
+    baseline::{AlgorithmInfo, Run},
     noise::SymmetricNoise,
-    privacy::{CentralCalibration, Privacy, PrivacyTarget},
-    rows::Rows,
 };
 
 /// Analyze Gauss (Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1): symmetric Gaussian noise on `Σxxᵀ`, then its
@@ -23,18 +20,6 @@ use crate::{
 /// * `accounted`: σ of the analytic Gaussian mechanism, along every direction of unit Frobenius norm: `N(0, σ²)` on
 ///   the diagonal, `N(0, σ²/2)` off it. `as-published`: `N(0, σ²)` on every entry, σ = `√(2 ln(1.25/δ))/ε`: the
 ///   classical formula with Δ = 1, for every ε.
-#[derive(Default)]
-pub struct AnalyzeGauss;
-
-/// Mod-SuLQ (Chaudhuri, Sarwate & Sinha 2012, Algorithm 1): the same release with the noise
-/// `β = ((p+1)/nε)·√(2 ln((p²+p)/(2√(2π)δ))) + 1/(n√ε)` on each entry of the mean `(1/n)Σxxᵀ`.
-///
-/// The factor (p+1) treats each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the
-/// triangle needs p times less noise. So `as-published` spends far less than it claims, and `accounted` equals
-/// [`AnalyzeGauss`].
-#[derive(Default)]
-pub struct ModSulq;
-
 pub(crate) static ANALYZE_GAUSS: AlgorithmInfo = AlgorithmInfo {
     name: "analyze-gauss",
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
@@ -42,9 +27,17 @@ pub(crate) static ANALYZE_GAUSS: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too little noise for large ε (the true ε is reported)",
     quadratic_memory: true,
     has_trace: false,
-    ..AlgorithmInfo::private(|_| Ok(Box::new(AnalyzeGauss)))
+    ..AlgorithmInfo::private(Run::Table(|_, rows, request, rng| {
+        fit(rows, request, rng, gaussian::as_published_sigma)
+    }))
 };
 
+/// Mod-SuLQ (Chaudhuri, Sarwate & Sinha 2012, Algorithm 1): the same release with the noise
+/// `β = ((p+1)/nε)·√(2 ln((p²+p)/(2√(2π)δ))) + 1/(n√ε)` on each entry of the mean `(1/n)Σxxᵀ`.
+///
+/// The factor (p+1) treats each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the
+/// triangle needs p times less noise. So `as-published` spends far less than it claims, and `accounted` equals
+/// [`ANALYZE_GAUSS`].
 pub(crate) static MOD_SULQ: AlgorithmInfo = AlgorithmInfo {
     name: "mod-sulq",
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
@@ -52,37 +45,13 @@ pub(crate) static MOD_SULQ: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with about p times the noise needed",
     quadratic_memory: true,
     has_trace: false,
-    ..AlgorithmInfo::private(|_| Ok(Box::new(ModSulq)))
-};
-
-impl Baseline for AnalyzeGauss {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &ANALYZE_GAUSS
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        fit_with(
-            self.info(),
-            rows,
-            request,
-            rng,
-            gaussian::as_published_sigma,
-        )
-    }
-}
-
-impl Baseline for ModSulq {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &MOD_SULQ
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    ..AlgorithmInfo::private(Run::Table(|_, rows, request, rng| {
         let (n, p) = (rows.n() as f64, rows.dimension() as f64);
-        fit_with(self.info(), rows, request, rng, |budget| {
+        fit(rows, request, rng, |budget| {
             Ok(n * mod_sulq_beta(budget, n, p))
         })
-    }
-}
+    }))
+};
 
 /// β of the noise on the mean, as published.
 fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
@@ -105,30 +74,20 @@ fn noise(
     Ok(SymmetricNoise::calibrated(target.calibration, sigma))
 }
 
-fn fit_with(
-    info: &AlgorithmInfo,
+fn fit(
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
     published: impl Fn(Budget) -> Result<f64>,
 ) -> Result<Fit> {
-    check(info, rows.dimension(), rows.n() as u64, request)?;
-    let mut sum = rows.sum_of_outer_products();
-    let Privacy::Private(target) = request.privacy else {
-        return fit_from_sum(rows, &sum, request.k, None, Vec::new());
-    };
-    let noise = noise(target, published)?;
-    noise.add_to(&mut sum, rng);
-    let sensitivity = target.neighbours.outer_sensitivity();
-    // Either noise has σ along the diagonal, where neighbours can be Δ apart, and nowhere less.
-    let holds = gaussian::true_epsilon(noise.sd(), sensitivity, target.budget.delta());
-    fit_from_sum(
-        rows,
-        &sum,
-        request.k,
-        Some(target.guarantee(holds, None)),
-        vec![("sigma_of_sum", noise.sd())],
-    )
+    fit_from_sum(rows, request, |target, sum| {
+        let noise = noise(target, published)?;
+        noise.add_to(sum, rng);
+        let sensitivity = target.neighbours.outer_sensitivity();
+        // Either noise has σ along the diagonal, where neighbours can be Δ apart, and nowhere less.
+        let holds = gaussian::true_epsilon(noise.sd(), sensitivity, target.budget.delta());
+        Ok((target.guarantee(holds, None), ("sigma_of_sum", noise.sd())))
+    })
 }
 
 #[cfg(test)]

@@ -3,9 +3,6 @@
 mod gaussian;
 mod wishart;
 
-pub use gaussian::{AnalyzeGauss, ModSulq};
-pub use wishart::Wishart;
-
 pub(crate) use {
     gaussian::{ANALYZE_GAUSS, MOD_SULQ},
     wishart::INFO as WISHART,
@@ -15,20 +12,32 @@ use eigenveil_estimation::linalg::top_k;
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use crate::{fit::Fit, privacy::RunGuarantee, rows::Rows};
+use crate::{
+    fit::{Fit, Request},
+    privacy::{Privacy, PrivacyTarget, RunGuarantee},
+    rows::Rows,
+};
 
+/// The top-k eigenvectors of the sum, with noise that `perturb` adds in a private run; it returns the guarantee and a
+/// diagnostic.
 fn fit_from_sum(
     rows: &Rows,
-    sum: &DMatrix<f64>,
-    k: usize,
-    privacy: Option<RunGuarantee>,
-    diagnostics: Vec<(&'static str, f64)>,
+    request: &Request<'_>,
+    perturb: impl FnOnce(
+        PrivacyTarget,
+        &mut DMatrix<f64>,
+    ) -> Result<(RunGuarantee, (&'static str, f64))>,
 ) -> Result<Fit> {
+    let mut sum = rows.sum_of_outer_products();
+    let (mut privacy, mut diagnostics) = (None, Vec::new());
+    if let Privacy::Private(target) = request.privacy {
+        let (promised, diagnostic) = perturb(target, &mut sum)?;
+        privacy = Some(promised);
+        diagnostics.push(diagnostic);
+    }
     Ok(Fit {
-        subspace: top_k(sum, k)?.vectors,
-        n: rows.n() as u64,
         privacy,
-        trace: Vec::new(),
         diagnostics,
+        ..Fit::plain(top_k(&sum, request.k)?.vectors, rows.n() as u64)
     })
 }

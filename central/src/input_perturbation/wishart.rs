@@ -1,26 +1,20 @@
 //! Wishart noise on the sum: `wishart`, without a guarantee.
 
 use eigenveil_estimation::linalg::product;
-use eigenveil_shared::{Result, privacy::Budget};
+use eigenveil_shared::privacy::Budget;
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::fit_from_sum;
 use crate::{
-    baseline::{AlgorithmInfo, Baseline, DeltaSupport, check},
-    fit::{Fit, Request},
-    generator::Generator,
-    privacy::{CentralCalibration, Privacy},
-    rows::Rows,
+    CentralCalibration, DeltaSupport, Generator,
+    baseline::{AlgorithmInfo, Run},
 };
 
 /// The Wishart mechanism (Jiang, Xie & Zhang 2016): `Σxxᵀ + W`, W distributed as `W_p(p+1, (3/2ε)·I)`; then its top-k
 /// eigenvectors. **No guarantee**: the output always exceeds `Σxxᵀ` in the Loewner order, which a neighbour's output
 /// need not do; it leaves the support of the neighbour's output with probability `1 − e^{−ε/3}`, for every p (the event
 /// is `xᵀW⁻¹x > 1`, and `1/xᵀW⁻¹x` is (3/2ε)·χ²₂). So it is not (ε', δ)-private for any ε' unless δ is that large.
-#[derive(Default)]
-pub struct Wishart;
-
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "wishart",
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
@@ -30,35 +24,18 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     delta: DeltaSupport::Zero,
     quadratic_memory: true,
     has_trace: false,
-    ..AlgorithmInfo::private(|_| Ok(Box::new(Wishart)))
+    ..AlgorithmInfo::private(Run::Table(|_, rows, request, rng| {
+        fit_from_sum(rows, request, |target, sum| {
+            *sum += wishart_noise(rows.dimension(), target.budget, rng);
+            let least_delta = -(-target.budget.epsilon() / 3.0).exp_m1();
+            let note = format!(
+                "the output reveals with probability {least_delta:.3} that a row is present: no epsilon holds below that delta"
+            );
+            let promised = target.guarantee(None, Some(note));
+            Ok((promised, ("delta_lower_bound", least_delta)))
+        })
+    }))
 };
-
-impl Baseline for Wishart {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
-        let mut sum = rows.sum_of_outer_products();
-        let Privacy::Private(target) = request.privacy else {
-            return fit_from_sum(rows, &sum, request.k, None, Vec::new());
-        };
-        sum += wishart_noise(rows.dimension(), target.budget, rng);
-        let least_delta = -(-target.budget.epsilon() / 3.0).exp_m1();
-        let note = format!(
-            "the output reveals with probability {least_delta:.3} that a row is present: no epsilon holds below that delta"
-        );
-        let diagnostics = vec![("delta_lower_bound", least_delta)];
-        fit_from_sum(
-            rows,
-            &sum,
-            request.k,
-            Some(target.guarantee(None, Some(note))),
-            diagnostics,
-        )
-    }
-}
 
 /// `GGᵀ`, G of `p × (p+1)` independent `N(0, 3/2ε)`.
 fn wishart_noise(p: usize, budget: Budget, rng: &mut Generator) -> DMatrix<f64> {

@@ -1,8 +1,8 @@
-//! The noise of one step, and the guarantee for the whole run.
+//! The sensitivity of one step, and the published noise.
 
-use eigenveil_shared::{Result, privacy::Budget};
+use eigenveil_shared::privacy::Budget;
 
-use crate::{Neighbours, accountant::full_batch};
+use crate::Neighbours;
 
 /// L2 (Frobenius) sensitivity of `Σ clip_β(x(xᵀW))` over rows of the unit ball, W orthonormal `d × k`.
 ///
@@ -18,12 +18,6 @@ pub fn gradient_sensitivity(neighbours: Neighbours, clip: f64, k: usize) -> f64 
         Neighbours::Replace => (2.0 * clip).min(std::f64::consts::SQRT_2),
         Neighbours::Entry => f64::INFINITY,
     }
-}
-
-/// The standard deviation that keeps the budget: each row is used in only one step, so the run is as private as one
-/// release (parallel composition).
-pub(super) fn accounted_sd(budget: Budget, sensitivity: f64) -> Result<f64> {
-    Ok(full_batch::noise_multiplier(budget, 1)? * sensitivity)
 }
 
 /// Algorithm 2's noise, `2αβ` with `α = ln(n/δ)/(ε√n)` (its constant taken as 1).

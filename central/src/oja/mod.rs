@@ -3,7 +3,6 @@
 //! All make one pass, so each row is used in only one step: the steps compose in parallel, and the whole run is as
 //! private as one step. The paper composes them sequentially, or shuffles.
 
-mod ascent;
 mod calibration;
 mod run;
 mod step_size;
@@ -11,6 +10,5 @@ mod variants;
 
 pub use calibration::gradient_sensitivity;
 pub use step_size::{DEFAULT_NUMERATOR, StepSize};
-pub use variants::{Batching, Oja, OjaVariant};
 
 pub(crate) use variants::{MINIBATCH, PLAIN, PRIVATE};

@@ -1,114 +1,96 @@
-//! A run, from request to result.
+//! Stochastic gradient ascent on `tr(WᵀAW)` over orthonormal W: a run of any variant, from request to result.
 
-use eigenveil_estimation::{linalg::fix_signs, models::uniform_frame};
+use eigenveil_estimation::{
+    linalg::{fix_signs, orthonormalize},
+    models::uniform_frame,
+};
 use eigenveil_shared::Result;
 
 use super::{
-    DEFAULT_NUMERATOR, Oja, StepSize,
-    ascent::Ascent,
-    calibration::{accounted_sd, gradient_sensitivity},
+    StepSize,
+    calibration::gradient_sensitivity,
+    variants::{OjaVariant, numerator},
 };
 use crate::{
-    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Privacy, Request, RowStream, Rows,
-    StreamingBaseline,
+    CentralCalibration, Fit, Generator, GradientSum, Options, Privacy, Request, Rows,
     accountant::full_batch,
-    check,
-    stream::{Feed, shuffled},
-    trace::Tracer,
+    noise::EntryNoise,
+    stream::Feed,
+    trace::{Tracer, is_recorded},
 };
 
-impl Baseline for Oja {
-    fn info(&self) -> &'static AlgorithmInfo {
-        self.variant.info()
-    }
+/// Linear steps between two orthonormalisations: the span is the same as with one after each step (QR factors
+/// multiply), at less cost.
+const STEPS_PER_QR: usize = 8;
 
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let mut stream = shuffled(rows, rng);
-        let (d, n) = (rows.dimension(), rows.n() as u64);
-        self.run(&mut stream, d, n, Some(rows), request, rng)
-    }
-
-    fn streaming(&self) -> Option<&dyn StreamingBaseline> {
-        Some(self)
-    }
-}
-
-impl StreamingBaseline for Oja {
-    fn fit_stream(
-        &self,
-        rows: &mut RowStream<'_>,
-        dimension: usize,
-        n: u64,
-        request: &Request<'_>,
-        rng: &mut Generator,
-    ) -> Result<Fit> {
-        self.run(rows, dimension, n, None, request, rng)
-    }
-}
-
-impl Oja {
-    /// One pass over the stream; the trace's objective is computed from `table`.
-    fn run(
-        &self,
-        rows: &mut RowStream<'_>,
-        dimension: usize,
-        n: u64,
-        table: Option<&Rows>,
-        request: &Request<'_>,
-        rng: &mut Generator,
-    ) -> Result<Fit> {
-        check(self.info(), dimension, n, request)?;
-        let k = request.k;
-        let (steps, batch) = self.variant.steps(n)?;
-        let clip = self.variant.clip()?;
-        let mut diagnostics = vec![("steps", steps as f64), ("batch", batch as f64)];
-        let (mut noise_sd, mut promised) = (0.0, None);
-        if let Privacy::Private(target) = request.privacy {
-            let budget = target.budget;
-            let clip = clip.unwrap_or(1.0);
-            let sensitivity = gradient_sensitivity(target.neighbours, clip, k);
-            let accounted = accounted_sd(budget, sensitivity)?;
-            let (published, published_note) = self.variant.published(budget, n, steps, clip);
-            let (sd, note) = match target.calibration {
-                CentralCalibration::Accounted => (accounted, None),
-                CentralCalibration::AsPublished => (published, published_note),
-            };
-            noise_sd = sd;
-            // Each row is used in one step.
-            let holds = full_batch::true_epsilon(sd / sensitivity, 1, budget.delta());
-            promised = Some(target.guarantee(holds, note));
-            diagnostics.extend([
-                ("noise_sd", sd),
-                ("accounted_noise_sd", accounted),
-                ("published_noise_sd", published),
-            ]);
-        }
-        let rows_a_step = batch as f64;
-        let variance = 1.0 / rows_a_step + dimension as f64 * (noise_sd / rows_a_step).powi(2);
-        let numerator = self.numerator.unwrap_or(DEFAULT_NUMERATOR);
-        let ascent = Ascent {
-            batch,
-            steps,
-            clip,
-            noise_sd,
-            schedule: StepSize::for_variance(numerator, variance)?,
+/// `W ← QR(W + η_t/B·(Σ clip_β(x(xᵀW)) + noise))` in one pass over the rows, from a random W. The divisor is the planned
+/// B.
+pub(super) fn ascend(
+    variant: OjaVariant,
+    options: &Options,
+    mut feed: Feed<'_, '_>,
+    table: Option<&Rows>,
+    request: &Request<'_>,
+    rng: &mut Generator,
+) -> Result<Fit> {
+    let (dimension, n, k) = (feed.dimension(), feed.n(), request.k);
+    let (steps, batch) = variant.steps(options, n)?;
+    let clip = variant.clip(options);
+    let mut diagnostics = vec![("steps", steps as f64), ("batch", batch as f64)];
+    let (mut noise_sd, mut promised) = (0.0, None);
+    if let Privacy::Private(target) = request.privacy {
+        let budget = target.budget;
+        let clip = clip.unwrap_or(1.0);
+        let sensitivity = gradient_sensitivity(target.neighbours, clip, k);
+        // Each row is used in only one step, so the run is as private as one release (parallel composition).
+        let accounted = full_batch::noise_multiplier(budget, 1)? * sensitivity;
+        let (published, published_note) = variant.published(budget, n, steps, clip);
+        let (sd, note) = match target.calibration {
+            CentralCalibration::Accounted => (accounted, None),
+            CentralCalibration::AsPublished => (published, published_note),
         };
-        let mut tracer = Tracer::new(request);
-        let start = uniform_frame(rng, dimension, k)?;
-        let mut feed = Feed::new(rows, dimension, n);
-        let mut subspace = ascent.run(start, &mut feed, rng, |step, w| {
-            let passes = step as f64 * rows_a_step / n as f64;
-            tracer.record(step, passes, w, |w| {
-                table.map(|rows| rows.multiply(w).dot(w) / n as f64)
-            })
-        })?;
-        fix_signs(&mut subspace);
-        Ok(Fit {
-            subspace,
-            n,
-            privacy: promised,
-            trace: tracer.finish(),
-            diagnostics,
-        })
+        noise_sd = sd;
+        let holds = full_batch::true_epsilon(sd / sensitivity, 1, budget.delta());
+        promised = Some(target.guarantee(holds, note));
+        diagnostics.extend([
+            ("noise_sd", sd),
+            ("accounted_noise_sd", accounted),
+            ("published_noise_sd", published),
+        ]);
     }
+    let rows_a_step = batch as f64;
+    let variance = 1.0 / rows_a_step + dimension as f64 * (noise_sd / rows_a_step).powi(2);
+    let schedule = StepSize::for_variance(numerator(options), variance)?;
+    let mut tracer = Tracer::new(request);
+    let mut w = uniform_frame(rng, dimension, k)?;
+    let noise = EntryNoise::Gaussian { sd: noise_sd };
+    // Clipping and noise refer to an orthonormal W, so it is orthonormalised at every step.
+    let linear = noise_sd == 0.0 && clip.is_none();
+    for t in 1..=steps {
+        let mut sum = GradientSum::new(w, clip, batch);
+        for _ in 0..batch {
+            sum.add(feed.next_row()?.as_slice());
+        }
+        let (previous, mut gradient) = sum.finish();
+        if noise_sd > 0.0 {
+            noise.add_to(&mut gradient, rng);
+        }
+        w = previous + gradient * (schedule.at(t) / rows_a_step);
+        if !linear || t % STEPS_PER_QR == 0 || t == steps || is_recorded(t, steps) {
+            w = orthonormalize(w)?;
+        }
+        if is_recorded(t, steps) {
+            let passes = t as f64 * rows_a_step / n as f64;
+            tracer.record(t, passes, &w, |w| {
+                table.map(|rows| rows.multiply(w).dot(w) / n as f64)
+            })?;
+        }
+    }
+    fix_signs(&mut w);
+    Ok(Fit {
+        privacy: promised,
+        trace: tracer.finish(),
+        diagnostics,
+        ..Fit::plain(w, n)
+    })
 }

@@ -4,12 +4,14 @@ use eigenveil_shared::{Error, Result, privacy::Budget};
 
 use super::{
     calibration::{max_shuffled_epsilon, published_batch_sd, published_one_row_sd},
+    run::ascend,
     step_size::DEFAULT_NUMERATOR,
 };
 use crate::{
     AlgorithmInfo,
+    baseline::Run,
     parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, ITERATIONS, Options, Parameter, STEP_SIZE},
-    stream::{conflicting_steps_error, whole_steps},
+    stream::{divided, whole_steps},
 };
 
 /// Default β: at 1 no row of the unit ball is clipped.
@@ -23,12 +25,9 @@ pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
     parameters: &[STEP, EIGENGAP],
-    ..AlgorithmInfo::nonprivate(|options| {
-        Ok(Box::new(Oja {
-            numerator: numerator(options)?,
-            variant: OjaVariant::Plain,
-        }))
-    })
+    ..AlgorithmInfo::nonprivate(Run::OnePass(|options, feed, table, request, rng| {
+        ascend(OjaVariant::Plain, options, feed, table, request, rng)
+    }))
 };
 
 pub(crate) static PRIVATE: AlgorithmInfo = AlgorithmInfo {
@@ -37,13 +36,9 @@ pub(crate) static PRIVATE: AlgorithmInfo = AlgorithmInfo {
     description: "Oja with every row's gradient clipped and perturbed; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the published noise requires shuffling and a tiny eps",
     parameters: &[STEP, EIGENGAP, CLIP],
-    ..AlgorithmInfo::private(|options| {
-        let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
-        Ok(Box::new(Oja {
-            numerator: numerator(options)?,
-            variant: OjaVariant::Private { clip },
-        }))
-    })
+    ..AlgorithmInfo::private(Run::OnePass(|options, feed, table, request, rng| {
+        ascend(OjaVariant::Private, options, feed, table, request, rng)
+    }))
 };
 
 pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
@@ -52,139 +47,62 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition; the published noise charges every step, far more than needed",
     parameters: &[ITERATIONS, BATCH, STEP, EIGENGAP, CLIP],
-    ..AlgorithmInfo::private(|options| {
-        let batching = match (options.count(ITERATIONS), options.count(BATCH)) {
-            (Some(_), Some(_)) => return Err(conflicting_steps_error()),
-            (Some(steps), None) => Some(Batching::Count(steps)),
-            (None, batch) => batch.map(Batching::Batch),
-        };
-        let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
-        Ok(Box::new(Oja {
-            numerator: numerator(options)?,
-            variant: OjaVariant::Minibatch { clip, batching },
-        }))
-    })
+    ..AlgorithmInfo::private(Run::OnePass(|options, feed, table, request, rng| {
+        ascend(OjaVariant::Minibatch, options, feed, table, request, rng)
+    }))
 };
 
-/// c: the step size if set, or for a known eigengap λ_k − λ_{k+1} that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2,
-/// which asks for α > 1/2) with α = 1.
-fn numerator(options: &Options) -> Result<Option<f64>> {
-    match (options.number(STEP_SIZE), options.number(EIGENGAP)) {
-        (Some(_), Some(_)) => Err(Error::invalid_request(
-            "step-size and eigengap are both set; an eigengap sets the step's constant to 1/eigengap: leave one out",
-        )),
-        (step, gap) => Ok(step.or(gap.map(f64::recip))),
-    }
+/// c of the step sizes `c/(o + t)`: the step size if set, or for a known eigengap λ_k − λ_{k+1} that of the paper's
+/// `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α > 1/2) with α = 1.
+pub(super) fn numerator(options: &Options) -> f64 {
+    let gap = options.number(EIGENGAP);
+    let set = options.number(STEP_SIZE).or(gap.map(f64::recip));
+    set.unwrap_or(DEFAULT_NUMERATOR)
 }
 
-/// The variants.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum OjaVariant {
-    /// `oja`: one row a step, no clipping, no noise.
-    Plain,
-    /// `private-oja`: one row a step, its gradient clipped to Frobenius norm `clip`, and noise on it.
-    Private {
-        /// β, in (0, 1]; at 1 no row of the unit ball is clipped.
-        clip: f64,
-    },
-    /// `minibatch-oja`: T steps of `⌊n/T⌋` rows, each gradient clipped, and noise on their sum. Rows after the last
-    /// complete batch are not used.
-    Minibatch {
-        /// β, in (0, 1]; at 1 no row of the unit ball is clipped.
-        clip: f64,
-        /// T or B; `None`: `T = ⌈ln² n⌉`, the paper's `O(log² n)`.
-        batching: Option<Batching>,
-    },
-}
-
-/// How the rows are divided into batches.
+/// The variants, each with k components orthonormalised by QR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batching {
-    /// This many steps T; the batch is `⌊n/T⌋`.
-    Count(usize),
-    /// This many rows B a batch; the steps are `⌊n/B⌋`.
-    Batch(usize),
-}
-
-/// Oja's algorithm, plain or private, with k components orthonormalised by QR.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Oja {
-    /// The variant.
-    pub variant: OjaVariant,
-    /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR); for a known eigengap
-    /// its inverse. The offset follows from the batch and the noise
-    /// ([`StepSize::for_variance`](super::StepSize::for_variance)).
-    pub numerator: Option<f64>,
-}
-
-impl Oja {
-    /// `oja`.
-    pub const PLAIN: Self = Self {
-        variant: OjaVariant::Plain,
-        numerator: None,
-    };
-    /// `private-oja` without clipping in the unit ball.
-    pub const PRIVATE: Self = Self {
-        variant: OjaVariant::Private { clip: DEFAULT_CLIP },
-        numerator: None,
-    };
-    /// `minibatch-oja` without clipping in the unit ball, `T = ⌈ln² n⌉`.
-    pub const MINIBATCH: Self = Self {
-        variant: OjaVariant::Minibatch {
-            clip: DEFAULT_CLIP,
-            batching: None,
-        },
-        numerator: None,
-    };
+pub(super) enum OjaVariant {
+    /// One row a step, no clipping, no noise.
+    Plain,
+    /// One row a step, its gradient clipped, and noise on it.
+    Private,
+    /// T steps of B = `⌊n/T⌋` rows, each gradient clipped, and noise on their sum; `T = ⌈ln² n⌉`, the paper's
+    /// `O(log² n)`, unless T or B is set. Rows after the last complete batch are not used.
+    Minibatch,
 }
 
 impl OjaVariant {
-    pub(super) fn info(&self) -> &'static AlgorithmInfo {
-        match self {
-            Self::Plain => &PLAIN,
-            Self::Private { .. } => &PRIVATE,
-            Self::Minibatch { .. } => &MINIBATCH,
-        }
+    /// β, the Frobenius norm that a row's gradient is clipped to.
+    pub(super) fn clip(self, options: &Options) -> Option<f64> {
+        let clips = self != Self::Plain;
+        clips.then(|| options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP))
     }
 
-    pub(super) fn clip(&self) -> Result<Option<f64>> {
-        match *self {
-            Self::Plain => Ok(None),
-            Self::Private { clip } | Self::Minibatch { clip, .. } => {
-                CLIP.check(clip)?;
-                Ok(Some(clip))
-            }
-        }
-    }
-
-    pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
-        let Self::Minibatch { batching, .. } = *self else {
+    /// T and B.
+    pub(super) fn steps(self, options: &Options, n: u64) -> Result<(usize, usize)> {
+        if self != Self::Minibatch {
             return Ok((whole_steps(n, 1)?, 1));
-        };
-        let default = || Batching::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
-        match batching.unwrap_or_else(default) {
-            Batching::Batch(batch) => Ok((whole_steps(n, batch)?, batch)),
-            Batching::Count(steps) => {
-                let batch = n.checked_div(steps as u64).unwrap_or(0);
-                if batch == 0 {
-                    return Err(Error::invalid_request(format!(
-                        "{steps} steps over n = {n} rows; a step needs a row: use between 1 and n steps"
-                    )));
-                }
-                Ok((steps, batch as usize))
-            }
         }
+        let default = ((n as f64).ln().powi(2).ceil() as usize).max(1);
+        let (steps, batch) = divided(n, options, default)?;
+        if batch == 0 {
+            return Err(Error::invalid_request(format!(
+                "{steps} steps over n = {n} rows; a step needs a row: use between 1 and n steps"
+            )));
+        }
+        Ok((steps, batch))
     }
 
     /// The paper's noise on a step's sum of gradients, and a note about it.
     pub(super) fn published(
-        &self,
+        self,
         budget: Budget,
         n: u64,
         steps: usize,
         clip: f64,
     ) -> (f64, Option<String>) {
-        if let Self::Minibatch { .. } = self {
+        if self == Self::Minibatch {
             let note = "the published noise composes the steps sequentially, but each row is used in only one step";
             return (
                 published_batch_sd(budget, steps, clip),

@@ -7,11 +7,7 @@ mod private;
 mod sensitivity;
 mod streaming;
 
-pub use block_settings::BlockSettings;
 pub use noisy::{PowerRun, noisy_power};
-pub use plain::NoisyPower;
-pub use private::PrivatePower;
 pub use sensitivity::{entry_sensitivity_factor, product_sensitivity, product_sensitivity_l1};
-pub use streaming::StreamingPower;
 
 pub(crate) use {plain::INFO as PLAIN, private::INFO as PRIVATE, streaming::INFO as STREAMING};

@@ -6,9 +6,10 @@ use eigenveil_estimation::{linalg::product, metrics::projector_distance, models:
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{BlockSettings, PowerRun, block_settings::MAX_SETTLING_STEPS, noisy_power};
+use super::{PowerRun, block_settings::block_size, noisy_power};
 use crate::{
-    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check,
+    AlgorithmInfo, Fit, Generator, Options, Request, Rows,
+    baseline::Run,
     parameter::{BLOCK_SIZE, ITERATIONS},
     trace::Tracer,
 };
@@ -19,6 +20,8 @@ const CONVERGENCE_TOLERANCE: f64 = 1e-11;
 /// Steps expected until convergence, for choosing how to multiply.
 const EXPECTED_STEPS: usize = 100;
 
+const MAX_SETTLING_STEPS: usize = 5_000;
+
 /// Largest dimension whose `d × d` sum is formed (0.5 GB).
 const MAX_SUM_DIMENSION: usize = 8_000;
 
@@ -28,49 +31,29 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     description: "block power method, X <- QR(AX + G); the library takes any G as a closure, here G = 0",
     guarantee: "none of its own: use private-power for privacy",
     parameters: &[ITERATIONS, BLOCK_SIZE],
-    ..AlgorithmInfo::nonprivate(|options| {
-        Ok(Box::new(NoisyPower {
-            settings: BlockSettings::from_options(options),
-        }))
-    })
+    ..AlgorithmInfo::nonprivate(Run::Table(run_without_noise))
 };
 
-/// `noisy-power`: the meta-algorithm with G = 0, until convergence or for [`BlockSettings::iterations`] steps if set.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoisyPower {
-    /// Steps and columns.
-    pub settings: BlockSettings,
-}
-
-impl Baseline for NoisyPower {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
-        run_without_noise(self.settings, rows, request, rng)
-    }
-}
-
+/// The meta-algorithm with G = 0, until convergence or for the set number of iterations.
 pub(super) fn run_without_noise(
-    settings: BlockSettings,
+    options: &Options,
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
 ) -> Result<Fit> {
     let (d, k) = (rows.dimension(), request.k);
-    let columns = settings.block_size(k, d)?;
-    let multiply = multiplier(rows, columns, settings.iterations.unwrap_or(EXPECTED_STEPS));
+    let columns = block_size(options, k, d)?;
+    let set = options.count(ITERATIONS);
+    let multiply = multiplier(rows, columns, set.unwrap_or(EXPECTED_STEPS));
     let mut tracer = Tracer::new(request);
     let mut before: Option<DMatrix<f64>> = None;
     let run = noisy_power(
         uniform_frame(rng, d, columns)?,
-        settings.iterations.unwrap_or(MAX_SETTLING_STEPS),
+        set.unwrap_or(MAX_SETTLING_STEPS),
         |_, x| Ok(multiply(x)),
         |run| {
             record(&mut tracer, run, &multiply, rows.n())?;
-            if settings.iterations.is_some() {
+            if set.is_some() {
                 return Ok(ControlFlow::Continue(()));
             }
             let (now, _) = run.leading(k)?;
@@ -87,11 +70,9 @@ pub(super) fn run_without_noise(
         },
     )?;
     Ok(Fit {
-        subspace: run.leading(k)?.0,
-        n: rows.n() as u64,
-        privacy: None,
         trace: tracer.finish(),
         diagnostics: vec![("steps", run.steps as f64), ("block_size", columns as f64)],
+        ..Fit::plain(run.leading(k)?.0, rows.n() as u64)
     })
 }
 

@@ -7,15 +7,16 @@ use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
-    BlockSettings, entry_sensitivity_factor, noisy_power,
+    block_settings::{block_size, default_iterations},
+    entry_sensitivity_factor, noisy_power,
     plain::{multiplier, record, run_without_noise},
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    AlgorithmInfo, Baseline, CentralCalibration, DeltaSupport, Fit, Generator, Neighbours, Privacy,
+    AlgorithmInfo, CentralCalibration, DeltaSupport, Fit, Generator, Neighbours, Options, Privacy,
     Request, Rows,
     accountant::{full_batch, laplace},
-    check,
+    baseline::Run,
     noise::EntryNoise,
     parameter::{BLOCK_SIZE, ITERATIONS},
     trace::Tracer,
@@ -29,11 +30,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     neighbours: &Neighbours::WITH_ENTRY,
     delta: DeltaSupport::Any,
     parameters: &[ITERATIONS, BLOCK_SIZE],
-    ..AlgorithmInfo::private(|options| {
-        Ok(Box::new(PrivatePower {
-            settings: BlockSettings::from_options(options),
-        }))
-    })
+    ..AlgorithmInfo::private(Run::Table(fit))
 };
 
 /// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for δ >
@@ -41,71 +38,60 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
 ///
 /// With entry neighbours the noise scales with the iterate's largest entries, so the error depends on the coherence of
 /// A instead of d.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PrivatePower {
-    /// Steps L and columns m.
-    pub settings: BlockSettings,
-}
-
-impl Baseline for PrivatePower {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
-        let (d, k) = (rows.dimension(), request.k);
-        let columns = self.settings.block_size(k, d)?;
-        let Privacy::Private(target) = request.privacy else {
-            return run_without_noise(self.settings, rows, request, rng);
-        };
-        let steps = self.settings.iterations(d);
-        let inputs = NoiseInputs {
-            budget: target.budget,
-            neighbours: target.neighbours,
-            steps,
-            shape: (d, columns),
-        };
-        let accounted = inputs.accounted()?;
-        let published = inputs.published();
-        let scale = match target.calibration {
-            CentralCalibration::Accounted => accounted,
-            CentralCalibration::AsPublished => published,
-        };
-        let multiply = multiplier(rows, columns, steps);
-        let mut tracer = Tracer::new(request);
-        let mut before = uniform_frame(rng, d, columns)?;
-        let mut largest = 0.0_f64;
-        let run = noisy_power(
-            before.clone(),
-            steps,
-            |_, x| {
-                let mut image = multiply(x);
-                scale.noise(x).add_to(&mut image, rng);
-                before.clone_from(x);
-                Ok(image)
-            },
-            |run| {
-                largest = largest.max(iterate_coherence(&run.basis));
-                record(&mut tracer, run, &multiply, rows.n())?;
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
-        Ok(Fit {
-            subspace: run.leading(k)?.0,
-            n: rows.n() as u64,
-            privacy: Some(target.guarantee(inputs.true_epsilon(scale), inputs.note())),
-            trace: tracer.finish(),
-            diagnostics: vec![
-                ("steps", steps as f64),
-                ("block_size", columns as f64),
-                ("noise_sd", scale.noise(&before).sd()),
-                ("accounted_noise_sd", accounted.noise(&before).sd()),
-                ("published_noise_sd", published.noise(&before).sd()),
-                ("iterate_coherence", largest),
-            ],
-        })
-    }
+fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (d, k) = (rows.dimension(), request.k);
+    let Privacy::Private(target) = request.privacy else {
+        return run_without_noise(options, rows, request, rng);
+    };
+    let columns = block_size(options, k, d)?;
+    let steps = options
+        .count(ITERATIONS)
+        .unwrap_or_else(|| default_iterations(d));
+    let inputs = NoiseInputs {
+        budget: target.budget,
+        neighbours: target.neighbours,
+        steps,
+        shape: (d, columns),
+    };
+    let accounted = inputs.accounted()?;
+    let published = inputs.published();
+    let scale = match target.calibration {
+        CentralCalibration::Accounted => accounted,
+        CentralCalibration::AsPublished => published,
+    };
+    let multiply = multiplier(rows, columns, steps);
+    let mut tracer = Tracer::new(request);
+    let mut before = uniform_frame(rng, d, columns)?;
+    let mut largest = 0.0_f64;
+    let run = noisy_power(
+        before.clone(),
+        steps,
+        |_, x| {
+            let mut image = multiply(x);
+            scale.noise(x).add_to(&mut image, rng);
+            before.clone_from(x);
+            Ok(image)
+        },
+        |run| {
+            largest = largest.max(iterate_coherence(&run.basis));
+            record(&mut tracer, run, &multiply, rows.n())?;
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
+    Ok(Fit {
+        subspace: run.leading(k)?.0,
+        n: rows.n() as u64,
+        privacy: Some(target.guarantee(inputs.true_epsilon(scale), inputs.note())),
+        trace: tracer.finish(),
+        diagnostics: vec![
+            ("steps", steps as f64),
+            ("block_size", columns as f64),
+            ("noise_sd", scale.noise(&before).sd()),
+            ("accounted_noise_sd", accounted.noise(&before).sd()),
+            ("published_noise_sd", published.noise(&before).sd()),
+            ("iterate_coherence", largest),
+        ],
+    })
 }
 
 /// `d·max|Xᵢⱼ|²` of an iterate: a proxy for the coherence of A (Hardt & Price 2014, Definition 4.8) in a private run,

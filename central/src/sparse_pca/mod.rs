@@ -14,7 +14,8 @@ use rand::seq::index;
 
 use self::{penalty::Penalty, second_moment::SecondMoment};
 use crate::{
-    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check,
+    AlgorithmInfo, Fit, Generator, Options, Request, Rows,
+    baseline::Run,
     parameter::{LAMBDA, STARTS, SUPPORT},
     trace::Tracer,
 };
@@ -30,41 +31,8 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     parameters: &[LAMBDA, SUPPORT, STARTS.with_default(DEFAULT_STARTS as f64)],
     quadratic_memory: true,
     has_trace: false,
-    ..AlgorithmInfo::nonprivate(|options| {
-        Ok(Box::new(SparsePca {
-            lambda: options.number(LAMBDA),
-            support: options.count(SUPPORT),
-            starts: options.count(STARTS).unwrap_or(DEFAULT_STARTS),
-        }))
-    })
+    ..AlgorithmInfo::nonprivate(Run::Table(fit))
 };
-
-/// `sparse-pca`: the relaxation ([`solve`]) of the second-moment matrix, tightened ([`pursue`]) to exactly s features,
-/// and PCA on them.
-///
-/// The relaxation is solved over the features that λ does not rule out ([`solve`] would drop the others too), so that
-/// only they determine the running time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SparsePca {
-    /// λ, in units of the matrix entries; `None`: the value that leaves four features for each of the s requested, and
-    /// at most 200; without s a tenth of the largest off-diagonal entry if that leaves at most 200 features.
-    pub lambda: Option<f64>,
-    /// s, from k to p; `None`: as many as the relaxation selects.
-    pub support: Option<usize>,
-    /// Starts of the pursuit, at least 1: the relaxed solution, then uniformly random frames on s random features; the
-    /// result that captures most wins. Wang & Xu's experiments take the best of 50.
-    pub starts: usize,
-}
-
-impl Default for SparsePca {
-    fn default() -> Self {
-        Self {
-            lambda: None,
-            support: None,
-            starts: DEFAULT_STARTS,
-        }
-    }
-}
 
 struct Candidate {
     vectors: DMatrix<f64>,
@@ -104,57 +72,52 @@ fn random_start(p: usize, s: usize, k: usize, rng: &mut Generator) -> Result<DMa
     Ok(embed(&uniform_frame(rng, s, k)?, &rows, p))
 }
 
-impl Baseline for SparsePca {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    /// # Errors
-    /// Besides those of the trait, `invalid-request` for a λ that is negative or not finite, an s outside `k..=p`, or
-    /// no starts.
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
-        check(&INFO, p, n, request)?;
-        STARTS.check(self.starts)?;
-        let moment = SecondMoment::new(rows);
-        let penalty = Penalty::new(&moment, self.lambda, self.support, k)?;
-        let relaxed = solve(
-            &moment.block(&penalty.candidates),
-            k,
-            penalty.lambda,
-            &penalty.settings,
-            request.cancel,
-        )?;
-        let s = self.support.unwrap_or(relaxed.support.len());
-        let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
-        let mut best = pursue_from(&embed(&relaxed.vectors, &penalty.candidates, p))?;
-        let mut best_start = 1;
-        for start in 2..=self.starts {
-            request.cancel.check()?;
-            let candidate = pursue_from(&random_start(p, s, k, rng)?)?;
-            if candidate.captured > best.captured {
-                best = candidate;
-                best_start = start;
-            }
+/// The relaxation ([`solve`]) of the second-moment matrix, tightened ([`pursue`]) to exactly s features, and PCA on them;
+/// s is what the relaxation selects if not set. The pursuit starts at the relaxed solution, then at uniformly random
+/// frames on s random features; the result that captures most wins. Wang & Xu's experiments take the best of 50.
+///
+/// The relaxation is solved over the features that λ does not rule out ([`solve`] would drop the others too), so that
+/// only they determine the running time.
+fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (p, k) = (rows.dimension(), request.k);
+    let support = options.count(SUPPORT);
+    let starts = options.count(STARTS).unwrap_or(DEFAULT_STARTS);
+    let moment = SecondMoment::new(rows);
+    let penalty = Penalty::new(&moment, options.number(LAMBDA), support, k);
+    let relaxed = solve(
+        &moment.block(&penalty.candidates),
+        k,
+        penalty.lambda,
+        &penalty.settings,
+        request.cancel,
+    )?;
+    let s = support.unwrap_or(relaxed.support.len());
+    let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
+    let mut best = pursue_from(&embed(&relaxed.vectors, &penalty.candidates, p))?;
+    let mut best_start = 1;
+    for start in 2..=starts {
+        request.cancel.check()?;
+        let candidate = pursue_from(&random_start(p, s, k, rng)?)?;
+        if candidate.captured > best.captured {
+            best = candidate;
+            best_start = start;
         }
-        let mut tracer = Tracer::new(request);
-        tracer.record(1, 1.0, &best.vectors, |_| Some(best.captured))?;
-        Ok(Fit {
-            subspace: best.vectors,
-            n,
-            privacy: None,
-            trace: tracer.finish(),
-            diagnostics: vec![
-                ("lambda", penalty.lambda),
-                ("support", best.support.len() as f64),
-                ("screened_rows", penalty.candidates.len() as f64),
-                ("relaxed_support", relaxed.support.len() as f64),
-                ("relaxed_gap", relaxed.relative_gap),
-                ("starts", self.starts as f64),
-                ("best_start", best_start as f64),
-            ],
-        })
     }
+    let mut tracer = Tracer::new(request);
+    tracer.record(1, 1.0, &best.vectors, |_| Some(best.captured))?;
+    Ok(Fit {
+        trace: tracer.finish(),
+        diagnostics: vec![
+            ("lambda", penalty.lambda),
+            ("support", best.support.len() as f64),
+            ("screened_rows", penalty.candidates.len() as f64),
+            ("relaxed_support", relaxed.support.len() as f64),
+            ("relaxed_gap", relaxed.relative_gap),
+            ("starts", starts as f64),
+            ("best_start", best_start as f64),
+        ],
+        ..Fit::plain(best.vectors, rows.n() as u64)
+    })
 }
 
 #[cfg(test)]
@@ -162,7 +125,12 @@ mod tests {
     use eigenveil_estimation::linalg::Symmetric;
 
     use super::*;
-    use crate::{generator, testing::gaussian_rows};
+    use crate::{Baseline, generator, testing::gaussian_rows};
+
+    fn method(support: usize, starts: usize) -> Baseline {
+        let options = Options::default().with(SUPPORT, support);
+        INFO.build(&options.with(STARTS, starts)).unwrap()
+    }
 
     /// All sets of s of p features.
     fn supports(p: usize, s: usize) -> Vec<Vec<usize>> {
@@ -186,11 +154,7 @@ mod tests {
                 .map(|support| Candidate::on_rows(&moment, support, p, k).unwrap().captured);
             let best = found.fold(0.0, f64::max);
             let captured = |starts| {
-                let method = SparsePca {
-                    support: Some(s),
-                    starts,
-                    ..SparsePca::default()
-                };
+                let method = method(s, starts);
                 let mut rng = generator(Some(seed)).unwrap();
                 let fit = method
                     .fit(&rows, &Request::nonprivate(k), &mut rng)
@@ -209,18 +173,8 @@ mod tests {
     #[test]
     fn fewer_rows_than_components_are_no_error() {
         let rows = gaussian_rows(2, &[0.3; 12], 5);
-        let method = SparsePca {
-            support: Some(6),
-            starts: 3,
-            ..SparsePca::default()
-        };
         let (request, mut rng) = (Request::nonprivate(4), generator(Some(1)).unwrap());
-        let fit = method.fit(&rows, &request, &mut rng).unwrap();
+        let fit = method(6, 3).fit(&rows, &request, &mut rng).unwrap();
         assert!((rows.captured_variance(&fit.subspace).unwrap()) > 0.5);
-        let none = SparsePca {
-            starts: 0,
-            ..method
-        };
-        assert!(none.fit(&rows, &request, &mut rng).is_err());
     }
 }

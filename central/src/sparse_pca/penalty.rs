@@ -1,10 +1,8 @@
 //! The default λ, and the features that λ does not rule out.
 
 use eigenveil_estimation::fantope::AdmmSettings;
-use eigenveil_shared::Result;
 
 use super::second_moment::SecondMoment;
-use crate::parameter::LAMBDA;
 
 /// λ as a share of the largest off-diagonal entry, if that leaves few enough features.
 const DEFAULT_LAMBDA_SHARE: f64 = 0.1;
@@ -31,24 +29,23 @@ impl Penalty {
         lambda: Option<f64>,
         support: Option<usize>,
         k: usize,
-    ) -> Result<Self> {
+    ) -> Self {
         let (diagonal, largest) = moment.row_sizes();
         let mut settings = AdmmSettings::default();
         if lambda.is_none() {
             (settings.tolerance, settings.max_iterations) = COARSE_SOLVE;
         }
         let lambda = lambda.unwrap_or_else(|| default_lambda(&largest, support));
-        LAMBDA.check(lambda)?;
         let (mut candidates, mut alone): (Vec<usize>, Vec<usize>) =
             (0..diagonal.len()).partition(|&row| largest[row] > lambda);
         alone.sort_by(|&a, &b| diagonal[b].total_cmp(&diagonal[a]).then(a.cmp(&b)));
         candidates.extend(alone.into_iter().take(k));
         candidates.sort_unstable();
-        Ok(Self {
+        Self {
             lambda,
             candidates,
             settings,
-        })
+        }
     }
 }
 

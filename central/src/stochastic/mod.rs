@@ -1,7 +1,7 @@
 //! Stochastic private PCA (Shang et al. 2021).
 //!
-//! * [`DpSpca`]: `dp-spca`, Algorithm 1, stochastic gradient ascent.
-//! * [`DpVrpca`]: `dp-vrpca`, Algorithm 2, with variance reduction: a full gradient once an epoch, and samples of the
+//! * `dp-spca`: Algorithm 1, stochastic gradient ascent.
+//! * `dp-vrpca`: Algorithm 2, with variance reduction: a full gradient once an epoch, and samples of the
 //!   difference to it.
 //!
 //! Batches are Poisson samples, as the accountant requires, even under `as-published`, where the paper draws one row
@@ -13,8 +13,5 @@ mod calibration;
 mod run;
 mod spca;
 mod vrpca;
-
-pub use spca::DpSpca;
-pub use vrpca::DpVrpca;
 
 pub(crate) use {spca::INFO as SPCA, vrpca::INFO as VRPCA};

@@ -10,7 +10,6 @@ use nalgebra::DMatrix;
 use crate::{
     CentralCalibration, Fit, Generator, Privacy, Request, Rows, RunGuarantee,
     oja::{DEFAULT_NUMERATOR, StepSize},
-    parameter::{ITERATIONS, STEP_SIZE},
     polar::polar,
     trace::Tracer,
 };
@@ -54,12 +53,6 @@ impl StepSizes {
     }
 }
 
-/// The step size set by the user, if any.
-pub(super) fn explicit_step(step: Option<f64>) -> Result<Option<StepSizes>> {
-    step.map(|step| STEP_SIZE.check(step)).transpose()?;
-    Ok(step.map(StepSizes::Constant))
-}
-
 /// `sd·(√p + √k)`: the typical spectral norm of a `p × k` matrix of independent `N(0, sd²)`.
 pub(super) fn typical_spectral_norm(sd: f64, (p, k): (usize, usize)) -> f64 {
     sd * ((p as f64).sqrt() + (k as f64).sqrt())
@@ -95,7 +88,6 @@ impl<'a> StochasticRun<'a> {
         averaged: bool,
         rng: &mut Generator,
     ) -> Result<Self> {
-        ITERATIONS.check(steps)?;
         let (p, k) = (rows.dimension(), request.k);
         Ok(Self {
             rows,

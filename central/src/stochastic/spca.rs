@@ -5,10 +5,11 @@ use eigenveil_shared::Result;
 use super::{
     batches::Batches,
     calibration::{StepPlan, spca_noise},
-    run::{StepSizes, StochasticRun, explicit_step, is_as_published, typical_spectral_norm},
+    run::{StepSizes, StochasticRun, is_as_published, typical_spectral_norm},
 };
 use crate::{
-    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, check,
+    AlgorithmInfo, Fit, Generator, Options, Privacy, Request, Rows,
+    baseline::Run,
     noise::EntryNoise,
     parameter::{BATCH, ITERATIONS, STEP_SIZE},
 };
@@ -19,13 +20,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     description: "stochastic gradient ascent over sampled rows with noise on every step",
     guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the published noise has a true eps of tens to hundreds at a claimed 1",
     parameters: &[ITERATIONS, BATCH, STEP_SIZE],
-    ..AlgorithmInfo::private(|options| {
-        Ok(Box::new(DpSpca {
-            iterations: options.count(ITERATIONS),
-            batch: options.count(BATCH),
-            step: options.number(STEP_SIZE),
-        }))
-    })
+    ..AlgorithmInfo::private(Run::Table(fit))
 };
 
 const DEFAULT_STEPS: usize = 60;
@@ -39,73 +34,56 @@ const DEFAULT_STEPS: usize = 60;
 /// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the
 ///   last iterate. Step sizes `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no
 ///   direction grows by more than √e, so the result stays close to the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DpSpca {
-    /// T.
-    pub iterations: Option<usize>,
-    /// B.
-    pub batch: Option<usize>,
-    /// A constant η.
-    pub step: Option<f64>,
-}
-
-impl Baseline for DpSpca {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let (n, p) = (rows.n(), rows.dimension());
-        check(&INFO, p, n as u64, request)?;
-        let published = is_as_published(&request.privacy);
-        let (steps, batch) = if published {
-            (n, 1)
-        } else {
-            (DEFAULT_STEPS, n)
-        };
-        let steps = self.iterations.unwrap_or(steps);
-        let batches = Batches::new(rows, self.batch.unwrap_or(batch))?;
-        let expected = batches.expected();
-        let (sd, promised) = match request.privacy {
-            Privacy::None => (0.0, None),
-            Privacy::Private(target) => {
-                let plan = StepPlan {
-                    n,
-                    rate: batches.rate(),
-                    steps,
-                    epochs: 1,
-                };
-                let (sd, promised) = spca_noise(target, plan, request.k)?;
-                (sd, Some(promised))
-            }
-        };
-        let sizes = match explicit_step(self.step)? {
-            Some(set) => set,
-            None if published => {
-                let variance = 1.0 / expected + p as f64 * (sd / expected).powi(2);
-                StepSizes::for_variance(variance, true)?
-            }
-            None => {
-                let noise = typical_spectral_norm(sd / expected, (p, request.k));
-                StepSizes::for_noise(1.0, noise.hypot(batches.sampling_deviation()))
-            }
-        };
-        let averaged = !published && (sd > 0.0 || batches.rate() < 1.0);
-        let mut run = StochasticRun::start(rows, request, steps, averaged, rng)?;
-        let noise = EntryNoise::Gaussian { sd };
-        for t in 1..=steps {
-            let (_, mut sum) = batches.sum(run.frame().clone(), 1.0, rng);
-            if sd > 0.0 {
-                noise.add_to(&mut sum, rng);
-            }
-            run.step(&(sum / expected), sizes.at(t), t as f64 * batches.rate())?;
+fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (n, p) = (rows.n(), rows.dimension());
+    let published = is_as_published(&request.privacy);
+    let (steps, batch) = if published {
+        (n, 1)
+    } else {
+        (DEFAULT_STEPS, n)
+    };
+    let steps = options.count(ITERATIONS).unwrap_or(steps);
+    let batches = Batches::new(rows, options.count(BATCH).unwrap_or(batch))?;
+    let expected = batches.expected();
+    let (sd, promised) = match request.privacy {
+        Privacy::None => (0.0, None),
+        Privacy::Private(target) => {
+            let plan = StepPlan {
+                n,
+                rate: batches.rate(),
+                steps,
+                epochs: 1,
+            };
+            let (sd, promised) = spca_noise(target, plan, request.k)?;
+            (sd, Some(promised))
         }
-        let diagnostics = vec![
-            ("steps", steps as f64),
-            ("batch", expected),
-            ("noise_sd", sd),
-            ("first_step", sizes.at(1)),
-        ];
-        run.finish(promised, diagnostics)
+    };
+    let sizes = match options.number(STEP_SIZE) {
+        Some(set) => StepSizes::Constant(set),
+        None if published => {
+            let variance = 1.0 / expected + p as f64 * (sd / expected).powi(2);
+            StepSizes::for_variance(variance, true)?
+        }
+        None => {
+            let noise = typical_spectral_norm(sd / expected, (p, request.k));
+            StepSizes::for_noise(1.0, noise.hypot(batches.sampling_deviation()))
+        }
+    };
+    let averaged = !published && (sd > 0.0 || batches.rate() < 1.0);
+    let mut run = StochasticRun::start(rows, request, steps, averaged, rng)?;
+    let noise = EntryNoise::Gaussian { sd };
+    for t in 1..=steps {
+        let (_, mut sum) = batches.sum(run.frame().clone(), 1.0, rng);
+        if sd > 0.0 {
+            noise.add_to(&mut sum, rng);
+        }
+        run.step(&(sum / expected), sizes.at(t), t as f64 * batches.rate())?;
     }
+    let diagnostics = vec![
+        ("steps", steps as f64),
+        ("batch", expected),
+        ("noise_sd", sd),
+        ("first_step", sizes.at(1)),
+    ];
+    run.finish(promised, diagnostics)
 }

@@ -7,10 +7,11 @@ use nalgebra::DMatrix;
 use super::{
     batches::Batches,
     calibration::{StepPlan, VrNoise},
-    run::{StepSizes, StochasticRun, explicit_step, is_as_published, typical_spectral_norm},
+    run::{StepSizes, StochasticRun, is_as_published, typical_spectral_norm},
 };
 use crate::{
-    AlgorithmInfo, Baseline, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
+    AlgorithmInfo, Fit, Generator, Options, Privacy, PrivacyTarget, Request, Rows,
+    baseline::Run,
     noise::EntryNoise,
     parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
 };
@@ -21,14 +22,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     description: "a noisy full gradient once an epoch, then sampled corrections with noise proportional to the distance moved",
     guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the published noise has a true eps of hundreds at a claimed 1",
     parameters: &[EPOCHS, ITERATIONS, BATCH, STEP_SIZE],
-    ..AlgorithmInfo::private(|options| {
-        Ok(Box::new(DpVrpca {
-            epochs: options.count(EPOCHS),
-            iterations: options.count(ITERATIONS),
-            batch: options.count(BATCH),
-            step: options.number(STEP_SIZE),
-        }))
-    })
+    ..AlgorithmInfo::private(Run::Table(fit))
 };
 
 /// Default epochs, steps per epoch, and steps per pass over the rows, unless as published.
@@ -37,6 +31,23 @@ const DEFAULT_STEPS: usize = 3;
 const STEPS_PER_PASS: usize = 2;
 /// η relative to the reciprocal noise of a full gradient.
 const STEP_SHARE: f64 = 0.2;
+
+/// m, T and B for n rows of dimension p.
+fn sizes(options: &Options, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
+    let default = match privacy {
+        Privacy::Private(PrivacyTarget { budget, .. }) if is_as_published(privacy) => {
+            let signal = (n as f64 * budget.epsilon()).powi(2);
+            let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
+            (log.ceil().max(1.0) as usize, n, 1)
+        }
+        _ => (DEFAULT_EPOCHS, DEFAULT_STEPS, n.div_ceil(STEPS_PER_PASS)),
+    };
+    (
+        options.count(EPOCHS).unwrap_or(default.0),
+        options.count(ITERATIONS).unwrap_or(default.1),
+        options.count(BATCH).unwrap_or(default.2),
+    )
+}
 
 /// `dp-vrpca`: each epoch releases `Ã = Σx(xᵀṼ)` at its start Ṽ, then makes T steps
 /// `V ← polar(V + η(Ã/n + S/B))`, `S = Σ x(xᵀ(V − Ṽ))` over a Poisson sample of B rows on average.
@@ -50,103 +61,68 @@ const STEP_SHARE: f64 = 0.2;
 /// * Step: `0.2/R`, R the typical spectral norm of the noise on `Ã/n` plus the sampling error, at most 1,000; as
 ///   published `c/(o + 1)`, the first of [`StepSize::for_variance`](crate::oja::StepSize::for_variance); or the
 ///   setting. With the paper's `1/n` no direction grows by more than e in an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DpVrpca {
-    /// m.
-    pub epochs: Option<usize>,
-    /// T.
-    pub iterations: Option<usize>,
-    /// B.
-    pub batch: Option<usize>,
-    /// η.
-    pub step: Option<f64>,
-}
-
-impl DpVrpca {
-    /// m, T and B for n rows of dimension p.
-    fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
-        let default = match privacy {
-            Privacy::Private(PrivacyTarget { budget, .. }) if is_as_published(privacy) => {
-                let signal = (n as f64 * budget.epsilon()).powi(2);
-                let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
-                (log.ceil().max(1.0) as usize, n, 1)
-            }
-            _ => (DEFAULT_EPOCHS, DEFAULT_STEPS, n.div_ceil(STEPS_PER_PASS)),
-        };
-        (
-            self.epochs.unwrap_or(default.0),
-            self.iterations.unwrap_or(default.1),
-            self.batch.unwrap_or(default.2),
+fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
+    let (n, p, k) = (rows.n(), rows.dimension(), request.k);
+    let (epochs, steps, batch) = sizes(options, n, p, &request.privacy);
+    let batches = Batches::new(rows, batch)?;
+    let plan = StepPlan {
+        n,
+        rate: batches.rate(),
+        steps,
+        epochs,
+    };
+    let all_steps = epochs.checked_mul(steps).ok_or_else(|| {
+        Error::invalid_request(
+            "epochs times iterations exceeds what this machine can count; use fewer",
         )
-    }
-}
-
-impl Baseline for DpVrpca {
-    fn info(&self) -> &'static AlgorithmInfo {
-        &INFO
-    }
-
-    fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        let (n, p, k) = (rows.n(), rows.dimension(), request.k);
-        check(&INFO, p, n as u64, request)?;
-        let (epochs, steps, batch) = self.sizes(n, p, &request.privacy);
-        EPOCHS.check(epochs)?;
-        let batches = Batches::new(rows, batch)?;
-        let plan = StepPlan {
-            n,
-            rate: batches.rate(),
-            steps,
-            epochs,
-        };
-        let all_steps = epochs.checked_mul(steps).ok_or_else(too_many_steps_error)?;
-        let published = is_as_published(&request.privacy);
-        let (noise, promised) = match request.privacy {
-            Privacy::None => (VrNoise::default(), None),
-            Privacy::Private(target) => {
-                let (noise, promised) = VrNoise::new(target, plan, k)?;
-                (noise, Some(promised))
-            }
-        };
-        let b = batches.expected();
-        let sizes = match explicit_step(self.step)? {
-            Some(set) => set,
-            None if published => {
-                let entries = noise.step_sd.powi(2);
-                StepSizes::for_variance(1.0 / b + p as f64 * entries, false)?
-            }
-            None => {
-                let full = typical_spectral_norm(noise.full_sd / n as f64, (p, k));
-                StepSizes::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
-            }
-        };
-        let averaged = !published && noise.full_sd > 0.0;
-        let mut run = StochasticRun::start(rows, request, all_steps, averaged, rng)?;
-        for epoch in 0..epochs {
-            let start = run.frame().clone();
-            let full = full_gradient(rows, &start, &noise, rng);
-            for t in 1..=steps {
-                let away = run.frame() - &start;
-                let correction = difference(&batches, away, &noise, published, rng)?;
-                let mut gradient = &full + correction;
-                if noise.step_sd > 0.0 {
-                    EntryNoise::Gaussian { sd: noise.step_sd }.add_to(&mut gradient, rng);
-                }
-                let done = epoch * steps + t;
-                let passes = (epoch + 1) as f64 + done as f64 * batches.rate();
-                run.step(&gradient, sizes.at(done), passes)?;
-            }
+    })?;
+    let published = is_as_published(&request.privacy);
+    let (noise, promised) = match request.privacy {
+        Privacy::None => (VrNoise::default(), None),
+        Privacy::Private(target) => {
+            let (noise, promised) = VrNoise::new(target, plan, k)?;
+            (noise, Some(promised))
         }
-        let diagnostics = vec![
-            ("epochs", epochs as f64),
-            ("steps", steps as f64),
-            ("batch", b),
-            ("full_noise_sd", noise.full_sd),
-            ("difference_noise_multiplier", noise.difference),
-            ("step_noise_sd", noise.step_sd),
-            ("first_step", sizes.at(1)),
-        ];
-        run.finish(promised, diagnostics)
+    };
+    let b = batches.expected();
+    let step_sizes = match options.number(STEP_SIZE) {
+        Some(set) => StepSizes::Constant(set),
+        None if published => {
+            let entries = noise.step_sd.powi(2);
+            StepSizes::for_variance(1.0 / b + p as f64 * entries, false)?
+        }
+        None => {
+            let full = typical_spectral_norm(noise.full_sd / n as f64, (p, k));
+            StepSizes::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
+        }
+    };
+    let averaged = !published && noise.full_sd > 0.0;
+    let mut run = StochasticRun::start(rows, request, all_steps, averaged, rng)?;
+    for epoch in 0..epochs {
+        let start = run.frame().clone();
+        let full = full_gradient(rows, &start, &noise, rng);
+        for t in 1..=steps {
+            let away = run.frame() - &start;
+            let correction = difference(&batches, away, &noise, published, rng)?;
+            let mut gradient = &full + correction;
+            if noise.step_sd > 0.0 {
+                EntryNoise::Gaussian { sd: noise.step_sd }.add_to(&mut gradient, rng);
+            }
+            let done = epoch * steps + t;
+            let passes = (epoch + 1) as f64 + done as f64 * batches.rate();
+            run.step(&gradient, step_sizes.at(done), passes)?;
+        }
     }
+    let diagnostics = vec![
+        ("epochs", epochs as f64),
+        ("steps", steps as f64),
+        ("batch", b),
+        ("full_noise_sd", noise.full_sd),
+        ("difference_noise_multiplier", noise.difference),
+        ("step_noise_sd", noise.step_sd),
+        ("first_step", step_sizes.at(1)),
+    ];
+    run.finish(promised, diagnostics)
 }
 
 /// `(Σx(xᵀṼ) + noise)/n`.
@@ -185,10 +161,6 @@ fn difference(
         EntryNoise::Gaussian { sd }.add_to(&mut sum, rng);
     }
     Ok(sum / batches.expected())
-}
-
-fn too_many_steps_error() -> Error {
-    Error::invalid_request("epochs times iterations exceeds what this machine can count; use fewer")
 }
 
 #[cfg(test)]

@@ -1,17 +1,15 @@
 //! `dp-pca`: Example 4.1, two components by either method, and too few rows.
 
 use eigenveil_central::{
-    Baseline,
     CentralCalibration::Accounted,
-    Neighbours, Request, Rows,
-    dp_pca::{DpPca, MultiComponent},
-    oja::Oja,
+    Neighbours, Options, Request, Rows,
+    parameter::{DEFLATION, Value},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::uniform_frame};
 use eigenveil_shared::ErrorCode;
 use nalgebra::DMatrix;
 
-use crate::tables::{accounted, clipped, exact, fitted, gaussian, private, seeded};
+use crate::tables::{accounted, built, clipped, default, exact, fitted, gaussian, private, seeded};
 
 /// Example 4.1 of the paper, `x = ±v + σ·noise`; and v. The paper's rows are unbounded; here they are divided by 1.5
 /// and clipped to the unit ball, well outside the signal of length 2/3.
@@ -30,18 +28,19 @@ fn example(n: usize, d: usize, sigma: f64, seed: u64) -> (Rows, DMatrix<f64>) {
 /// runs.
 #[test]
 fn example_4_1_separates_it_from_private_oja() {
-    let error = |method: &dyn Baseline, sigma: f64| {
+    let error = |name, sigma: f64| {
         let errors = (0..10).map(|seed| {
             let (rows, v) = example(20_000, 10, sigma, seed);
-            let fit = fitted(method, &rows, &Request::new(1, accounted(2.0)), seed);
+            let request = Request::new(1, accounted(2.0));
+            let fit = fitted(&default(name), &rows, &request, seed);
             assert!(fit.privacy.unwrap().holds());
             projector_distance(&fit.subspace, &v).unwrap()
         });
         errors.sum::<f64>() / 10.0
     };
     let sigmas = [1e-2, 1e-3, 1e-4, 1e-5];
-    let adaptive = sigmas.map(|sigma| error(&DpPca::default(), sigma));
-    let clipped = sigmas.map(|sigma| error(&Oja::PRIVATE, sigma));
+    let adaptive = sigmas.map(|sigma| error("dp-pca", sigma));
+    let clipped = sigmas.map(|sigma| error("private-oja", sigma));
     println!("sigma {sigmas:?}: dp-pca {adaptive:?}, private-oja {clipped:?}");
     // At 1e-2 the box is wider than the effect of any row; from 1e-3 on it scales with sigma.
     assert!(adaptive[1] < adaptive[0]);
@@ -55,15 +54,13 @@ fn block_and_deflation_find_two_components() {
     let mut rng = seeded(4);
     let rows = clipped(&gaussian(60_000, &[0.5, 0.3, 0.01, 0.01], &mut rng), 1.0);
     let truth = exact(&rows, 2);
-    for multi_component in [MultiComponent::Block, MultiComponent::Deflation] {
-        let method = DpPca {
-            multi_component,
-            ..DpPca::default()
-        };
+    let deflation = Options::default().with(DEFLATION, Value::Set);
+    for options in [Options::default(), deflation] {
         let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, Accounted);
+        let method = built("dp-pca", options);
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
-        assert!(error < 0.5, "{multi_component:?}: {error}");
+        assert!(error < 0.5, "{method:?}: {error}");
     }
 }
 
@@ -73,7 +70,7 @@ fn error_for_too_few_rows_names_the_number_needed() {
     let (few, _) = example(500, 5, 0.1, 1);
     let mut rng = seeded(1);
     let request = Request::new(1, accounted(1.0));
-    let default = DpPca::default();
+    let default = default("dp-pca");
     let error = default.fit(&few, &request, &mut rng).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
     let (_, rest) = error.detail().split_once("n >= ").unwrap();

@@ -2,9 +2,8 @@
 
 use eigenveil_central::{
     CentralCalibration::{self, Accounted, AsPublished},
-    Neighbours, Options, Request, StreamingBaseline, find,
-    oja::{Batching, Oja, OjaVariant},
-    parameter::{EIGENGAP, STEP_SIZE},
+    Neighbours, Options, Request,
+    parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, STEP_SIZE},
 };
 use eigenveil_estimation::{
     metrics::{captured_variance, projector_distance},
@@ -12,7 +11,9 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::privacy::{Budget, gaussian};
 
-use crate::tables::{accounted, clipped, drawn, exact, fitted, private, seeded, table_of_zeros};
+use crate::tables::{
+    accounted, built, clipped, default, drawn, exact, fitted, private, seeded, table_of_zeros,
+};
 
 /// One step on zero rows moves the known start by noise alone. The step is so small that the iterate keeps length 1, so
 /// its part orthogonal to the start is the noise; its scale is compared with the analytic Gaussian formula. 8 × 399
@@ -31,13 +32,9 @@ fn noise_matches_the_budget() {
         (0.25, Neighbours::Replace, 0.5),
     ] {
         for calibration in CentralCalibration::ALL {
-            let method = Oja {
-                variant: OjaVariant::Minibatch {
-                    clip,
-                    batching: Some(Batching::Batch(batch)),
-                },
-                numerator: Some(step),
-            };
+            let options = Options::default().with(GRADIENT_CLIP, clip);
+            let options = options.with(BATCH, batch).with(STEP_SIZE, step);
+            let method = built("minibatch-oja", options);
             let request = Request::new(1, private(epsilon, delta, neighbours, calibration));
             let mut square = 0.0;
             for seed in 0..8 {
@@ -78,10 +75,10 @@ fn a_batch_shares_its_noise() {
         truth: Some(&reference),
         ..Request::new(2, accounted(2.0))
     };
-    let lost = |method: Oja| -> f64 {
+    let lost = |name| -> f64 {
         let total: f64 = (0..8)
             .map(|seed| {
-                let fit = fitted(&method, &rows, &request, seed);
+                let fit = fitted(&default(name), &rows, &request, seed);
                 let last = fit.trace.last().unwrap();
                 let error = projector_distance(&fit.subspace, &reference).unwrap();
                 assert!((last.error - error).abs() < 1e-9);
@@ -92,7 +89,7 @@ fn a_batch_shares_its_noise() {
             .sum();
         total / 8.0
     };
-    let (one_row, batch) = (lost(Oja::PRIVATE), lost(Oja::MINIBATCH));
+    let (one_row, batch) = (lost("private-oja"), lost("minibatch-oja"));
     assert!(batch < 0.5 * one_row && batch < 0.1, "{one_row} {batch}");
 }
 
@@ -101,11 +98,11 @@ fn eigengap_sets_the_step_size() {
     let three = [[0.9, 0.1, 0.0], [0.8, -0.2, 0.1], [0.1, 0.5, 0.2]];
     let raw: Vec<Vec<f64>> = (0..150).map(|i| three[i % 3].to_vec()).collect();
     let rows = clipped(&raw, 1.0);
-    let run = |options: &Options| {
-        let method = find("oja").unwrap().build(options).unwrap();
-        fitted(&*method, &rows, &Request::nonprivate(1), 3).subspace
+    let run = |options| {
+        let method = built("oja", options);
+        fitted(&method, &rows, &Request::nonprivate(1), 3).subspace
     };
-    let gap = run(&Options::default().with(EIGENGAP, 0.25));
-    assert_eq!(gap, run(&Options::default().with(STEP_SIZE, 4.0)));
-    assert_ne!(gap, run(&Options::default()));
+    let gap = run(Options::default().with(EIGENGAP, 0.25));
+    assert_eq!(gap, run(Options::default().with(STEP_SIZE, 4.0)));
+    assert_ne!(gap, run(Options::default()));
 }

@@ -4,13 +4,13 @@ use eigenveil_central::{
     ALGORITHMS, AlgorithmInfo,
     CentralCalibration::Accounted,
     Fit, Neighbours, Options, Privacy, Request, Rows,
-    parameter::{ALL, Kind, Parameter, Value},
+    parameter::{ALL, GROUP_ROWS, GROUPS, Kind, Parameter, TAIL_SCALE, Value, ZETA},
 };
 use eigenveil_shared::ErrorCode;
 
 use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
-fn fit(info: &AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
+fn fit(info: &'static AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(info) {
         private(12.0, 1e-2, Neighbours::ZeroOut, Accounted)
     } else {
@@ -93,6 +93,15 @@ fn unlisted_parameters_and_bad_values_are_rejected() {
             }
         }
     }
+}
+
+/// Beyond their limits, some of which are excluded.
+#[test]
+fn limits_of_the_constants_are_their_own() {
+    for (parameter, value) in [(ZETA, 0.0), (TAIL_SCALE, 0.0), (GROUPS, 0.5)] {
+        assert!(parameter.check(value).is_err(), "{parameter:?}");
+    }
+    assert!(GROUP_ROWS.check(1).is_err());
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use eigenveil_central::{
     CentralCalibration::{self, Accounted, AsPublished},
-    Neighbours, Request, Rows, StreamingBaseline,
-    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, entry_sensitivity_factor},
+    Neighbours, Options, Request, Rows,
+    parameter::{BATCH, BLOCK_SIZE, ITERATIONS},
+    power::entry_sensitivity_factor,
 };
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_shared::{
@@ -12,25 +13,26 @@ use eigenveil_shared::{
 };
 
 use crate::tables::{
-    clipped, diagnostic, exact, fitted, private, real_tables, seeded, table_of_zeros,
+    built, clipped, default, diagnostic, exact, fitted, private, real_tables, seeded,
+    table_of_zeros,
 };
+
+fn steps_and_columns(steps: usize, columns: usize) -> Options {
+    let options = Options::default().with(ITERATIONS, steps);
+    options.with(BLOCK_SIZE, columns)
+}
 
 /// A stream whose blocks each repeat the whole table equals the power method on the table, up to rounding.
 #[test]
 fn stream_of_whole_tables_equals_the_power_method() {
     let (steps, k) = (6, 2);
     for (name, rows) in real_tables() {
-        let settings = BlockSettings {
-            iterations: Some(steps),
-            block_size: Some(4),
-        };
+        let options = steps_and_columns(steps, 4);
         let request = Request::nonprivate(k);
-        let power = fitted(&NoisyPower { settings }, &rows, &request, 2);
+        let power = built("noisy-power", options.clone());
+        let power = fitted(&power, &rows, &request, 2);
         let mut stream = (0..steps).flat_map(|_| rows.stream());
-        let method = StreamingPower {
-            settings,
-            block: None,
-        };
+        let method = built("streaming-power", options);
         let n = (rows.n() * steps) as u64;
         let streamed =
             method.fit_stream(&mut stream, rows.dimension(), n, &request, &mut seeded(2));
@@ -60,10 +62,7 @@ fn noise_matches_the_budget() {
             })
             .collect();
         let rows = clipped(&raw, 1.0);
-        let settings = BlockSettings {
-            iterations: Some(steps),
-            block_size: Some(columns),
-        };
+        let method = built("private-power", steps_and_columns(steps, columns));
         let products = (columns * steps) as f64;
         let published = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         for (neighbours, calibration, delta) in Neighbours::WITH_ENTRY.into_iter().flat_map(|one| {
@@ -92,7 +91,7 @@ fn noise_matches_the_budget() {
             let request = Request::new(columns, private(epsilon, delta, neighbours, calibration));
             let (mut square, mut reported) = (0.0, 0.0);
             for seed in 0..6 {
-                let fit = fitted(&PrivatePower { settings }, &rows, &request, seed);
+                let fit = fitted(&method, &rows, &request, seed);
                 let within = fit.subspace.rows(0, columns).clone_owned();
                 let across =
                     fit.subspace.rows(columns, d - columns) * within.try_inverse().unwrap();
@@ -114,17 +113,9 @@ fn both_noise_scales_are_reported() {
     let rows = table_of_zeros(40, 50);
     // The published σ grows with √m and the accounted one does not.
     let over = |columns| {
-        let settings = BlockSettings {
-            iterations: Some(5),
-            block_size: Some(columns),
-        };
+        let method = built("private-power", steps_and_columns(5, columns));
         let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, Accounted);
-        let fit = fitted(
-            &PrivatePower { settings },
-            &rows,
-            &Request::new(2, privacy),
-            9,
-        );
+        let fit = fitted(&method, &rows, &Request::new(2, privacy), 9);
         assert_eq!(
             diagnostic(&fit, "noise_sd"),
             diagnostic(&fit, "accounted_noise_sd")
@@ -136,12 +127,8 @@ fn both_noise_scales_are_reported() {
     // For a symmetric pair of entries the published noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
     let privacy = private(8.0, 1e-3, Neighbours::Entry, AsPublished);
-    let fit = fitted(
-        &PrivatePower::default(),
-        &rows,
-        &Request::new(2, privacy),
-        9,
-    );
+    let method = default("private-power");
+    let fit = fitted(&method, &rows, &Request::new(2, privacy), 9);
     assert!(!fit.privacy.unwrap().holds());
     let sigma = (4.0 * 1e3_f64.ln()).sqrt() / 8.0; // m = L = 1
     let delta = gaussian::true_delta(sigma * entry_sensitivity_factor(1) / 2.0, 1.0, 8.0);
@@ -164,11 +151,8 @@ fn the_trace_follows_the_error_and_the_variance() {
         truth: Some(&truth),
         ..Request::nonprivate(2)
     };
-    let settings = BlockSettings {
-        iterations: None,
-        block_size: Some(2),
-    };
-    let fit = fitted(&PrivatePower { settings }, &rows, &request, 3);
+    let method = built("private-power", Options::default().with(BLOCK_SIZE, 2));
+    let fit = fitted(&method, &rows, &request, 3);
     let last = fit.trace.last().unwrap();
     assert!(last.error < 1e-6, "{last:?}");
     let captured = rows.sum_of_outer_products().symmetric_eigenvalues();
@@ -178,11 +162,8 @@ fn the_trace_follows_the_error_and_the_variance() {
 
 #[test]
 fn stream_unlike_its_announcement_is_rejected() {
-    let announced = |rows: &Rows, block, dimension, n| {
-        let method = StreamingPower {
-            settings: BlockSettings::default(),
-            block,
-        };
+    let announced = |rows: &Rows, options, dimension, n| {
+        let method = built("streaming-power", options);
         let mut stream = rows.stream();
         let fit = method.fit_stream(
             &mut stream,
@@ -193,9 +174,10 @@ fn stream_unlike_its_announcement_is_rejected() {
         );
         fit.unwrap_err()
     };
-    let error = announced(&table_of_zeros(6, 20), Some(10), 5, 20);
+    let blocks = Options::default().with(BATCH, 10);
+    let error = announced(&table_of_zeros(6, 20), blocks, 5, 20);
     assert_eq!(error.code(), ErrorCode::WrongDimension);
     let raw: Vec<Vec<f64>> = (0..25).map(|i| vec![f64::from(i) / 25.0, 0.5]).collect();
-    let error = announced(&clipped(&raw, 2.0), None, 2, 40);
+    let error = announced(&clipped(&raw, 2.0), Options::default(), 2, 40);
     assert!(error.detail().contains("after 25 rows"), "{error}");
 }

@@ -247,8 +247,7 @@ fn unsupported_requests_are_rejected() {
     assert!(error.detail().contains("analyze-gauss"), "{error}");
 }
 
-/// For 20 rows with 6 columns, k = 2. (Limits of single parameters are tested with their table.)
-/// Whatever iterates asks; the three others have one decomposition.
+/// Whatever iterates asks; the others have one decomposition.
 #[test]
 fn a_cancelled_run_ends() {
     let rows = few_rows(400);
@@ -271,6 +270,7 @@ fn a_cancelled_run_ends() {
     }
 }
 
+/// For 20 rows with 6 columns, k = 2. (Limits of single parameters are tested with their table.)
 #[test]
 fn parameters_that_do_not_fit_are_rejected() {
     let with = |set: &[(_, usize)]| {

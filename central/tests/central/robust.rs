@@ -3,8 +3,9 @@
 use eigenveil_central::{
     Baseline,
     CentralCalibration::{self, Accounted, AsPublished},
-    Neighbours, Privacy, Request, Rows,
-    robust::{Glad, GladVariant, Reaper, ReaperVariant, Start},
+    Neighbours, Options, Privacy, Request, Rows,
+    parameter::{ITERATIONS, STEP_SIZE},
+    robust::{Robust, Start, Variant},
 };
 use eigenveil_estimation::{
     linalg::{product, symmetric_eigenvalues},
@@ -17,7 +18,9 @@ use eigenveil_shared::{
 };
 use nalgebra::{DMatrix, DVector};
 
-use crate::tables::{accounted, drawn, exact, fitted, prepared, private, seeded, table_of_zeros};
+use crate::tables::{
+    accounted, built, default, drawn, exact, fitted, prepared, private, seeded, table_of_zeros,
+};
 
 fn haystack(
     n: usize,
@@ -64,7 +67,13 @@ fn objective(rows: &Rows, p: &DMatrix<f64>) -> f64 {
     rows.iter().map(residual).sum::<f64>() / rows.n() as f64
 }
 
-fn error_of(method: &dyn Baseline, rows: &Rows, truth: &DMatrix<f64>) -> f64 {
+fn from_random(variant: Variant, options: Options) -> Robust {
+    let mut method = Robust::new(variant, &options).unwrap();
+    method.start = Start::Random;
+    method
+}
+
+fn error_of(method: &Baseline, rows: &Rows, truth: &DMatrix<f64>) -> f64 {
     let fit = fitted(method, rows, &Request::nonprivate(truth.ncols()), 1);
     projector_distance(&fit.subspace, truth).unwrap()
 }
@@ -80,17 +89,14 @@ fn a_noiseless_haystack_is_recovered_exactly() {
         let of_pca = projector_distance(&plain, &truth).unwrap();
         assert!(of_pca > 0.02, "{of_pca}");
         // Twenty halvings: 2⁻²⁰ is 1e-6.
-        let full = error_of(&Glad::new(GladVariant::Ggd), &rows, &truth);
+        let full = error_of(&default("ggd"), &rows, &truth);
         assert!(full < 1e-6, "ggd, p = {p}: {full}");
-        let sampled = error_of(&Glad::new(GladVariant::Sggd), &rows, &truth);
+        let sampled = error_of(&default("sggd"), &rows, &truth);
         assert!(sampled < 1e-5, "sggd, p = {p}: {sampled}");
-        for variant in [ReaperVariant::Gd, ReaperVariant::Md] {
-            let method = Reaper {
-                iterations: Some(400),
-                ..Reaper::new(variant)
-            };
+        for name in ["dp-gd-reap", "dp-md-reap"] {
+            let method = built(name, Options::default().with(ITERATIONS, 400));
             let share = error_of(&method, &rows, &truth) / of_pca;
-            assert!(share < 0.3, "{variant:?}, p = {p}: {share}");
+            assert!(share < 0.3, "{name}, p = {p}: {share}");
         }
     }
 }
@@ -115,23 +121,17 @@ fn optima_agree_with_a_convex_solver() {
         let best = case["objective"].as_f64().unwrap();
         let projector = DMatrix::from_fn(p, p, |i, j| case["projector"][i][j].as_f64().unwrap());
         assert!((objective(&rows, &projector) - best).abs() < 1e-6);
-        for variant in [ReaperVariant::Gd, ReaperVariant::Md] {
-            let method = Reaper {
-                iterations: Some(20_000),
-                step: 0.5,
-                ..Reaper::new(variant)
-            };
-            let average =
-                method.fit_calibrated(&rows, &Request::nonprivate(k), None, &mut seeded(1));
-            let above = objective(&rows, &average.unwrap().0.matrix()) - best;
+        let request = Request::nonprivate(k);
+        for variant in [Variant::Gd, Variant::Md] {
+            let options = Options::default().with(ITERATIONS, 20_000);
+            let method = Robust::new(variant, &options.with(STEP_SIZE, 0.5)).unwrap();
+            let (_, average) = method
+                .fit_calibrated(&rows, &request, None, &mut seeded(1))
+                .unwrap();
+            let above = objective(&rows, &average.unwrap().matrix()) - best;
             assert!(above > -1e-6 && above < 2e-3, "{variant:?}: {above}");
         }
-        let fit = fitted(
-            &Glad::new(GladVariant::Ggd),
-            &rows,
-            &Request::nonprivate(k),
-            1,
-        );
+        let fit = fitted(&default("ggd"), &rows, &request, 1);
         let found = objective(&rows, &(&fit.subspace * fit.subspace.transpose()));
         assert!(found > best - 1e-6, "{found} against {best}");
         let mut eigenvalues = numbers(&case["eigenvalues"]).into_iter();
@@ -149,17 +149,13 @@ fn optima_agree_with_a_convex_solver() {
 #[test]
 fn published_noise_has_the_independent_true_epsilon() {
     let (n, p, delta) = (2000, 20, 1.0 / f64::sqrt(2000.0));
-    let method = |variant| Glad {
-        iterations: Some(2000),
-        start: Start::Random,
-        ..Glad::new(variant)
-    };
     let of = |variant, neighbours, calibration| {
         let privacy = private(0.8, delta, neighbours, calibration);
-        method(variant).calibrate(n, p, &privacy).unwrap().unwrap()
+        let method = from_random(variant, Options::default().with(ITERATIONS, 2000));
+        method.calibrate(n, p, &privacy).unwrap().unwrap()
     };
     let [accounted, published] =
-        CentralCalibration::ALL.map(|rule| of(GladVariant::DpSggd, Neighbours::ZeroOut, rule));
+        CentralCalibration::ALL.map(|rule| of(Variant::DpSggd, Neighbours::ZeroOut, rule));
     println!("{published:?} {accounted:?}");
     assert!((published.step_sd - 0.0109).abs() < 1e-4);
     let holds = published.guarantee.true_epsilon;
@@ -167,7 +163,7 @@ fn published_noise_has_the_independent_true_epsilon() {
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
-        let full = of(GladVariant::DpGgd, neighbours, AsPublished);
+        let full = of(Variant::DpGgd, neighbours, AsPublished);
         let epsilon = full.guarantee.true_epsilon.unwrap();
         assert!((epsilon - expected).abs() < 0.01, "{neighbours}: {epsilon}");
         assert_eq!(full.epsilon_of_steps, full.guarantee.true_epsilon);
@@ -184,31 +180,26 @@ fn noise_matches_the_budget() {
         let privacy = private(epsilon, delta, neighbours, Accounted);
         let sigma = gaussian::analytic_sigma(budget, neighbours.gradient_sensitivity()).unwrap();
         let expected = step * sigma / n as f64;
-        let method = Glad {
-            iterations: Some(1),
-            step,
-            start: Start::Random,
-            ..Glad::new(GladVariant::DpGgd)
+        let options = Options::default().with(ITERATIONS, 1).with(STEP_SIZE, step);
+        let one_step = |variant, p, request: &Request<'_>| {
+            let method = from_random(variant, options.clone());
+            let noise = method.calibrate(n, p, &privacy).unwrap();
+            let rows = table_of_zeros(p, n);
+            let fit = method.fit_calibrated(&rows, request, noise.as_ref(), &mut seeded(4));
+            fit.unwrap()
         };
         let (p, k) = (400, 3);
         let start = uniform_frame(&mut seeded(4), p, k).unwrap();
         let request = Request::new(k, privacy);
-        let fit = fitted(&method, &table_of_zeros(p, n), &request, 4);
+        let (fit, _) = one_step(Variant::DpGgd, p, &request);
         let across = &fit.subspace - product(&start, &(start.transpose() * &fit.subspace));
         let sd = (across.norm_squared() / ((p - k) * k) as f64).sqrt();
         println!("{neighbours}: {sd} for {expected}");
         assert!((sd / expected - 1.0).abs() < 0.13);
 
         let p = 200;
-        let method = Reaper {
-            iterations: Some(1),
-            step,
-            ..Reaper::new(ReaperVariant::Gd)
-        };
-        let calibrated = method.calibrate(n, &privacy).unwrap();
-        let (rows, calibrated) = (table_of_zeros(p, n), calibrated.as_ref());
-        let fit = method.fit_calibrated(&rows, &request, calibrated, &mut seeded(4));
-        let average = fit.unwrap().0.matrix();
+        let (_, average) = one_step(Variant::Gd, p, &request);
+        let average = average.unwrap().matrix();
         let squares: f64 = (0..p)
             .flat_map(|j| (0..j).map(move |i| (i, j)))
             .map(|at| average[at].powi(2))
@@ -224,21 +215,17 @@ fn noise_matches_the_budget() {
 fn noise_of_another_run_is_rejected() {
     let (rows, _) = haystack(50, 4, 1, 0.6, 0.1, 3);
     let privacy = accounted(1.0);
-    let short = Glad {
-        iterations: Some(5),
-        ..Glad::new(GladVariant::DpGgd)
-    };
-    let long = Glad {
-        iterations: Some(500),
-        ..short
-    };
+    let [short, long] = [5, 500].map(|steps| {
+        let options = Options::default().with(ITERATIONS, steps);
+        Robust::new(Variant::DpGgd, &options).unwrap()
+    });
     let noise = short.calibrate(50, 4, &privacy).unwrap();
     let mut rng = seeded(1);
-    let mut run = |method: Glad, privacy: Privacy, noise| {
+    let mut run = |method: &Robust, privacy: Privacy, noise| {
         method.fit_calibrated(&rows, &Request::new(1, privacy), noise, &mut rng)
     };
-    assert!(run(short, privacy, noise.as_ref()).is_ok());
-    assert!(run(long, privacy, noise.as_ref()).is_err());
-    assert!(run(short, privacy, None).is_err());
-    assert!(run(short, Privacy::None, noise.as_ref()).is_err());
+    assert!(run(&short, privacy, noise.as_ref()).is_ok());
+    assert!(run(&long, privacy, noise.as_ref()).is_err());
+    assert!(run(&short, privacy, None).is_err());
+    assert!(run(&short, Privacy::None, noise.as_ref()).is_err());
 }

@@ -1,23 +1,20 @@
 //! `dp-spca` and `dp-vrpca`: against plain PCA, and the actual noise of a run.
 
 use eigenveil_central::{
-    Baseline,
     CentralCalibration::{Accounted, AsPublished},
-    DpSpca, DpVrpca, Neighbours, Request,
+    Neighbours, Options, Request,
     accountant::RunAccountant,
+    parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
 };
-use eigenveil_shared::{
-    ErrorCode,
-    privacy::{Budget, gaussian},
-};
+use eigenveil_shared::privacy::{Budget, gaussian};
 use nalgebra::DVector;
 
 use crate::tables::{
-    accounted, clipped, diagnostic, exact, fitted, gaussian as gaussian_rows, private, seeded,
-    table_of_zeros,
+    accounted, built, clipped, default, diagnostic, exact, fitted, gaussian as gaussian_rows,
+    private, seeded, table_of_zeros,
 };
 
 /// k = 3 between directions of known variance: near the truth, orthonormal, leading first.
@@ -32,9 +29,8 @@ fn three_components_come_in_order() {
     }
     let rows = clipped(&raw, 1.0);
     let request = Request::new(3, accounted(2.0));
-    for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
-        let fit = method.fit(&rows, &request, &mut rng).unwrap();
-        let name = method.info().name;
+    for name in ["dp-spca", "dp-vrpca"] {
+        let fit = default(name).fit(&rows, &request, &mut rng).unwrap();
         assert!(fit.privacy.unwrap().holds());
         assert!(orthonormality_defect(&fit.subspace) < 1e-12);
         let error = projector_distance(&fit.subspace, &exact(&rows, 3)).unwrap();
@@ -53,31 +49,25 @@ fn noise_of_a_step_matches_its_budget() {
     let (p, n) = (2_000, 4);
     let rows = table_of_zeros(p, n);
     let budget = Budget::approximate(1.0, 1e-6).unwrap();
-    let spca = DpSpca {
-        iterations: Some(1),
-        batch: Some(n),
-        step: Some(1e-9),
-    };
-    let vrpca = DpVrpca {
-        epochs: Some(1),
-        iterations: Some(1),
-        batch: Some(n),
-        step: Some(1e-9),
-    };
+    let one_step = Options::default().with(ITERATIONS, 1).with(BATCH, n);
+    let one_step = one_step.with(STEP_SIZE, 1e-9);
+    // All rows, k = 1: Δ = 1. A quarter of dp-vrpca's μ² is for the difference, which is 0 in the first step.
+    let methods = [
+        (built("dp-spca", one_step.clone()), 1.0),
+        (
+            built("dp-vrpca", one_step.with(EPOCHS, 1)),
+            (4.0_f64 / 3.0).sqrt(),
+        ),
+    ];
     for neighbours in Neighbours::ALL {
-        for method in [&spca as &dyn Baseline, &vrpca] {
+        for (method, sensitivity) in &methods {
             let privacy = private(1.0, 1e-6, neighbours, Accounted);
             let fit = fitted(method, &rows, &Request::new(1, privacy), 7);
             let start = uniform_frame(&mut seeded(7), p, 1).unwrap();
             let along = fit.subspace.dot(&start);
             let moved = (&fit.subspace / along - &start).norm();
             let sd = moved * n as f64 / 1e-9 / ((p - 1) as f64).sqrt();
-            // All rows, k = 1: Δ = 1. A quarter of dp-vrpca's μ² is for the difference, which is 0 in the first step.
-            let sensitivity = match method.info().name {
-                "dp-spca" => 1.0,
-                _ => (4.0_f64 / 3.0).sqrt(),
-            };
-            let expected = gaussian::analytic_sigma(budget, sensitivity).unwrap();
+            let expected = gaussian::analytic_sigma(budget, *sensitivity).unwrap();
             assert!((sd / expected - 1.0).abs() < 0.1, "{sd} {expected}");
         }
     }
@@ -94,10 +84,11 @@ fn reported_noise_uses_exactly_the_budget() {
         (Neighbours::Replace, std::f64::consts::SQRT_2),
     ] {
         for batch in [None, Some(200)] {
-            let spca = DpSpca {
-                batch,
-                ..DpSpca::default()
-            };
+            let options = Options::default();
+            let spca = built(
+                "dp-spca",
+                batch.map_or(options.clone(), |b| options.with(BATCH, b)),
+            );
             let request = Request::new(2, private(1.0, 1e-6, neighbours, Accounted));
             let sd = diagnostic(&fitted(&spca, &rows, &request, 1), "noise_sd");
             let epsilon = |sd: f64| {
@@ -130,12 +121,8 @@ fn the_noise_of_the_steps_averages_out() {
     let captured = rows.multiply(&truth).dot(&truth) / 20_000.0;
     let last = std::f64::consts::SQRT_2 * sd * 19.0_f64.sqrt() / captured;
     let errors = (0..5).map(|seed| {
-        let fit = fitted(
-            &DpSpca::default(),
-            &rows,
-            &Request::new(1, accounted(0.5)),
-            seed,
-        );
+        let request = Request::new(1, accounted(0.5));
+        let fit = fitted(&default("dp-spca"), &rows, &request, seed);
         projector_distance(&fit.subspace, &truth).unwrap() / 5.0
     });
     let mean = errors.sum::<f64>();
@@ -154,47 +141,16 @@ fn as_published_reports_the_true_epsilon() {
     let truth = exact(&rows, 1);
     let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, AsPublished);
     let request = Request::new(1, privacy);
-    for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
-        let fit = method.fit(&rows, &request, &mut rng).unwrap();
+    for name in ["dp-spca", "dp-vrpca"] {
+        let fit = default(name).fit(&rows, &request, &mut rng).unwrap();
         let error = projector_distance(&fit.subspace, &truth).unwrap();
         let promised = fit.privacy.unwrap();
-        println!("{}: {error}, {promised:?}", method.info().name);
+        println!("{name}: {error}, {promised:?}");
         assert!(!promised.holds() && promised.true_epsilon.unwrap() > 20.0);
         assert!(promised.note.is_some() && error < 0.5);
     }
-    let published = DpSpca {
-        step: Some(0.5 / 3_000.0),
-        ..DpSpca::default()
-    };
+    let published = built("dp-spca", Options::default().with(STEP_SIZE, 0.5 / 3_000.0));
     let start = uniform_frame(&mut seeded(7), 4, 1).unwrap();
     let fit = fitted(&published, &rows, &request, 7);
     assert!(projector_distance(&fit.subspace, &start).unwrap() < 0.4);
-}
-
-/// Also if parameters are set without the checks of `AlgorithmInfo`.
-#[test]
-fn unfitting_settings_are_rejected() {
-    let rows = clipped(&[vec![0.5, 0.1], vec![0.1, 0.3]], 1.0);
-    let mut rng = seeded(1);
-    for (iterations, batch, step) in [
-        (None, Some(3), None),
-        (None, Some(0), None),
-        (Some(0), None, None),
-        (None, None, Some(-1.0)),
-    ] {
-        let spca = DpSpca {
-            iterations,
-            batch,
-            step,
-        };
-        let error = spca
-            .fit(&rows, &Request::nonprivate(1), &mut rng)
-            .unwrap_err();
-        assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
-    }
-    let none = DpVrpca {
-        epochs: Some(0),
-        ..DpVrpca::default()
-    };
-    assert!(none.fit(&rows, &Request::nonprivate(1), &mut rng).is_err());
 }

@@ -2,16 +2,11 @@
 
 use std::time::Instant;
 
-use eigenveil_central::{
-    CentralCalibration::Accounted,
-    Neighbours, Privacy, Request, StreamingBaseline,
-    oja::Oja,
-    power::{BlockSettings, StreamingPower},
-};
+use eigenveil_central::{CentralCalibration::Accounted, Neighbours, Privacy, Request};
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
 
-use crate::tables::{private, seeded};
+use crate::tables::{default, private, seeded};
 
 /// Runs every streaming algorithm on `n` spiked rows in dimension `p`, generated on demand. Returns name and error of
 /// each.
@@ -22,29 +17,24 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
     let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
     let privacy = private(4.0, 1e-8, Neighbours::Replace, Accounted);
-    let power = StreamingPower {
-        settings: BlockSettings::default(),
-        block: None,
-    };
-    let methods: [(&dyn StreamingBaseline, Privacy); 4] = [
-        (&power, Privacy::None),
-        (&Oja::PLAIN, Privacy::None),
-        (&Oja::PRIVATE, privacy),
-        (&Oja::MINIBATCH, privacy),
+    let methods = [
+        ("streaming-power", Privacy::None),
+        ("oja", Privacy::None),
+        ("private-oja", privacy),
+        ("minibatch-oja", privacy),
     ];
     methods
         .into_iter()
-        .map(|(method, privacy)| {
+        .map(|(name, privacy)| {
             let mut source = seeded(12);
             let mut stream = (0..n)
                 .map(|_| preprocessor.prepare_features(&Row::new(population.row(&mut source))));
             let started = Instant::now();
             let request = Request::new(k, privacy);
-            let fit = method
+            let fit = default(name)
                 .fit_stream(&mut stream, p, n, &request, &mut rng)
                 .unwrap();
             let error = projector_distance(&fit.subspace, population.subspace()).unwrap();
-            let name = method.info().name;
             println!(
                 "{name}: error {error:.4}, {:.1?} with making the rows",
                 started.elapsed()

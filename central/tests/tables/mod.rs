@@ -9,7 +9,7 @@
 use eigenveil_central::{
     AlgorithmInfo, Baseline,
     CentralCalibration::{self, Accounted},
-    DeltaSupport, Fit, Generator, Neighbours, Privacy, Request, Rows, generator,
+    DeltaSupport, Fit, Generator, Neighbours, Options, Privacy, Request, Rows, find, generator,
     parameter::ZETA,
 };
 use eigenveil_estimation::{models::Model, pca::pca_of_rows};
@@ -64,8 +64,18 @@ pub fn seeded(seed: u64) -> Generator {
     generator(Some(seed)).unwrap()
 }
 
+/// The algorithm of this name with these parameters.
+pub fn built(name: &str, options: Options) -> Baseline {
+    find(name).unwrap().build(&options).unwrap()
+}
+
+/// The algorithm of this name with its defaults.
+pub fn default(name: &str) -> Baseline {
+    built(name, Options::default())
+}
+
 /// A run with this seed.
-pub fn fitted(method: &dyn Baseline, rows: &Rows, request: &Request<'_>, seed: u64) -> Fit {
+pub fn fitted(method: &Baseline, rows: &Rows, request: &Request<'_>, seed: u64) -> Fit {
     method.fit(rows, request, &mut seeded(seed)).unwrap()
 }
 

@@ -216,8 +216,8 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         // One stream per repeat: adding repeats does not change the earlier ones.
         rng.set_stream(number);
         let traced = args.trace && number == 0;
-        let found = Threads::available()
-            .run(|| source.run(baseline.as_ref(), k, privacy, traced, &mut rng))?;
+        let found =
+            Threads::available().run(|| source.run(&baseline, k, privacy, traced, &mut rng))?;
         errors.push(found.error);
         captured += found.captured;
         algorithm_time += found.algorithm;

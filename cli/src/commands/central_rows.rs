@@ -130,7 +130,7 @@ impl Source {
     /// the algorithm takes a stream.
     pub(super) fn run(
         &self,
-        baseline: &dyn Baseline,
+        baseline: &Baseline,
         k: usize,
         privacy: Privacy,
         traced: bool,
@@ -167,28 +167,25 @@ impl Source {
                 let preprocessor = self.preprocessing.preprocessor()?;
                 let (n, p) = self.shape();
                 let request = request_for(population.subspace());
-                let (fit, algorithm) = match baseline.streaming() {
-                    Some(streaming) => {
-                        // Rows have a generator of their own, so that the algorithm's draws do not change them.
-                        let mut rows_rng = Generator::from_rng(rng);
-                        let mut making = Duration::ZERO;
-                        let mut rows = (0..n).map(|_| {
-                            let started = Instant::now();
-                            let row = model_row(&population, preprocessor, &mut rows_rng);
-                            making += started.elapsed();
-                            row
-                        });
+                let (fit, algorithm) = if baseline.is_streaming() {
+                    // Rows have a generator of their own, so that the algorithm's draws do not change them.
+                    let mut rows_rng = Generator::from_rng(rng);
+                    let mut making = Duration::ZERO;
+                    let mut rows = (0..n).map(|_| {
                         let started = Instant::now();
-                        let fit = streaming.fit_stream(&mut rows, p, n, &request, rng)?;
-                        (fit, started.elapsed().saturating_sub(making))
-                    }
-                    None => {
-                        let rows = (0..n).map(|_| model_row(&population, preprocessor, rng));
-                        let rows = Rows::collect(rows)?;
-                        let started = Instant::now();
-                        let fit = baseline.fit(&rows, &request, rng)?;
-                        (fit, started.elapsed())
-                    }
+                        let row = model_row(&population, preprocessor, &mut rows_rng);
+                        making += started.elapsed();
+                        row
+                    });
+                    let started = Instant::now();
+                    let fit = baseline.fit_stream(&mut rows, p, n, &request, rng)?;
+                    (fit, started.elapsed().saturating_sub(making))
+                } else {
+                    let rows = (0..n).map(|_| model_row(&population, preprocessor, rng));
+                    let rows = Rows::collect(rows)?;
+                    let started = Instant::now();
+                    let fit = baseline.fit(&rows, &request, rng)?;
+                    (fit, started.elapsed())
                 };
                 Ok(Comparison {
                     error: projector_distance(&fit.subspace, population.subspace())?,

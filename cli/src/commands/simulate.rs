@@ -6,7 +6,10 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
+use eigenveil_central::{
+    Options, Request, Rows, find, generator,
+    parameter::{STARTS, SUPPORT},
+};
 use eigenveil_estimation::{
     Cancel,
     metrics::max_error,
@@ -227,11 +230,8 @@ impl References<'_> {
         let rows = rows.iter().enumerate();
         let rows = rows.map(|(index, row)| preprocessor.prepare_features_nth(index, row));
         let rows = Rows::collect(rows)?;
-        let method = SparsePca {
-            support: Some(s),
-            starts: REFERENCE_STARTS,
-            ..SparsePca::default()
-        };
+        let options = Options::default().with(SUPPORT, s);
+        let method = find("sparse-pca")?.build(&options.with(STARTS, REFERENCE_STARTS))?;
         // Seeded, because it is a reference.
         let request = Request {
             cancel: self.cancel,

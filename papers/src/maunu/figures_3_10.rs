@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, CentralCalibration, Privacy, Request, Rows, generator,
-    robust::GladVariant,
+    CentralCalibration, Options, Privacy, Request, Rows, find, generator, robust,
 };
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::{BarChart, Figure};
@@ -57,7 +56,10 @@ impl MapMethod {
         let fit = match self {
             Self::PeopleAlone => return Ok((popres.people_alone()?, f64::NAN)),
             Self::Random => return Ok((uniform_frame(&mut rng, popres.d, K)?, f64::NAN)),
-            Self::DpPca(privacy) => AnalyzeGauss.fit(rows, &Request::new(K, *privacy), &mut rng)?,
+            Self::DpPca(privacy) => {
+                let method = find("analyze-gauss")?.build(&Options::default())?;
+                method.fit(rows, &Request::new(K, *privacy), &mut rng)?
+            }
             Self::Run(method, noise) => {
                 let request = Request::new(K, noise.privacy);
                 method.fit(rows, &request, noise.calibrated()?, &mut rng)?
@@ -120,7 +122,7 @@ impl MapPlanBuilder {
         let (mut iterations, mut stage, mut paper) = (String::new(), String::new(), f64::NAN);
         if let MapMethod::Run(method, _) = &method {
             iterations = method.iterations.to_string();
-            if let (Variant::Glad(_), Some(of)) = (method.variant, method.stage) {
+            if let Some(of) = method.stage.filter(|_| method.variant.has_stages()) {
                 stage = of.to_string();
             }
             paper = paper_seconds(method.variant);
@@ -156,7 +158,7 @@ impl MapPlanBuilder {
     /// Adds the maps that the private ones are compared with.
     fn add_references(&mut self, popres: &Arc<Popres>, repeats: u64) {
         self.add(popres, PEOPLE_ALONE, MapMethod::PeopleAlone, None, 1);
-        let ggd = Method::from_paper(Variant::Glad(GladVariant::Ggd), 100);
+        let ggd = Method::from_paper(Variant(robust::Variant::Ggd), 100);
         let plain = self
             .noise_cache
             .shared(ggd, (self.n, popres.d), Privacy::None);

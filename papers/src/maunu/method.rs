@@ -3,23 +3,21 @@
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    CentralCalibration, Fit, Generator, Privacy, Request, Rows,
-    robust::{Calibrated, Glad, GladVariant, Reaper, ReaperVariant},
+    CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
+    parameter::{BATCH, HALVE_STEP_EVERY, ITERATIONS},
+    robust::{Calibrated, Robust, Variant as Algorithm},
 };
 use eigenveil_shared::Result;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Variant {
-    Glad(GladVariant),
-    Reaper(ReaperVariant),
-}
+pub(super) struct Variant(pub(super) Algorithm);
 
-pub(super) const DP_GGD: Variant = Variant::Glad(GladVariant::DpGgd);
-pub(super) const DP_SGGD: Variant = Variant::Glad(GladVariant::DpSggd);
-pub(super) const DP_GD: Variant = Variant::Reaper(ReaperVariant::Gd);
-pub(super) const DP_SGD: Variant = Variant::Reaper(ReaperVariant::Sgd);
-pub(super) const DP_MD: Variant = Variant::Reaper(ReaperVariant::Md);
-pub(super) const DP_SMD: Variant = Variant::Reaper(ReaperVariant::Smd);
+pub(super) const DP_GGD: Variant = Variant(Algorithm::DpGgd);
+pub(super) const DP_SGGD: Variant = Variant(Algorithm::DpSggd);
+pub(super) const DP_GD: Variant = Variant(Algorithm::Gd);
+pub(super) const DP_SGD: Variant = Variant(Algorithm::Sgd);
+pub(super) const DP_MD: Variant = Variant(Algorithm::Md);
+pub(super) const DP_SMD: Variant = Variant(Algorithm::Smd);
 
 impl Variant {
     /// The six, full-batch variants first.
@@ -27,17 +25,16 @@ impl Variant {
 
     /// As in the CSV.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Glad(variant) => variant.info().name,
-            Self::Reaper(variant) => variant.info().name,
-        }
+        self.0.info().name
     }
 
     pub(super) fn is_sampled(self) -> bool {
-        match self {
-            Self::Glad(variant) => variant.is_sampled(),
-            Self::Reaper(variant) => variant.is_sampled(),
-        }
+        self.0.is_sampled()
+    }
+
+    /// Whether its step halves, as GGD's do.
+    pub(super) fn has_stages(self) -> bool {
+        self.0.info().parameters.contains(&HALVE_STEP_EVERY)
     }
 
     /// The columns of a table that select its lines at this calibration.
@@ -68,21 +65,15 @@ impl Method {
         }
     }
 
-    fn glad(&self, variant: GladVariant) -> Glad {
-        Glad {
-            iterations: Some(self.iterations),
-            batch: self.batch,
-            halve_step_every: self.stage,
-            ..Glad::new(variant)
+    fn run(&self) -> Result<Robust> {
+        let mut options = Options::default().with(ITERATIONS, self.iterations);
+        if let Some(batch) = self.batch.filter(|_| self.variant.is_sampled()) {
+            options = options.with(BATCH, batch);
         }
-    }
-
-    fn reaper(&self, variant: ReaperVariant) -> Reaper {
-        Reaper {
-            iterations: Some(self.iterations),
-            batch: self.batch,
-            ..Reaper::new(variant)
+        if let Some(stage) = self.stage.filter(|_| self.variant.has_stages()) {
+            options = options.with(HALVE_STEP_EVERY, stage);
         }
+        Robust::new(self.variant.0, &options)
     }
 
     /// One run with calibrated noise.
@@ -93,13 +84,7 @@ impl Method {
         noise: Option<&Calibrated>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        match self.variant {
-            Variant::Glad(variant) => self.glad(variant).fit_calibrated(rows, request, noise, rng),
-            Variant::Reaper(variant) => {
-                let run = self.reaper(variant);
-                Ok(run.fit_calibrated(rows, request, noise, rng)?.1)
-            }
-        }
+        Ok(self.run()?.fit_calibrated(rows, request, noise, rng)?.0)
     }
 }
 
@@ -115,16 +100,8 @@ pub(super) struct Noise {
 impl Noise {
     /// The noise; `None` without privacy.
     pub(super) fn calibrated(&self) -> Result<Option<&Calibrated>> {
-        let found = self.found.get_or_init(|| match self.method.variant {
-            Variant::Glad(variant) => {
-                self.method
-                    .glad(variant)
-                    .calibrate(self.n, self.p, &self.privacy)
-            }
-            Variant::Reaper(variant) => {
-                self.method.reaper(variant).calibrate(self.n, &self.privacy)
-            }
-        });
+        let calibrate = || self.method.run()?.calibrate(self.n, self.p, &self.privacy);
+        let found = self.found.get_or_init(calibrate);
         found.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 }
@@ -143,7 +120,7 @@ impl NoiseCache {
     ) -> Arc<Noise> {
         // REAPER's two geometries release the same; so does GGD in all dimensions up to where its start changes.
         let released = |m: &Method, p: usize| {
-            let start = matches!(m.variant, Variant::Glad(_)).then_some(p > 2_000);
+            let start = m.variant.has_stages().then_some(p > 2_000);
             (m.variant.is_sampled(), start, m.iterations, m.batch)
         };
         let same = |noise: &&Arc<Noise>| {

@@ -1,7 +1,7 @@
 //! What a trusted curator is worth: the best central algorithm against the local mechanisms at one budget, with
 //! replacement neighbours on both sides.
 
-use eigenveil_central::{AnalyzeGauss, Baseline, CentralCalibration, Privacy, Request, generator};
+use eigenveil_central::{CentralCalibration, Options, Privacy, Request, find, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};
 use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
@@ -46,8 +46,9 @@ fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = generator(Some(1))?;
     rng.set_stream(repeat);
     let rows = model_rows(&MODEL, n as usize, &mut rng)?;
+    let method = find("analyze-gauss")?.build(&Options::default())?;
     let mut error = |privacy| {
-        let fit = AnalyzeGauss.fit(&rows.0, &Request::new(K, privacy), &mut rng)?;
+        let fit = method.fit(&rows.0, &Request::new(K, privacy), &mut rng)?;
         projector_distance(&fit.subspace, &rows.1)
     };
     let nonprivate = error(Privacy::None)?;

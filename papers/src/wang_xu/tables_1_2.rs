@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use eigenveil_central::{Baseline, Request, Rows, SparsePca, generator};
+use eigenveil_central::{
+    Options, Request, Rows, find, generator,
+    parameter::{STARTS, SUPPORT},
+};
 use eigenveil_estimation::{
     Cancel,
     accumulate::{Accumulator, ReportSum},
@@ -132,11 +135,8 @@ impl SharedTable {
     /// The reference on s rows: the best of [`REFERENCE_STARTS`] runs of tighten after relax.
     fn reference(&self, s: usize) -> Result<DMatrix<f64>> {
         let found = self.references[&s].get_or_init(|| {
-            let method = SparsePca {
-                support: Some(s),
-                starts: REFERENCE_STARTS,
-                ..SparsePca::default()
-            };
+            let options = Options::default().with(SUPPORT, s);
+            let method = find("sparse-pca")?.build(&options.with(STARTS, REFERENCE_STARTS))?;
             let fit = method.fit(
                 &self.rows,
                 &Request::nonprivate(K),

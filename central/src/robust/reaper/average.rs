@@ -160,14 +160,11 @@ mod tests {
             sum += &vectors
                 * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
                 * vectors.transpose();
-            average.add(&FantopeFactor {
-                vectors: match rotation {
-                    Some(rotation) => rotation.transpose_times(vectors),
-                    None => vectors,
-                },
-                weights,
-                krylov_dimension: 0,
-            });
+            let vectors = match rotation {
+                Some(rotation) => rotation.transpose_times(vectors),
+                None => vectors,
+            };
+            average.add(&FantopeFactor::new(vectors, weights));
             assert_eq!(average.lower.is_some(), count > 4);
             assert_eq!(average.factors.is_empty(), count > 4);
             let mean = &sum / f64::from(count);
@@ -189,11 +186,8 @@ mod tests {
             let (point, mut sum) = (DMatrix::identity(p, p) / 6.0, DMatrix::zeros(p, p));
             let mut average = AverageIterate::new(p, None);
             for _ in 0..before {
-                let factor = FantopeFactor {
-                    vectors: uniform_frame(&mut rng, p, 2).unwrap(),
-                    weights: vec![1.0, 1.0],
-                    krylov_dimension: 0,
-                };
+                let vectors = uniform_frame(&mut rng, p, 2).unwrap();
+                let factor = FantopeFactor::new(vectors, vec![1.0, 1.0]);
                 sum += &factor.vectors * factor.vectors.transpose();
                 average.add(&factor);
             }

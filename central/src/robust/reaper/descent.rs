@@ -11,7 +11,7 @@ use super::{
     MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
-    kernels::project_onto_fantope_partially,
+    kernels::{FantopeFactor, project_onto_fantope_partially},
     mirror::Mirror,
     span::Span,
 };
@@ -33,7 +33,7 @@ const NOISY_LEADING: f64 = 1e-6;
 const PLAIN_LEADING: f64 = 1e-9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Geometry {
+pub(in crate::robust) enum Geometry {
     /// `P ← P_F(P − ηG)`, the Euclidean projection onto the Fantope.
     Euclidean,
     /// `P ← exp(log P − ηG)`, then the projection in von Neumann entropy.
@@ -41,7 +41,7 @@ pub(super) enum Geometry {
 }
 
 /// `(1/N)Σ‖(I − P)x‖`.
-pub(super) fn objective(table: &Table, p: &dyn Symmetric) -> f64 {
+pub(in crate::robust) fn objective(table: &Table, p: &dyn Symmetric) -> f64 {
     let residuals = table.columns() - p.times(table.columns());
     residuals.column_iter().map(|r| r.norm()).sum::<f64>() / table.n() as f64
 }
@@ -67,18 +67,18 @@ pub(super) fn add_descent_direction(
 }
 
 /// Subgradient descent from `(r/p)I`, in one of two geometries; its result is the average of the iterates.
-pub(super) struct Descent {
-    pub(super) geometry: Geometry,
-    pub(super) steps: Schedule,
+pub(in crate::robust) struct Descent {
+    pub(in crate::robust) geometry: Geometry,
+    pub(in crate::robust) steps: Schedule,
     /// c of the step sizes `c/√t`.
-    pub(super) step: f64,
+    pub(in crate::robust) step: f64,
     /// On the *sum* of gradients.
-    pub(super) noise: Option<SymmetricNoise>,
+    pub(in crate::robust) noise: Option<SymmetricNoise>,
 }
 
 impl Descent {
     /// Accuracy of the leading vectors of the average of iterates.
-    pub(super) fn leading_accuracy(&self) -> f64 {
+    pub(in crate::robust) fn leading_accuracy(&self) -> f64 {
         match self.noise {
             None => PLAIN_LEADING,
             Some(_) => NOISY_LEADING,
@@ -93,7 +93,7 @@ impl Descent {
     }
 
     /// Returns the average of the iterates; `watch` is called with the iteration and the average so far.
-    pub(super) fn run(
+    pub(in crate::robust) fn run(
         &self,
         table: &Table,
         rank: usize,
@@ -127,12 +127,12 @@ impl Descent {
                 mirror.add_to(&mut average);
             } else {
                 let krylov_dimension = p.factor.krylov_dimension;
-                p = match self.noise {
+                let next = match self.noise {
                     _ if d < MIN_PARTIAL_DIMENSION => self.full_step(&p, &rows, rank, eta, rng)?,
                     // The noise shrinks with the steps and the Krylov space grows: once it is large it stays large.
                     _ if krylov_dimension > d / MAX_SPACE_DIVISOR => {
                         let mut next = self.full_step(&p, &rows, rank, eta, rng)?;
-                        next.factor.krylov_dimension = krylov_dimension;
+                        next.krylov_dimension = krylov_dimension;
                         next
                     }
                     Some(SymmetricNoise::Isotropic(sd)) => {
@@ -140,8 +140,8 @@ impl Descent {
                     }
                     _ => self.partial_step(&p, &rows, rank, eta, rng)?,
                 };
-                debug_assert_eq!(p.identity, 0.0, "only the start has an identity part");
-                average.add(&p.factor);
+                average.add(&next);
+                p = next.into();
             }
             watch(t, &average)?;
         }
@@ -155,7 +155,7 @@ impl Descent {
         rank: usize,
         eta: f64,
         rng: &mut Generator,
-    ) -> Result<Iterate> {
+    ) -> Result<FantopeFactor> {
         let d = rows.nrows();
         let mut next = DMatrix::zeros(d, d);
         p.add_to_lower(&mut next);
@@ -184,7 +184,7 @@ impl Descent {
         rank: usize,
         eta: f64,
         rng: &mut Generator,
-    ) -> Result<Iterate> {
+    ) -> Result<FantopeFactor> {
         let d = rows.nrows();
         let (noise, accuracy) = match self.noise {
             None => (None, PLAIN_ACCURACY),
@@ -197,10 +197,7 @@ impl Descent {
         let step = Step::new(p, rows, eta, noise);
         let near = Some(&p.factor);
         match project_onto_fantope_partially(&step, None, rank, near, accuracy)? {
-            Some(factor) => Ok(Iterate {
-                identity: 0.0,
-                factor,
-            }),
+            Some(factor) => Ok(factor),
             None => {
                 let mut next = step.noise.unwrap_or_else(|| DMatrix::zeros(d, d));
                 p.add_to_lower(&mut next);
@@ -221,7 +218,7 @@ fn step_by_span(
     rank: usize,
     (eta, sd): (f64, f64),
     rng: &mut Generator,
-) -> Result<Iterate> {
+) -> Result<FantopeFactor> {
     let spanned = Span::new(rows, p, support);
     let (iterate, rows, beyond) = match &spanned {
         Some((span, inside)) => (&inside.iterate, &inside.rows, span.outside_dimensions()),
@@ -245,28 +242,23 @@ fn step_by_span(
     if let Some((span, _)) = &spanned {
         factor.vectors = span.embed(&factor.vectors, rng)?;
     }
-    Ok(Iterate {
-        identity: 0.0,
-        factor,
-    })
+    Ok(factor)
 }
 
 /// The projection of a matrix, given by its lower triangle, onto the Fantope.
-fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
+fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<FantopeFactor> {
     let (vectors, weights) = project_onto_fantope(lower, rank)?;
     let vectors = vectors.columns(0, weights.len()).into_owned();
-    Ok(Iterate::from_factor(vectors, weights))
+    Ok(FantopeFactor::new(vectors, weights))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use eigenveil_estimation::{linalg::outer_scaled, models::uniform_frame};
-    use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
     use proptest::prelude::*;
-    use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
-    use crate::{Rows, generator};
+    use crate::{generator, testing::gaussian_rows};
 
     /// The whole matrix.
     pub(in crate::robust) fn descent_direction(
@@ -279,20 +271,19 @@ pub(super) mod tests {
         sum
     }
 
+    /// Rows whose coordinates' deviations fall like 1, 1/2, 1/3, …, spherised.
+    fn decaying(d: usize, n: usize, seed: u64) -> Table {
+        let deviations: Vec<f64> = (1..=d).map(|i| 1.0 / i as f64).collect();
+        Table::spherised(&gaussian_rows(n, &deviations, seed))
+    }
+
     /// From the same point, with the same noise if that is drawn as a matrix, the partial step equals the step with a
     /// full decomposition.
     #[test]
     fn partial_step_equals_the_full_step() {
         let d = MIN_PARTIAL_DIMENSION + 10;
-        let mut rng = generator(Some(8)).unwrap();
-        let mut rows = DMatrix::from_fn(d, 600, |i, _| {
-            let z: f64 = StandardNormal.sample(&mut rng);
-            z / (i + 1) as f64
-        });
-        for mut row in rows.column_iter_mut() {
-            let norm = row.norm();
-            row /= norm;
-        }
+        let table = decaying(d, 600, 8);
+        let rows = table.columns();
         for (noise, allowed) in [
             (None, 1e-6),
             (Some(SymmetricNoise::Entrywise(20.0)), NOISY_ACCURACY),
@@ -309,13 +300,13 @@ pub(super) mod tests {
             let mut p = Iterate::start(2, d);
             for seed in 0..3 {
                 let of = |seed| generator(Some(seed)).unwrap();
-                let full = descent.full_step(&p, &rows, 2, 2e-3, &mut of(seed));
-                let part = descent.partial_step(&p, &rows, 2, 2e-3, &mut of(seed));
+                let full = descent.full_step(&p, rows, 2, 2e-3, &mut of(seed));
+                let part = descent.partial_step(&p, rows, 2, 2e-3, &mut of(seed));
                 let (full, part) = (full.unwrap(), part.unwrap());
-                let squares = full.factor.weights.iter().map(|w| w * w);
-                let distance = part.factor.distance(&full.factor) / squares.sum::<f64>().sqrt();
+                let squares = full.weights.iter().map(|w| w * w);
+                let distance = part.distance(&full) / squares.sum::<f64>().sqrt();
                 assert!(distance < allowed, "{noise:?}: {distance}");
-                p = part;
+                p = part.into();
             }
         }
     }
@@ -325,17 +316,7 @@ pub(super) mod tests {
     #[test]
     fn result_does_not_depend_on_coordinates() {
         let (d, n) = (MIN_PARTIAL_DIMENSION + 10, 120);
-        let preprocessing = Preprocessing::new(d, Norm::Normalize);
-        let preprocessor = preprocessing.preprocessor().unwrap();
-        let mut rng = generator(Some(9)).unwrap();
-        let rows = (0..n).map(|_| {
-            let row = (0..d).map(|i| {
-                let z: f64 = StandardNormal.sample(&mut rng);
-                z / (i + 1) as f64
-            });
-            preprocessor.prepare_features(&Row::new(row.collect()))
-        });
-        let table = Table::spherised(&Rows::collect(rows).unwrap());
+        let table = decaying(d, n, 9);
         for (count, rate) in [(3, None), (1, Some(0.5))] {
             let run = |noise| {
                 let descent = Descent {

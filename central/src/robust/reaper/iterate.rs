@@ -20,16 +20,21 @@ pub(super) struct Iterate {
     pub(super) factor: FantopeFactor,
 }
 
+impl From<FantopeFactor> for Iterate {
+    fn from(factor: FantopeFactor) -> Self {
+        Self {
+            identity: 0.0,
+            factor,
+        }
+    }
+}
+
 impl Iterate {
     /// `(k/p)I`.
     pub(super) fn start(k: usize, p: usize) -> Self {
         Self {
             identity: k as f64 / p as f64,
-            factor: FantopeFactor {
-                vectors: DMatrix::zeros(p, 0),
-                weights: Vec::new(),
-                krylov_dimension: 0,
-            },
+            factor: FantopeFactor::new(DMatrix::zeros(p, 0), Vec::new()),
         }
     }
 
@@ -42,18 +47,6 @@ impl Iterate {
             image += block * self.identity;
         }
         image
-    }
-
-    pub(super) fn from_factor(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
-        let factor = FantopeFactor {
-            vectors,
-            weights,
-            krylov_dimension: 0,
-        };
-        Self {
-            identity: 0.0,
-            factor,
-        }
     }
 
     /// Adds P to the lower triangle of `sum`.
@@ -183,11 +176,10 @@ mod tests {
         for identity in [0.0, 0.05] {
             let iterate = Iterate {
                 identity,
-                factor: FantopeFactor {
-                    vectors: frame.columns(0, 4).into_owned(),
-                    weights: vec![1.0 - identity, 0.8, 0.5, 1e-3],
-                    krylov_dimension: 0,
-                },
+                factor: FantopeFactor::new(
+                    frame.columns(0, 4).into_owned(),
+                    vec![1.0 - identity, 0.8, 0.5, 1e-3],
+                ),
             };
             let mut rows = uniform_frame(&mut rng, p, 30).unwrap();
             rows.set_column(0, &frame.column(0));

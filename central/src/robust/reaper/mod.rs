@@ -7,12 +7,10 @@ mod kernels;
 mod mirror;
 mod simplex;
 mod span;
-mod variants;
 
 pub use average::AverageIterate;
-pub use variants::{Reaper, ReaperVariant};
 
-pub(crate) use variants::{GD, MD, SGD, SMD};
+pub(super) use descent::{Descent, Geometry, objective};
 
 const MIN_PARTIAL_DIMENSION: usize = 500;
 /// A Krylov space larger than p over this costs as much as a full decomposition.

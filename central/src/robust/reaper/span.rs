@@ -146,10 +146,9 @@ mod tests {
             rows.fill_column(4, 0.0);
             let first = rows.column(0).into_owned();
             rows.set_column(7, &first);
-            let iterate = Iterate::from_factor(
-                uniform_frame(&mut rng, p, r).unwrap(),
-                (0..r).map(|i| 1.0 / (i + 1) as f64).collect(),
-            );
+            let weights = (0..r).map(|i| 1.0 / (i + 1) as f64).collect();
+            let vectors = uniform_frame(&mut rng, p, r).unwrap();
+            let iterate = Iterate::from(FantopeFactor::new(vectors, weights));
             let (span, inside) = Span::new(&rows, &iterate, support).unwrap();
             let d = support.unwrap_or(n) + r;
             assert_eq!((inside.rows.nrows(), span.outside_dimensions()), (d, p - d));

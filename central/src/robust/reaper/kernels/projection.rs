@@ -33,6 +33,15 @@ pub(crate) struct FantopeFactor {
 }
 
 impl FantopeFactor {
+    /// From a full decomposition.
+    pub(crate) fn new(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
+        Self {
+            vectors,
+            weights,
+            krylov_dimension: 0,
+        }
+    }
+
     /// `diag(w)·Vᵀ·block`, `r × b` for a `p × b` block.
     pub(crate) fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let mut scores = tall_cross_product(&self.vectors, block);
@@ -206,30 +215,23 @@ mod tests {
         linalg::{add_outer_lower, orthonormality_defect, outer_scaled},
         models::uniform_frame,
     };
-    use rand::{SeedableRng, rngs::ChaCha20Rng};
-    use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
+    use crate::{Generator, generator, noise::SymmetricNoise};
 
-    fn rng(seed: u64) -> ChaCha20Rng {
-        ChaCha20Rng::seed_from_u64(seed)
+    fn rng(seed: u64) -> Generator {
+        generator(Some(seed)).unwrap()
     }
 
-    /// A noise matrix that is drawn completely.
-    fn drawn(p: usize, sd: f64, rng: &mut ChaCha20Rng) -> DMatrix<f64> {
-        let mut matrix = DMatrix::zeros(p, p);
-        for j in 0..p {
-            for i in j..p {
-                let z: f64 = StandardNormal.sample(rng);
-                matrix[(i, j)] = z * sd * if i == j { 1.0 } else { 0.5_f64.sqrt() };
-                matrix[(j, i)] = matrix[(i, j)];
-            }
-        }
+    /// Noise with this spectral edge, √(2p)·sd.
+    fn add_noise(mut matrix: DMatrix<f64>, edge: f64, rng: &mut Generator) -> DMatrix<f64> {
+        let sd = edge / (2.0 * matrix.nrows() as f64).sqrt();
+        SymmetricNoise::Isotropic(sd).add_to(&mut matrix, rng);
         matrix
     }
 
     /// Three strong directions, and a few weak ones.
-    fn low_rank(p: usize, scale: f64, rng: &mut ChaCha20Rng) -> DMatrix<f64> {
+    fn low_rank(p: usize, scale: f64, rng: &mut Generator) -> DMatrix<f64> {
         let vectors = uniform_frame(rng, p, 6).unwrap();
         outer_scaled(&vectors, &[3.0, 2.8, 2.0, 0.3, 0.2, 0.1].map(|w| w * scale))
     }
@@ -254,9 +256,7 @@ mod tests {
         let p = 600;
         for (seed, edge) in [(1, 1e-3), (2, 0.02), (3, 1.0), (4, 10.0), (5, 100.0)] {
             let mut rng = rng(seed);
-            // The edge of the spectrum of noise is √(2p)·sd.
-            let sd = edge / (2.0 * p as f64).sqrt();
-            let matrix = low_rank(p, 1.0, &mut rng) + drawn(p, sd, &mut rng);
+            let matrix = add_noise(low_rank(p, 1.0, &mut rng), edge, &mut rng);
             for k in [1, 2, 5] {
                 let full = fully_projected(&matrix, k);
                 for accuracy in [1e-2, 1e-6] {
@@ -289,7 +289,7 @@ mod tests {
     fn a_good_start_helps() {
         let p = 600;
         let mut rng = rng(6);
-        let matrix = low_rank(p, 1.0, &mut rng) + drawn(p, 0.005, &mut rng);
+        let matrix = add_noise(low_rank(p, 1.0, &mut rng), 0.17, &mut rng);
         let search = |near: Option<&FantopeFactor>| {
             let found = project_onto_fantope_partially(&matrix, None, 2, near, 1e-8);
             found.unwrap().unwrap()
@@ -338,7 +338,7 @@ mod tests {
         sd: f64,
         beyond: usize,
         start: &DMatrix<f64>,
-        source: &mut ChaCha20Rng,
+        source: &mut Generator,
     ) -> DMatrix<f64> {
         let mut noise = LazyGoe {
             sd,

@@ -1,15 +1,9 @@
-//! Grassmannian least absolute deviations: objective, gradient, descent.
+//! Grassmannian least absolute deviations: objective and gradient.
 
 use eigenveil_estimation::linalg::{product, tall_cross_product, tall_product};
-use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use crate::{
-    Generator,
-    noise::EntryNoise,
-    polar::polar,
-    robust::{sampling::Schedule, table::Table},
-};
+use super::table::Table;
 
 /// A unit row nearer to the subspace than this lies on it up to rounding, where 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;
@@ -100,47 +94,13 @@ impl Split {
     }
 }
 
-/// The iteration `V ← P_{O(D,r)}(V − η_t(∇F + noise))`.
-pub(super) struct Descent {
-    pub(super) steps: Schedule,
-    /// Initial η.
-    pub(super) step: f64,
-    pub(super) halve_step_every: usize,
-    /// Standard deviation of the noise on every entry of the *sum* of gradients.
-    pub(super) noise_sd: f64,
-}
-
-impl Descent {
-    /// Runs from the orthonormal `v`; `watch` is called with the iteration and the iterate.
-    pub(super) fn run(
-        &self,
-        table: &Table,
-        mut v: DMatrix<f64>,
-        rng: &mut Generator,
-        mut watch: impl FnMut(usize, &DMatrix<f64>) -> Result<()>,
-    ) -> Result<DMatrix<f64>> {
-        let noise = EntryNoise::Gaussian { sd: self.noise_sd };
-        for t in 1..=self.steps.count {
-            let mut sum = descent_direction(&self.steps.rows(table, rng), &v);
-            if self.noise_sd > 0.0 {
-                noise.add_to(&mut sum, rng);
-            }
-            let halvings = ((t - 1) / self.halve_step_every) as f64;
-            let eta = self.step * (-halvings).exp2() / self.steps.denominator(table.n());
-            v = polar(&(v + sum * eta))?;
-            watch(t, &v)?;
-        }
-        Ok(v)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::{linalg::cross_product, models::uniform_frame};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{generator, testing::gaussian_rows};
+    use crate::{generator, polar::polar, testing::gaussian_rows};
 
     proptest! {
         /// The gradient of one row has norm at most 1, and is 0 for the zero row.
