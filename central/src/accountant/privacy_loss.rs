@@ -35,17 +35,18 @@ const RULE: [(f64, f64); 6] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DominatingPair {
     /// The row against the zero row.
-    Remove { rate: f64 },
+    Remove,
     /// The zero row against the row.
-    Add { rate: f64 },
+    Add,
     /// The row against another row.
-    Replace { rate: f64 },
+    Replace,
 }
 
-/// One step: a pair and the multiplier z.
+/// One step: a pair, the sampling rate q and the multiplier z.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
     pub(super) pair: DominatingPair,
+    pub(super) rate: f64,
     pub(super) multiplier: f64,
 }
 
@@ -60,11 +61,11 @@ pub(super) struct DiscretePld {
 impl Step {
     /// ln dP/dQ at x; increases with x. (`Add` is read from right to left, so that its loss increases too.)
     pub(super) fn loss(&self, x: f64) -> f64 {
-        let z2 = self.multiplier * self.multiplier;
+        let (rate, z2) = (self.rate, self.multiplier * self.multiplier);
         match self.pair {
-            DominatingPair::Remove { rate } => ln_mixture(rate, (x - 0.5) / z2),
-            DominatingPair::Add { rate } => -ln_mixture(rate, (-x - 0.5) / z2),
-            DominatingPair::Replace { rate } => {
+            DominatingPair::Remove => ln_mixture(rate, (x - 0.5) / z2),
+            DominatingPair::Add => -ln_mixture(rate, (-x - 0.5) / z2),
+            DominatingPair::Replace => {
                 ln_mixture(rate, (x - 0.5) / z2) - ln_mixture(rate, (-x - 0.5) / z2)
             }
         }
@@ -72,11 +73,11 @@ impl Step {
 
     /// The x of this loss; infinite outside the range of losses.
     fn position(&self, loss: f64) -> f64 {
-        let z2 = self.multiplier * self.multiplier;
+        let (rate, z2) = (self.rate, self.multiplier * self.multiplier);
         match self.pair {
-            DominatingPair::Remove { rate } => z2 * inverse_ln_mixture(rate, loss) + 0.5,
-            DominatingPair::Add { rate } => -(z2 * inverse_ln_mixture(rate, -loss) + 0.5),
-            DominatingPair::Replace { rate } => {
+            DominatingPair::Remove => z2 * inverse_ln_mixture(rate, loss) + 0.5,
+            DominatingPair::Add => -(z2 * inverse_ln_mixture(rate, -loss) + 0.5),
+            DominatingPair::Replace => {
                 // r w² + (1−q)(1−α) w − α r = 0 with w = e^{x/z²}, r = q e^{−1/2z²}, α = e^loss; for a loss < 0
                 // by symmetry. Divided by α: no overflow.
                 let size = loss.abs();
@@ -94,10 +95,10 @@ impl Step {
         let z = self.multiplier;
         let normal = |x: f64| (-0.5 * (x / z).powi(2)).exp() / (z * SQRT_TWO_PI);
         match self.pair {
-            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } => {
-                (1.0 - rate) * normal(x) + rate * normal(x - 1.0)
+            DominatingPair::Remove | DominatingPair::Replace => {
+                (1.0 - self.rate) * normal(x) + self.rate * normal(x - 1.0)
             }
-            DominatingPair::Add { .. } => normal(x),
+            DominatingPair::Add => normal(x),
         }
     }
 
@@ -106,10 +107,10 @@ impl Step {
         let z = self.multiplier;
         let base = -0.5 * (x / z).powi(2) - (z * SQRT_TWO_PI).ln();
         match self.pair {
-            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } => {
-                base + ln_mixture(rate, (x - 0.5) / (z * z))
+            DominatingPair::Remove | DominatingPair::Replace => {
+                base + ln_mixture(self.rate, (x - 0.5) / (z * z))
             }
-            DominatingPair::Add { .. } => base,
+            DominatingPair::Add => base,
         }
     }
 
@@ -117,11 +118,9 @@ impl Step {
     fn range(&self) -> (f64, f64) {
         let reach = REACH * self.multiplier;
         match self.pair {
-            DominatingPair::Add { .. } => (-reach, reach),
-            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } if rate >= 1.0 => {
-                (1.0 - reach, 1.0 + reach)
-            }
-            DominatingPair::Remove { .. } | DominatingPair::Replace { .. } => (-reach, 1.0 + reach),
+            DominatingPair::Add => (-reach, reach),
+            _ if self.rate >= 1.0 => (1.0 - reach, 1.0 + reach),
+            DominatingPair::Remove | DominatingPair::Replace => (-reach, 1.0 + reach),
         }
     }
 
@@ -232,11 +231,15 @@ mod tests {
         for rate in [1.0, 0.3, 0.01, 0.0005] {
             for multiplier in [0.5, 1.0, 4.0] {
                 for pair in [
-                    DominatingPair::Remove { rate },
-                    DominatingPair::Add { rate },
-                    DominatingPair::Replace { rate },
+                    DominatingPair::Remove,
+                    DominatingPair::Add,
+                    DominatingPair::Replace,
                 ] {
-                    steps.push(Step { pair, multiplier });
+                    steps.push(Step {
+                        pair,
+                        rate,
+                        multiplier,
+                    });
                 }
             }
         }

@@ -89,7 +89,8 @@ mod tests {
         for (rate, multiplier) in [(0.01, 1.0), (0.001, 0.8), (0.1, 2.0), (0.5, 4.0)] {
             for order in [2, 3, 8, 32, 128] {
                 let step = Step {
-                    pair: DominatingPair::Remove { rate },
+                    pair: DominatingPair::Remove,
+                    rate,
                     multiplier,
                 };
                 let (ours, exact) = (
@@ -108,12 +109,13 @@ mod tests {
     fn full_batch_is_that_of_the_gaussian() {
         // D_α(N(1, z²)‖N(0, z²)) = α/2z²; replacement doubles the distance.
         for (pair, squared) in [
-            (DominatingPair::Remove { rate: 1.0 }, 1.0),
-            (DominatingPair::Replace { rate: 1.0 }, 4.0),
+            (DominatingPair::Remove, 1.0),
+            (DominatingPair::Replace, 4.0),
         ] {
             for order in [1.5, 4.0, 33.3] {
                 let step = Step {
                     pair,
+                    rate: 1.0,
                     multiplier: 3.0,
                 };
                 let expected = order * (order - 1.0) * squared / 18.0;

@@ -135,35 +135,29 @@ impl RunAccountant {
 
     /// The larger of the bounds for the two orders of the neighbours.
     fn worst(&self, bound: impl Fn(&[(Step, u64)]) -> Result<f64>) -> Result<f64> {
-        let pairs: &[fn(f64) -> DominatingPair] = match self.neighbours {
-            Neighbours::ZeroOut => &[
-                |rate| DominatingPair::Remove { rate },
-                |rate| DominatingPair::Add { rate },
-            ],
+        let pairs: &[DominatingPair] = match self.neighbours {
+            Neighbours::ZeroOut => &[DominatingPair::Remove, DominatingPair::Add],
             // Symmetric. Entries have no subsampled steps.
-            Neighbours::Replace | Neighbours::Entry => &[|rate| DominatingPair::Replace { rate }],
+            Neighbours::Replace | Neighbours::Entry => &[DominatingPair::Replace],
         };
         let mut worst = 0.0_f64;
-        for pair in pairs {
-            let mut steps: Vec<(Step, u64)> = self
-                .subsampled
-                .iter()
-                .map(|&(rate, multiplier, times)| {
-                    let step = Step {
-                        pair: pair(rate),
-                        multiplier,
-                    };
-                    (step, times)
-                })
-                .collect();
-            if self.mu_squared > 0.0 {
-                // A Gaussian moved by Δ, whatever the neighbours.
+        for &pair in pairs {
+            let sampled = self.subsampled.iter();
+            let sampled = sampled.map(|&(rate, multiplier, times)| {
                 let step = Step {
-                    pair: DominatingPair::Remove { rate: 1.0 },
-                    multiplier: 1.0 / self.mu_squared.sqrt().next_up(),
+                    pair,
+                    rate,
+                    multiplier,
                 };
-                steps.push((step, 1));
-            }
+                (step, times)
+            });
+            // A Gaussian moved by Δ, whatever the neighbours.
+            let full = (self.mu_squared > 0.0).then(|| Step {
+                pair: DominatingPair::Remove,
+                rate: 1.0,
+                multiplier: 1.0 / self.mu_squared.sqrt().next_up(),
+            });
+            let steps: Vec<(Step, u64)> = sampled.chain(full.map(|step| (step, 1))).collect();
             worst = worst.max(bound(&steps)?);
         }
         Ok(worst)

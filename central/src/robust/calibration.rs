@@ -148,14 +148,6 @@ fn accountable_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     }
 }
 
-/// The noise of Theorem 6 and Algorithms 1 and 2 for a batch, constant 1: `σ² = (B/N)²·T·log(1/δ)/(ε²N²)` on the *mean*
-/// over B rows, as the standard deviation on their sum.
-pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate: f64) -> f64 {
-    let log = -budget.delta().ln();
-    let sigma = rate * (steps as f64 * log).sqrt() / (budget.epsilon() * n as f64);
-    rate * n as f64 * sigma
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,11 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::table::Table;
-use crate::{Generator, Privacy, poisson::sampling_rate};
+use crate::{
+    Generator, Options, Privacy,
+    parameter::{BATCH, ITERATIONS},
+    poisson::sampling_rate,
+};
 
 /// Default steps of the private variants; each step needs noise.
 const DEFAULT_FULL_BATCH_STEPS: usize = 100;
@@ -23,31 +27,25 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Default T: `plain` without privacy.
-    pub(super) fn default_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
-        match privacy {
-            Privacy::None => plain,
-            Privacy::Private(_) if sampled => DEFAULT_SAMPLED_STEPS,
-            Privacy::Private(_) => DEFAULT_FULL_BATCH_STEPS,
-        }
-    }
-
-    /// Steps over all n rows, or over batches of expected size `batch`; `None`: 20 without privacy, the paper's size
-    /// with privacy.
+    /// Steps over all n rows, or over batches, with these parameters. By default `plain` steps without privacy, 100 or
+    /// 500 with it, and batches of 20 rows without privacy, of the paper's size with it.
     pub(super) fn new(
-        count: usize,
+        options: &Options,
+        plain: usize,
         sampled: bool,
-        batch: Option<usize>,
         n: usize,
         privacy: &Privacy,
     ) -> Result<Self> {
-        let default = match privacy {
+        let count = options.count(ITERATIONS).unwrap_or(match privacy {
+            Privacy::None => plain,
+            Privacy::Private(_) if sampled => DEFAULT_SAMPLED_STEPS,
+            Privacy::Private(_) => DEFAULT_FULL_BATCH_STEPS,
+        });
+        let batch = options.count(BATCH).unwrap_or(match privacy {
             Privacy::None => DEFAULT_NONPRIVATE_BATCH.min(n),
             Privacy::Private(target) => default_batch(n, target.budget.epsilon(), count),
-        };
-        let rate = sampled
-            .then(|| sampling_rate(batch.unwrap_or(default), n))
-            .transpose()?;
+        });
+        let rate = sampled.then(|| sampling_rate(batch, n)).transpose()?;
         Ok(Self { count, rate })
     }
 

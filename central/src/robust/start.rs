@@ -22,11 +22,8 @@ const MAX_SUM_DIMENSION: usize = 2_000;
 const POWER_STEPS: u64 = 4;
 
 /// How the initial subspace is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// [`Start::AnalyzeGauss`] up to p = 2,000, [`Start::Power`] above.
-    #[default]
-    ByDimension,
     /// PCA; in a private run with the noise of Analyze Gauss on `Σxxᵀ`.
     AnalyzeGauss,
     /// PCA; in a private run four steps of the power method with noise on `p × k` numbers, so that no `p × p` matrix is
@@ -37,11 +34,12 @@ pub enum Start {
 }
 
 impl Start {
-    pub(super) fn resolve(self, p: usize) -> Self {
-        match self {
-            Self::ByDimension if p <= MAX_SUM_DIMENSION => Self::AnalyzeGauss,
-            Self::ByDimension => Self::Power,
-            chosen => chosen,
+    /// [`Start::AnalyzeGauss`] up to p = 2,000, [`Start::Power`] above.
+    pub(super) fn by_dimension(p: usize) -> Self {
+        if p <= MAX_SUM_DIMENSION {
+            Self::AnalyzeGauss
+        } else {
+            Self::Power
         }
     }
 
@@ -50,7 +48,7 @@ impl Start {
         match self {
             Self::Random => 0,
             Self::Power => POWER_STEPS,
-            Self::AnalyzeGauss | Self::ByDimension => 1,
+            Self::AnalyzeGauss => 1,
         }
     }
 
@@ -64,15 +62,10 @@ impl Start {
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
         let p = table.dimension();
-        let start = self.resolve(p);
-        if start == Self::Random {
-            return uniform_frame(rng, p, k);
-        }
-        let Some(noise) = noise else {
-            return Ok(leading_of_sum(table, table.n(), k, || gram(table))?.vectors);
-        };
-        match start {
-            Self::Power => {
+        match (self, noise) {
+            (Self::Random, _) => uniform_frame(rng, p, k),
+            (_, None) => Ok(leading_of_sum(table, table.n(), k, || gram(table))?.vectors),
+            (Self::Power, Some(noise)) => {
                 let start = uniform_frame(rng, p, k)?;
                 let noise = EntryNoise::Gaussian { sd: noise.sd() };
                 let image = |_: usize, x: &DMatrix<f64>| {
@@ -85,7 +78,7 @@ impl Start {
                 })?;
                 Ok(run.basis)
             }
-            _ => {
+            (Self::AnalyzeGauss, Some(noise)) => {
                 let mut sum = gram(table);
                 noise.add_to(&mut sum, rng);
                 Ok(top_k(&sum, k)?.vectors)

@@ -5,7 +5,7 @@ use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
-    calibration::{Calibrated, Releases, noise_of, published_for_batches},
+    calibration::{Calibrated, Releases, noise_of},
     glad,
     reaper::{self, AverageIterate, Geometry},
     sampling::Schedule,
@@ -204,7 +204,7 @@ impl Variant {
         let run = Robust {
             variant: self,
             options: options.clone(),
-            start: Start::default(),
+            start: None,
         };
         let calibrated = run.calibrate(rows.n(), rows.dimension(), &request.privacy)?;
         let (fit, _) = run.fit_calibrated(rows, request, calibrated.as_ref(), rng)?;
@@ -219,7 +219,11 @@ impl Variant {
     fn published(self, budget: Budget, n: usize, steps: Schedule) -> (f64, &'static str) {
         let (epsilon, t) = (budget.epsilon(), steps.count as f64);
         let sd = match (steps.rate, self.geometry()) {
-            (Some(rate), _) => published_for_batches(budget, n, steps.count, rate),
+            // Theorem 6, Algorithms 1 and 2: σ² = (B/N)²·T·log(1/δ)/(ε²N²) on the mean over B rows.
+            (Some(rate), _) => {
+                let sigma = rate * (t * -budget.delta().ln()).sqrt() / (epsilon * n as f64);
+                rate * n as f64 * sigma
+            }
             // Theorem 6: σ² = T·log²(1/δ)/(ε²N²) on the mean over N rows.
             (None, None) => t.sqrt() * -budget.delta().ln() / epsilon,
             // Appendix A: σ² = 32T·log²(T/δ)/(ε²N²) on the mean over N rows.
@@ -263,8 +267,8 @@ impl Variant {
 pub struct Robust {
     variant: Variant,
     options: Options,
-    /// GLAD's initial subspace.
-    pub start: Start,
+    /// GLAD's initial subspace; `None`: [`Start::AnalyzeGauss`] up to p = 2,000, [`Start::Power`] above.
+    pub start: Option<Start>,
 }
 
 impl Robust {
@@ -277,20 +281,22 @@ impl Robust {
         Ok(Self {
             variant,
             options: options.clone(),
-            start: Start::default(),
+            start: None,
         })
+    }
+
+    fn start(&self, p: usize) -> Start {
+        self.start.unwrap_or_else(|| Start::by_dimension(p))
     }
 
     /// The releases of a run over n rows of dimension p.
     fn releases(&self, n: usize, p: usize, privacy: &Privacy) -> Result<Releases> {
         let sampled = self.variant.is_sampled();
         let (plain, start) = match self.variant.geometry() {
-            None => (NONPRIVATE_GLAD_STEPS, self.start.resolve(p).releases()),
+            None => (NONPRIVATE_GLAD_STEPS, self.start(p).releases()),
             Some(_) => (NONPRIVATE_REAPER_STEPS, 0),
         };
-        let count = self.options.count(ITERATIONS);
-        let count = count.unwrap_or_else(|| Schedule::default_count(plain, sampled, privacy));
-        let steps = Schedule::new(count, sampled, self.options.count(BATCH), n, privacy)?;
+        let steps = Schedule::new(&self.options, plain, sampled, n, privacy)?;
         Ok(Releases { steps, start })
     }
 
@@ -382,7 +388,9 @@ impl Robust {
             ]);
         }
         diagnostics.push(("noise_sd", noise_sd));
-        let mut v = self.start.frame(table, request.k, start_noise, rng)?;
+        let mut v = self
+            .start(table.dimension())
+            .frame(table, request.k, start_noise, rng)?;
         let mut tracer = Tracer::new(request);
         let look = |v: &DMatrix<f64>| Some(glad::objective(table, v));
         tracer.record(0, 0.0, &v, look)?;

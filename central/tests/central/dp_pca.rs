@@ -57,7 +57,7 @@ fn block_and_deflation_find_two_components() {
     let deflation = Options::default().with(DEFLATION, Value::Set);
     for options in [Options::default(), deflation] {
         let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, Accounted);
-        let method = built("dp-pca", options);
+        let method = built("dp-pca", &options);
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
         assert!(error < 0.5, "{method:?}: {error}");

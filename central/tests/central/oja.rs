@@ -34,7 +34,7 @@ fn noise_matches_the_budget() {
         for calibration in CentralCalibration::ALL {
             let options = Options::default().with(GRADIENT_CLIP, clip);
             let options = options.with(BATCH, batch).with(STEP_SIZE, step);
-            let method = built("minibatch-oja", options);
+            let method = built("minibatch-oja", &options);
             let request = Request::new(1, private(epsilon, delta, neighbours, calibration));
             let mut square = 0.0;
             for seed in 0..8 {
@@ -99,7 +99,7 @@ fn eigengap_sets_the_step_size() {
     let raw: Vec<Vec<f64>> = (0..150).map(|i| three[i % 3].to_vec()).collect();
     let rows = clipped(&raw, 1.0);
     let run = |options| {
-        let method = built("oja", options);
+        let method = built("oja", &options);
         fitted(&method, &rows, &Request::nonprivate(1), 3).subspace
     };
     let gap = run(Options::default().with(EIGENGAP, 0.25));

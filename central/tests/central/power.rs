@@ -29,10 +29,10 @@ fn stream_of_whole_tables_equals_the_power_method() {
     for (name, rows) in real_tables() {
         let options = steps_and_columns(steps, 4);
         let request = Request::nonprivate(k);
-        let power = built("noisy-power", options.clone());
+        let power = built("noisy-power", &options);
         let power = fitted(&power, &rows, &request, 2);
         let mut stream = (0..steps).flat_map(|_| rows.stream());
-        let method = built("streaming-power", options);
+        let method = built("streaming-power", &options);
         let n = (rows.n() * steps) as u64;
         let streamed =
             method.fit_stream(&mut stream, rows.dimension(), n, &request, &mut seeded(2));
@@ -62,7 +62,7 @@ fn noise_matches_the_budget() {
             })
             .collect();
         let rows = clipped(&raw, 1.0);
-        let method = built("private-power", steps_and_columns(steps, columns));
+        let method = built("private-power", &steps_and_columns(steps, columns));
         let products = (columns * steps) as f64;
         let published = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         for (neighbours, calibration, delta) in Neighbours::WITH_ENTRY.into_iter().flat_map(|one| {
@@ -113,7 +113,7 @@ fn both_noise_scales_are_reported() {
     let rows = table_of_zeros(40, 50);
     // The published σ grows with √m and the accounted one does not.
     let over = |columns| {
-        let method = built("private-power", steps_and_columns(5, columns));
+        let method = built("private-power", &steps_and_columns(5, columns));
         let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, Accounted);
         let fit = fitted(&method, &rows, &Request::new(2, privacy), 9);
         assert_eq!(
@@ -151,7 +151,7 @@ fn the_trace_follows_the_error_and_the_variance() {
         truth: Some(&truth),
         ..Request::nonprivate(2)
     };
-    let method = built("private-power", Options::default().with(BLOCK_SIZE, 2));
+    let method = built("private-power", &Options::default().with(BLOCK_SIZE, 2));
     let fit = fitted(&method, &rows, &request, 3);
     let last = fit.trace.last().unwrap();
     assert!(last.error < 1e-6, "{last:?}");
@@ -163,7 +163,7 @@ fn the_trace_follows_the_error_and_the_variance() {
 #[test]
 fn stream_unlike_its_announcement_is_rejected() {
     let announced = |rows: &Rows, options, dimension, n| {
-        let method = built("streaming-power", options);
+        let method = built("streaming-power", &options);
         let mut stream = rows.stream();
         let fit = method.fit_stream(
             &mut stream,

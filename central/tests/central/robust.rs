@@ -67,9 +67,9 @@ fn objective(rows: &Rows, p: &DMatrix<f64>) -> f64 {
     rows.iter().map(residual).sum::<f64>() / rows.n() as f64
 }
 
-fn from_random(variant: Variant, options: Options) -> Robust {
-    let mut method = Robust::new(variant, &options).unwrap();
-    method.start = Start::Random;
+fn from_random(variant: Variant, options: &Options) -> Robust {
+    let mut method = Robust::new(variant, options).unwrap();
+    method.start = Some(Start::Random);
     method
 }
 
@@ -94,7 +94,7 @@ fn a_noiseless_haystack_is_recovered_exactly() {
         let sampled = error_of(&default("sggd"), &rows, &truth);
         assert!(sampled < 1e-5, "sggd, p = {p}: {sampled}");
         for name in ["dp-gd-reap", "dp-md-reap"] {
-            let method = built(name, Options::default().with(ITERATIONS, 400));
+            let method = built(name, &Options::default().with(ITERATIONS, 400));
             let share = error_of(&method, &rows, &truth) / of_pca;
             assert!(share < 0.3, "{name}, p = {p}: {share}");
         }
@@ -151,7 +151,7 @@ fn published_noise_has_the_independent_true_epsilon() {
     let (n, p, delta) = (2000, 20, 1.0 / f64::sqrt(2000.0));
     let of = |variant, neighbours, calibration| {
         let privacy = private(0.8, delta, neighbours, calibration);
-        let method = from_random(variant, Options::default().with(ITERATIONS, 2000));
+        let method = from_random(variant, &Options::default().with(ITERATIONS, 2000));
         method.calibrate(n, p, &privacy).unwrap().unwrap()
     };
     let [accounted, published] =
@@ -182,7 +182,7 @@ fn noise_matches_the_budget() {
         let expected = step * sigma / n as f64;
         let options = Options::default().with(ITERATIONS, 1).with(STEP_SIZE, step);
         let one_step = |variant, p, request: &Request<'_>| {
-            let method = from_random(variant, options.clone());
+            let method = from_random(variant, &options);
             let noise = method.calibrate(n, p, &privacy).unwrap();
             let rows = table_of_zeros(p, n);
             let fit = method.fit_calibrated(&rows, request, noise.as_ref(), &mut seeded(4));

@@ -53,9 +53,9 @@ fn noise_of_a_step_matches_its_budget() {
     let one_step = one_step.with(STEP_SIZE, 1e-9);
     // All rows, k = 1: Δ = 1. A quarter of dp-vrpca's μ² is for the difference, which is 0 in the first step.
     let methods = [
-        (built("dp-spca", one_step.clone()), 1.0),
+        (built("dp-spca", &one_step), 1.0),
         (
-            built("dp-vrpca", one_step.with(EPOCHS, 1)),
+            built("dp-vrpca", &one_step.with(EPOCHS, 1)),
             (4.0_f64 / 3.0).sqrt(),
         ),
     ];
@@ -84,11 +84,11 @@ fn reported_noise_uses_exactly_the_budget() {
         (Neighbours::Replace, std::f64::consts::SQRT_2),
     ] {
         for batch in [None, Some(200)] {
-            let options = Options::default();
-            let spca = built(
-                "dp-spca",
-                batch.map_or(options.clone(), |b| options.with(BATCH, b)),
-            );
+            let mut options = Options::default();
+            if let Some(rows) = batch {
+                options = options.with(BATCH, rows);
+            }
+            let spca = built("dp-spca", &options);
             let request = Request::new(2, private(1.0, 1e-6, neighbours, Accounted));
             let sd = diagnostic(&fitted(&spca, &rows, &request, 1), "noise_sd");
             let epsilon = |sd: f64| {
@@ -149,7 +149,10 @@ fn as_published_reports_the_true_epsilon() {
         assert!(!promised.holds() && promised.true_epsilon.unwrap() > 20.0);
         assert!(promised.note.is_some() && error < 0.5);
     }
-    let published = built("dp-spca", Options::default().with(STEP_SIZE, 0.5 / 3_000.0));
+    let published = built(
+        "dp-spca",
+        &Options::default().with(STEP_SIZE, 0.5 / 3_000.0),
+    );
     let start = uniform_frame(&mut seeded(7), 4, 1).unwrap();
     let fit = fitted(&published, &rows, &request, 7);
     assert!(projector_distance(&fit.subspace, &start).unwrap() < 0.4);

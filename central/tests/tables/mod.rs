@@ -65,13 +65,13 @@ pub fn seeded(seed: u64) -> Generator {
 }
 
 /// The algorithm of this name with these parameters.
-pub fn built(name: &str, options: Options) -> Baseline {
-    find(name).unwrap().build(&options).unwrap()
+pub fn built(name: &str, options: &Options) -> Baseline {
+    find(name).unwrap().build(options).unwrap()
 }
 
 /// The algorithm of this name with its defaults.
 pub fn default(name: &str) -> Baseline {
-    built(name, Options::default())
+    built(name, &Options::default())
 }
 
 /// A run with this seed.

@@ -6,7 +6,7 @@ use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, add_outer_lower, to
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{MIN_PARTIAL_DIMENSION, kernels::FantopeFactor};
+use super::{MIN_PARTIAL_DIMENSION, projection::FantopeFactor};
 use crate::block_lanczos::leading_pairs;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself a point of it: the solution of the relaxation before it is

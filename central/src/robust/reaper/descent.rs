@@ -11,8 +11,8 @@ use super::{
     MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
-    kernels::{FantopeFactor, project_onto_fantope_partially},
     mirror::Mirror,
+    projection::{FantopeFactor, project_onto_fantope_partially},
     span::Span,
 };
 use crate::{

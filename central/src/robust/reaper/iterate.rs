@@ -4,7 +4,7 @@
 use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
-use super::kernels::FantopeFactor;
+use super::projection::FantopeFactor;
 
 /// As for GLAD: at a smaller distance 0 is a subgradient.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;

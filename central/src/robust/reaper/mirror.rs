@@ -7,8 +7,9 @@ use nalgebra::DMatrix;
 use super::{
     MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
+    exponential::symmetric_exponential,
     iterate::Iterate,
-    kernels::{FantopeFactor, symmetric_exponential},
+    projection::FantopeFactor,
     simplex::{log_scale, log_scale_from_leading},
 };
 use crate::block_lanczos::{leading_pairs, spectrum_edges};
@@ -185,22 +186,16 @@ mod tests {
             (1.0, 8.0, 3),
             (0.01, 60.0, 1),
         ] {
-            let start = Mirror {
-                logarithm: logarithm(p, edge, strength, &mut rng),
+            let logarithm = logarithm(p, edge, strength, &mut rng);
+            let start = |is_capped| Mirror {
+                logarithm: logarithm.clone(),
                 point: Point::Factor(Iterate::start(k, p)),
-                is_capped: false,
+                is_capped,
             };
-            let mut expected = Mirror {
-                logarithm: start.logarithm.clone(),
-                ..start
-            };
-            expected.point = Point::Factor(expected.by_eigenvectors(k).unwrap());
+            let mut expected = start(false);
+            let iterate = expected.by_eigenvectors(k).unwrap();
             for is_capped in [false, true] {
-                let mut found = Mirror {
-                    logarithm: start.logarithm.clone(),
-                    point: Point::Factor(Iterate::start(k, p)),
-                    is_capped,
-                };
+                let mut found = start(is_capped);
                 let Some(matrix) = found.by_products(k, 1e-10).unwrap() else {
                     assert!(
                         is_capped && strength < edge,
@@ -209,9 +204,6 @@ mod tests {
                     continue;
                 };
                 let mut dense = DMatrix::zeros(p, p);
-                let Point::Factor(iterate) = &expected.point else {
-                    panic!("eigenvectors");
-                };
                 iterate.add_to_lower(&mut dense);
                 dense.fill_upper_triangle_with_lower_triangle();
                 let distance = (&matrix - dense).norm();

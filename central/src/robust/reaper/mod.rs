@@ -1,10 +1,11 @@
-//! REAPER: least absolute deviations over the Fantope, with its own kernels.
+//! REAPER: least absolute deviations over the Fantope.
 
 mod average;
 mod descent;
+mod exponential;
 mod iterate;
-mod kernels;
 mod mirror;
+mod projection;
 mod simplex;
 mod span;
 

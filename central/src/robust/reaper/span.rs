@@ -7,7 +7,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{MAX_SPACE_DIVISOR, iterate::Iterate, kernels::FantopeFactor};
+use super::{MAX_SPACE_DIVISOR, iterate::Iterate, projection::FantopeFactor};
 use crate::Generator;
 
 /// A smaller span is too small for a starting block.

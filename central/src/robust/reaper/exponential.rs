@@ -17,7 +17,7 @@ const NODES: usize = 64;
 /// Stockmeyer 1973): for a spectrum of width 40 and an accuracy of 1e-6 eight products of `p³` operations, where an
 /// eigendecomposition takes `9p³`, half of them bound by memory bandwidth. Six matrices are in memory. On
 /// [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
-pub(crate) fn symmetric_exponential(
+pub(super) fn symmetric_exponential(
     matrix: &DMatrix<f64>,
     bottom: f64,
     top: f64,

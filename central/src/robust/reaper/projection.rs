@@ -23,7 +23,7 @@ const MAX_SPACE_DIVISOR: usize = 3;
 
 /// A point of the Fantope, given by its nonzero eigenpairs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FantopeFactor {
+pub(super) struct FantopeFactor {
     /// V, `p × r`: orthonormal.
     pub vectors: DMatrix<f64>,
     /// Weights in (0, 1], descending, that add up to k.
@@ -34,7 +34,7 @@ pub(crate) struct FantopeFactor {
 
 impl FantopeFactor {
     /// From a full decomposition.
-    pub(crate) fn new(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
+    pub(super) fn new(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
         Self {
             vectors,
             weights,
@@ -43,7 +43,7 @@ impl FantopeFactor {
     }
 
     /// `diag(w)·Vᵀ·block`, `r × b` for a `p × b` block.
-    pub(crate) fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+    pub(super) fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let mut scores = tall_cross_product(&self.vectors, block);
         for (mut row, &weight) in scores.row_iter_mut().zip(&self.weights) {
             row *= weight;
@@ -52,29 +52,24 @@ impl FantopeFactor {
     }
 
     /// `V·diag(w)·Vᵀ·block`.
-    pub(crate) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
+    pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         tall_product(&self.vectors, &self.scores(block))
     }
 
-    #[cfg(test)]
-    pub(crate) fn distance(&self, other: &Self) -> f64 {
-        let overlap = cross_product(&self.vectors, &other.vectors);
-        squared_distance(&self.weights, &other.weights, &overlap)
-            .max(0.0)
-            .sqrt()
-    }
-}
-
-/// The squared distance, from the cosines between two orthonormal sets of vectors.
-fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
-    let square = |weights: &[f64]| weights.iter().map(|w| w * w).sum::<f64>();
-    let mut both = 0.0;
-    for (j, wb) in b.iter().enumerate() {
-        for (i, wa) in a.iter().enumerate() {
-            both += wa * wb * overlap[(i, j)].powi(2);
+    /// Distance to a point of the same space, or of a larger one that begins with this one's coordinates.
+    pub(super) fn distance(&self, later: &Self) -> f64 {
+        let same = later.vectors.rows(0, self.vectors.nrows()).into_owned();
+        let overlap = cross_product(&self.vectors, &same);
+        let square = |weights: &[f64]| weights.iter().map(|w| w * w).sum::<f64>();
+        let mut both = 0.0;
+        for (j, wb) in later.weights.iter().enumerate() {
+            for (i, wa) in self.weights.iter().enumerate() {
+                both += wa * wb * overlap[(i, j)].powi(2);
+            }
         }
+        let squared = square(&self.weights) + square(&later.weights) - 2.0 * both;
+        squared.max(0.0).sqrt()
     }
-    square(a) + square(b) - 2.0 * both
 }
 
 /// Projects H + W onto `F^k` by block Lanczos: H is `matrix`, W is the lazily drawn `noise`, and p the dimension of W.
@@ -95,7 +90,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 ///
 /// `None` if the space would exceed a third of p without noise, or is invariant: then a full decomposition is better.
 /// With noise the space grows up to p if necessary, because noise must not be drawn twice.
-pub(crate) fn project_onto_fantope_partially(
+pub(super) fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
     noise: Option<&mut LazyGoe<'_>>,
     k: usize,
@@ -113,7 +108,8 @@ pub(crate) fn project_onto_fantope_partially(
         .min(own);
     let start = completed_with_random(near.map(|near| &near.vectors), own, width);
     let mut lanczos = BlockLanczos::new(matrix, noise, &start);
-    let mut previous: Option<PartialProjection> = None;
+    // A candidate, in the coordinates of the basis.
+    let mut previous: Option<FantopeFactor> = None;
     // At least two checks; the second at the size that sufficed last time.
     let previous_size = near.map_or(0.0, |near| near.krylov_dimension as f64 / GROWTH);
     let mut next_check = (previous_size as usize).max(4 * width);
@@ -140,10 +136,7 @@ pub(crate) fn project_onto_fantope_partially(
         let rank = weights.len();
         let size = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
         let residual = residuals.iter().map(|r| r * r).sum::<f64>().sqrt();
-        let found = PartialProjection {
-            coordinates: pairs.vectors,
-            weights,
-        };
+        let found = FantopeFactor::new(pairs.vectors, weights);
         let moved = previous.as_ref().map(|before| before.distance(&found));
         let all = krylov_dimension == p;
         // The projection is non-expansive: residuals R move it by at most √2‖R‖_F. Part of the spectrum must be
@@ -153,12 +146,12 @@ pub(crate) fn project_onto_fantope_partially(
                 || moved.is_some_and(|moved| moved <= accuracy * size));
         if all || settled {
             return Ok(Some(FantopeFactor {
-                vectors: lanczos.vectors(&found.coordinates),
+                vectors: lanczos.vectors(&found.vectors),
                 weights: found.weights,
                 // If it hardly moved, the previous space would have sufficed.
                 krylov_dimension: match previous {
                     Some(before) if moved.is_some_and(|moved| moved <= 0.1 * accuracy * size) => {
-                        before.coordinates.nrows()
+                        before.vectors.nrows()
                     }
                     _ => krylov_dimension,
                 },
@@ -169,26 +162,6 @@ pub(crate) fn project_onto_fantope_partially(
         }
         previous = Some(found);
         next_check = ((krylov_dimension as f64 * GROWTH) as usize).max(krylov_dimension + width);
-    }
-}
-
-/// A candidate in the coordinates of the basis.
-struct PartialProjection {
-    coordinates: DMatrix<f64>,
-    weights: Vec<f64>,
-}
-
-impl PartialProjection {
-    /// Distance to a candidate from a larger space whose basis extends this one's.
-    fn distance(&self, later: &Self) -> f64 {
-        let same = later
-            .coordinates
-            .rows(0, self.coordinates.nrows())
-            .into_owned();
-        let overlap = cross_product(&self.coordinates, &same);
-        squared_distance(&self.weights, &later.weights, &overlap)
-            .max(0.0)
-            .sqrt()
     }
 }
 
