@@ -98,7 +98,11 @@ impl Baseline for DpVrpca {
             steps,
             epochs,
         };
-        let all_steps = epochs.checked_mul(steps).ok_or_else(too_many_steps_error)?;
+        let all_steps = epochs.checked_mul(steps).ok_or_else(|| {
+            Error::invalid_request(
+                "epochs times iterations exceeds what this machine can count; use fewer",
+            )
+        })?;
         let published = is_as_published(&request.privacy);
         let (noise, promised) = match request.privacy {
             Privacy::None => (VrNoise::default(), None),
@@ -185,10 +189,6 @@ fn difference(
         EntryNoise::Gaussian { sd }.add_to(&mut sum, rng);
     }
     Ok(sum / batches.expected())
-}
-
-fn too_many_steps_error() -> Error {
-    Error::invalid_request("epochs times iterations exceeds what this machine can count; use fewer")
 }
 
 #[cfg(test)]

@@ -226,19 +226,19 @@ fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
     let mut all: Vec<ViewFigure> = estimate_figures(estimate, None)
         .into_iter()
         .filter(|shown| shown.file != "alignment.svg")
-        .map(|shown| figure(shown.file.to_owned(), shown.what.to_owned(), shown.figure))
+        .map(|shown| figure(shown.file.to_owned(), shown.what.to_owned(), &*shown.figure))
         .collect();
     if !all.iter().any(|figure| figure.file == "loadings.svg") {
         let bars = (1..).zip(loading_bars(estimate).take(MAX_COMPONENT_CHARTS));
         all.extend(bars.map(|(j, chart)| {
             let what = format!("Largest loadings of component {j}.");
-            figure(format!("loadings-{j}.svg"), what, Box::new(chart))
+            figure(format!("loadings-{j}.svg"), what, &chart)
         }));
     }
     all
 }
 
-fn figure(file: String, what: String, figure: Box<dyn Figure>) -> ViewFigure {
+fn figure(file: String, what: String, figure: &dyn Figure) -> ViewFigure {
     let draw = |width| figure.to_svg_of_width(width).into();
     ViewFigure {
         file,
