@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, ProxySetting};
 use eigenveil_shared::{
     about::About,
     api::{CreateStudy, Lambda, SparseSettings},
@@ -10,10 +11,13 @@ use eigenveil_shared::{
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Norm},
-    study::{StudyDesign, StudyParams},
+    study::StudyParams,
 };
 
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    files,
+};
 
 /// How rows are brought into the unit ball.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,17 +99,7 @@ impl MechanismArgs {
         epsilon: f64,
         features: Option<Vec<Feature>>,
     ) -> Result<StudyParams> {
-        Ok(StudyParams::freeze(StudyDesign {
-            features,
-            norm: self.norm.norm()?,
-            centring: self.centring,
-            calibration: self.calibration,
-            ..StudyDesign::new(
-                self.mechanism,
-                dimension,
-                self.mechanism.budget(epsilon, self.delta)?,
-            )
-        })?)
+        Ok(self.study("", dimension, epsilon, features)?.params()?)
     }
 
     /// A study design with these flags, open to everybody, without a description.
@@ -194,26 +188,49 @@ pub(crate) struct ServerArgs {
     pub(crate) proxy: Option<String>,
 }
 
-/// The operator's token.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct TokenArgs {
-    /// File that holds the operator's token (`DATA/operator.token` of the server); else EIGENVEIL_TOKEN
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+impl ServerArgs {
+    /// Connection settings with the extra root certificate, if one was given.
+    pub(crate) fn settings(&self) -> Result<HttpSettings> {
+        let settings = HttpSettings {
+            insecure_http: self.insecure_http,
+            proxy: match &self.proxy {
+                Some(text) => text.parse()?,
+                None => ProxySetting::default(),
+            },
+            ..HttpSettings::default()
+        };
+        match &self.ca_cert {
+            None => Ok(settings),
+            Some(path) => Ok(settings.add_root_certificate_pem(&files::read(path)?)?),
+        }
+    }
 }
 
-impl TokenArgs {
-    /// The token's text; wrong usage when neither the file nor the variable gives one.
-    pub(crate) fn token(&self) -> Result<String> {
-        let text = match &self.token_file {
-            Some(path) => crate::files::read_text(path).map_err(|error| error.context("the token file"))?,
+/// A server and the token of its operator.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OperatorArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// File that holds the operator's token (`DATA/operator.token` of the server); else EIGENVEIL_TOKEN
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl OperatorArgs {
+    /// Wrong usage when neither the file nor the variable gives a token.
+    pub(crate) fn client(&self) -> Result<OperatorClient> {
+        let settings = self.server.settings()?;
+        let token = match &self.token_file {
+            Some(path) => files::read_text(path).map_err(|error| error.context("the token file"))?,
             None => std::env::var("EIGENVEIL_TOKEN").map_err(|_| {
                 CliError::usage(
                     "the operator's token is needed: set EIGENVEIL_TOKEN or give --token-file DATA/operator.token",
                 )
             })?,
         };
-        Ok(text.trim().to_owned())
+        let token = BearerToken::new(&token)?;
+        let client = OperatorClient::with_settings(&self.server.server, &token, &settings);
+        Ok(client?)
     }
 }
 

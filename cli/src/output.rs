@@ -96,6 +96,20 @@ pub(crate) fn shell_quoted(word: &str) -> String {
     }
 }
 
+/// The first `most` of these, and how many more there are, in the words of `more`.
+pub(crate) fn first_few(
+    all: impl ExactSizeIterator<Item = String>,
+    most: usize,
+    more: impl Fn(usize) -> String,
+) -> String {
+    let left = all.len().saturating_sub(most);
+    let listed = all.take(most).collect::<Vec<_>>().join(", ");
+    match left {
+        0 => listed,
+        left => listed + &more(left),
+    }
+}
+
 fn printable(text: &str) -> String {
     let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.replace(|c: char| !shown(c), "\u{fffd}")
@@ -181,6 +195,14 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     }
 }
 
+/// The budget that holds, its ε rounded up, in words.
+pub(crate) fn true_budget_text(epsilon: Option<f64>, delta: f64) -> String {
+    match epsilon {
+        Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, delta),
+        None => format!("nothing at delta {}", format_delta(delta)),
+    }
+}
+
 /// The error of a subspace and the largest possible, that of orthogonal subspaces: "0.61 of at most 2.83".
 pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
     format!("{error:.2} of at most {:.2}", max_error(p, k))
@@ -196,21 +218,18 @@ const MAX_LISTED: usize = 40;
 /// What a sparse estimate selected: λ, the number of features, and their names.
 pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
-    let of = |row: &usize| names.get(*row).map_or("", String::as_str);
-    let named: Vec<&str> = sparse.support.iter().take(MAX_LISTED).map(of).collect();
-    let more = match sparse.support.len().saturating_sub(MAX_LISTED) {
-        0 => String::new(),
-        more => format!(", and {more} more (components.csv has all)"),
+    let of = |row: &usize| names.get(*row).cloned().unwrap_or_default();
+    let named = match sparse.support.len() {
+        0 => "none".to_owned(),
+        _ => first_few(sparse.support.iter().map(of), MAX_LISTED, |more| {
+            format!(", and {more} more (components.csv has all)")
+        }),
     };
     format!(
-        "sparse: λ = {:.6}, {} of {} rows selected: {}{more}",
+        "sparse: λ = {:.6}, {} of {} rows selected: {named}",
         sparse.lambda,
         sparse.support.len(),
-        estimate.p,
-        match named.is_empty() {
-            true => "none".to_owned(),
-            false => named.join(", "),
-        }
+        estimate.p
     )
 }
 
@@ -226,16 +245,10 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
 }
 
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
-    let holds = match privacy.true_epsilon {
-        Some(epsilon) => {
-            let text = budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta);
-            match privacy.claim_holds && epsilon > privacy.epsilon {
-                true => format!("{text}: what is claimed, and what floating point adds"),
-                false => text,
-            }
-        }
-        None => format!("nothing at delta {}", format_delta(privacy.delta)),
-    };
+    let mut holds = true_budget_text(privacy.true_epsilon, privacy.delta);
+    if privacy.claim_holds && privacy.true_epsilon > Some(privacy.epsilon) {
+        holds += ": what is claimed, and what floating point adds";
+    }
     let mut text = format!(
         "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",
         mechanism_text(privacy.mechanism, privacy.calibration),
@@ -286,7 +299,6 @@ pub(crate) fn ask(question: &str) -> Result<Option<bool>> {
     Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
-/// Says what the rows would send and cost.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,22 +1,5 @@
 //! What a device needs, without `async`: a small runtime that is waited for.
 //!
-//! ```no_run
-//! use eigenveil_client::{Ledger, blocking::{self, StudyClient}, http::HttpSettings};
-//! use eigenveil_shared::preprocess::Row;
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = StudyClient::new("http://localhost:8080")?;
-//! // Shipped with the device: constants that nobody pinned could mark it.
-//! let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
-//! let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned)?;
-//! let mut ledger = Ledger::open("device.ledger")?;
-//! let row = Row::new(vec![0.5; study.params().dimension()]);
-//! ledger.participate(&study, &row)?;
-//! let sent = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
-//! println!("{} accepted, {} still owed", sent.accepted, sent.pending);
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! Not for use inside a runtime: the constructors refuse there, with an error.
 
 use std::{future::Future, ops::ControlFlow, sync::Arc};

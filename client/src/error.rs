@@ -21,12 +21,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(!error.is_retryable());
 /// assert_eq!(error.to_string(), "the study is closed [study-not-open]");
 /// ```
+#[derive(Debug)]
 pub struct Error(Box<Inner>);
 
 /// 2026-01-01 UTC, in milliseconds since 1970.
 #[cfg(feature = "sqlite")]
 const EARLIEST_NOW: u64 = 1_767_225_600_000;
 
+#[derive(Debug)]
 struct Inner {
     kind: Kind,
     sentence: String,
@@ -36,25 +38,17 @@ struct Inner {
 enum Kind {
     /// A check of the shared vocabulary, on this side.
     Check(ErrorCode),
-    /// A ledger could not be read or written.
-    #[cfg(feature = "sqlite")]
-    File,
-    #[cfg(feature = "sqlite")]
-    Locked,
-    /// A store was changed by somebody else since it was read.
-    Changed,
-    #[cfg(feature = "sqlite")]
-    RowFileMismatch,
-    #[cfg(feature = "sqlite")]
-    RowsChanged,
-    /// What a server gave is no study that can be taken part in.
-    MalformedStudy,
-    #[cfg(feature = "sqlite")]
-    ClockUnavailable,
-    /// The caller asked for something that cannot be.
-    Usage,
+    /// A failure on this side that has no code but this name.
+    Named(&'static str),
     Http(HttpFailure),
 }
+
+/// Names of failures that are asked for.
+#[cfg(feature = "sqlite")]
+const LOCKED: &str = "locked";
+const CHANGED: &str = "changed";
+#[cfg(feature = "sqlite")]
+const OTHER_ROWS: &str = "other-rows";
 
 /// Everything known about a failed exchange.
 #[derive(Clone, Debug, Default)]
@@ -79,19 +73,22 @@ impl Error {
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, sentence)
+        Self::new(Kind::Named("usage"), sentence)
     }
 
     #[cfg(feature = "sqlite")]
     /// `name` is what the file is: a ledger.
     pub(crate) fn file(name: &str, path: &Path, what: impl fmt::Display) -> Self {
-        Self::new(Kind::File, format!("{name} {}: {what}", path.display()))
+        Self::new(
+            Kind::Named("file"),
+            format!("{name} {}: {what}", path.display()),
+        )
     }
 
     #[cfg(feature = "sqlite")]
     pub(crate) fn locked(name: &str, path: &Path) -> Self {
         Self::new(
-            Kind::Locked,
+            Kind::Named(LOCKED),
             format!(
                 "{name} {}: another process has it open; wait until that one ends",
                 path.display()
@@ -106,19 +103,19 @@ impl Error {
             return Ok(now);
         }
         Err(Self::new(
-            Kind::ClockUnavailable,
+            Kind::Named("clock-unavailable"),
             "the clock of this device is before 2026-01-01; nothing was perturbed or charged: set it and try again",
         ))
     }
 
     pub(crate) fn changed(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Changed, sentence)
+        Self::new(Kind::Named(CHANGED), sentence)
     }
 
     #[cfg(feature = "sqlite")]
     pub(crate) fn row_file_mismatch(path: &Path) -> Self {
         Self::new(
-            Kind::RowFileMismatch,
+            Kind::Named(OTHER_ROWS),
             format!(
                 "ledger {}: this file differs from the ones it was used with. The ledger identifies participants by row number: if row i is still the same participant, say so; if these are other people, use another ledger",
                 path.display()
@@ -130,7 +127,7 @@ impl Error {
     #[cfg(feature = "sqlite")]
     pub(crate) fn rows_changed(path: &Path) -> Self {
         Self::new(
-            Kind::RowsChanged,
+            Kind::Named("rows-changed"),
             format!(
                 "ledger {}: the rows have changed since their reports for this study were made, or are read with another header, other columns, other persons or other weights; each report is made only once: give the rows as they were, read as they were, or use another ledger for other participants",
                 path.display()
@@ -139,7 +136,7 @@ impl Error {
     }
 
     pub(crate) fn malformed_study(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::MalformedStudy, sentence)
+        Self::new(Kind::Named("malformed-study"), sentence)
     }
 
     pub(crate) fn http(failure: HttpFailure, sentence: impl Into<String>) -> Self {
@@ -218,37 +215,25 @@ impl Error {
         match &self.0.kind {
             Kind::Check(code) => code.as_str(),
             Kind::Http(failure) => failure.code.as_deref().unwrap_or("no-answer"),
-            #[cfg(feature = "sqlite")]
-            Kind::File => "file",
-            #[cfg(feature = "sqlite")]
-            Kind::Locked => "locked",
-            Kind::Changed => "changed",
-            #[cfg(feature = "sqlite")]
-            Kind::RowFileMismatch => "other-rows",
-            #[cfg(feature = "sqlite")]
-            Kind::RowsChanged => "rows-changed",
-            Kind::MalformedStudy => "malformed-study",
-            #[cfg(feature = "sqlite")]
-            Kind::ClockUnavailable => "clock-unavailable",
-            Kind::Usage => "usage",
+            Kind::Named(name) => name,
         }
     }
 
     /// Whether another process has the ledger open.
     #[cfg(feature = "sqlite")]
     pub fn is_locked(&self) -> bool {
-        matches!(self.0.kind, Kind::Locked)
+        matches!(self.0.kind, Kind::Named(LOCKED))
     }
 
     /// Whether the store was changed by somebody else since it was read: read it, and ask again.
     pub fn is_changed(&self) -> bool {
-        matches!(self.0.kind, Kind::Changed)
+        matches!(self.0.kind, Kind::Named(CHANGED))
     }
 
     /// Whether a ledger of rows was used with a file that it does not know.
     #[cfg(feature = "sqlite")]
     pub fn is_row_file_mismatch(&self) -> bool {
-        matches!(self.0.kind, Kind::RowFileMismatch)
+        matches!(self.0.kind, Kind::Named(OTHER_ROWS))
     }
 
     pub(crate) fn failure(&self) -> Option<&HttpFailure> {
@@ -279,15 +264,6 @@ impl fmt::Display for Error {
             Some(code) => write!(f, " [{code}]"),
             None => Ok(()),
         }
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("sentence", &self.0.sentence)
-            .finish()
     }
 }
 

@@ -19,7 +19,6 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateJob, EstimateRequest, Problem},
     estimate::Estimate,
-    mechanism::PayloadKind,
 };
 
 use crate::{
@@ -297,7 +296,7 @@ fn compute(
     cancel: Cancel<'_>,
 ) -> Result<(Estimate, String)> {
     let settings = settings(study, request, store.config());
-    let estimate = if study.report_format().payload_kind() == PayloadKind::Seed {
+    let estimate = if study.has_seeds() {
         if !settings.streams(study.params())
             && let Err(error) = store.fold(study, cancel)
         {
@@ -305,7 +304,7 @@ fn compute(
             tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
         }
         let seeds = store.seeds(study, cancel)?;
-        estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
+        estimation::estimate(Source::Seeds(&*seeds), study.params(), &settings, cancel)
     } else {
         let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
         estimation::estimate(sums, study.params(), &settings, cancel)

@@ -1,12 +1,13 @@
 //! The number of the request being served, for log lines written on its behalf.
 
-use std::future::Future;
+use std::pin::Pin;
 
 tokio::task_local! {
     static CURRENT: u64;
 }
 
-pub(crate) async fn scope<F: Future>(id: u64, work: F) -> F::Output {
+/// Takes the work where it is: its state would be copied, and kept twice.
+pub(crate) async fn scope<T>(id: u64, work: Pin<&mut impl Future<Output = T>>) -> T {
     CURRENT.scope(id, work).await
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::statistics::{Around, MomentEstimate};
-use eigenveil_figures::{biplot, component_rows, estimate_figures};
+use eigenveil_estimation::statistics::MomentEstimate;
+use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{estimate::Estimate, preprocess::Row};
 use nalgebra::DMatrix;
-use numpy::{PyArray2, PyReadonlyArray2};
+use numpy::{PyArray2, PyReadonlyArray2, ndarray::Array2};
 use pyo3::prelude::*;
 use serde_json::json;
 
@@ -33,12 +33,8 @@ type Intervals<'py> = [Bound<'py, PyArray2<f64>>; 4];
 
 /// A matrix as a numpy array.
 pub(crate) fn array<'py>(py: Python<'py>, matrix: &DMatrix<f64>) -> Bound<'py, PyArray2<f64>> {
-    let (rows, columns) = matrix.shape();
-    let flat: Vec<Vec<f64>> = (0..rows)
-        .map(|i| (0..columns).map(|j| matrix[(i, j)]).collect())
-        .collect();
-    // All rows have one length.
-    PyArray2::from_vec2(py, &flat).unwrap_or_else(|_| PyArray2::zeros(py, [rows, columns], false))
+    let of = |place| matrix[place];
+    PyArray2::from_owned_array(py, Array2::from_shape_fn(matrix.shape(), of))
 }
 
 /// The rows, which are the columns of `table`.
@@ -136,17 +132,16 @@ impl PyEstimate {
     }
 
     /// Covariance (or second moment): the nearest one that a population can have, the unbiased one, standard errors
-    /// (p × p), and whether it is around the mean.
-    fn covariance<'py>(&self, py: Python<'py>) -> PyResult<([Bound<'py, PyArray2<f64>>; 3], bool)> {
+    /// (p × p).
+    fn covariance<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyArray2<f64>>; 3]> {
         let estimate = Arc::clone(&self.0);
-        let (projected, raw, errors, around) = patiently(py, None, move |_| {
+        let found = patiently(py, None, move |_| {
             let moment = MomentEstimate::of_document(&estimate)?;
             let raw = moment.raw().clone();
             let projected = moment.projected().unwrap_or(&raw).clone();
-            let around = moment.around() == Around::EstimatedMean;
-            Ok((projected, raw, moment.standard_errors(), around))
+            Ok([projected, raw, moment.standard_errors()])
         })?;
-        Ok(([&projected, &raw, &errors].map(|m| array(py, m)), around))
+        Ok(found.each_ref().map(|part| array(py, part)))
     }
 
     /// All correlations with their 95 % intervals, NaN where one is refused, and the reasons.
@@ -205,46 +200,12 @@ impl PyEstimate {
         })
     }
 
-    /// The figures: file name, alternative text, SVG.
-    fn figures(&self, py: Python<'_>) -> PyResult<Vec<(String, String, String)>> {
+    /// The figures: file name, SVG.
+    fn figures(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
         briefly(py, || {
             let figures = estimate_figures(&self.0, None);
             let each = figures.iter();
-            Ok(each
-                .map(|own| {
-                    (
-                        own.file.to_owned(),
-                        own.what.to_owned(),
-                        own.figure.to_svg(),
-                    )
-                })
-                .collect())
-        })
-    }
-
-    /// The biplot of these scores (n × k) over two components, from 0.
-    fn biplot(
-        &self,
-        py: Python<'_>,
-        scores: PyReadonlyArray2<'_, f64>,
-        axes: (usize, usize),
-        labels: Option<Vec<String>>,
-    ) -> PyResult<String> {
-        let scores: Vec<Vec<f64>> = scores
-            .as_array()
-            .rows()
-            .into_iter()
-            .map(|row| row.to_vec())
-            .collect();
-        briefly(py, || {
-            if labels
-                .as_ref()
-                .is_some_and(|labels| labels.len() != scores.len())
-            {
-                return Err(Failure::input("give one label for each row"));
-            }
-            let drawn = biplot(&self.0, axes, &scores, labels.as_deref());
-            Ok(drawn.map_err(Failure::input)?.to_svg())
+            Ok(each.map(|own| (own.file, own.figure.to_svg())).collect())
         })
     }
 }

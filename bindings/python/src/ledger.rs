@@ -1,6 +1,7 @@
 //! The ledger of a device, and what it sends.
 
 use std::{
+    fmt::Display,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, TryLockError},
     thread,
@@ -8,12 +9,13 @@ use std::{
 };
 
 use eigenveil_client::{
-    EntryState, Limits,
+    EntryState,
     http::{SendSummary, send_owed},
 };
 use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::{
@@ -131,15 +133,6 @@ fn closed() -> Failure {
     Failure::input("the ledger is closed; open it again")
 }
 
-pub(crate) fn limits(now: Limits, changed: [Option<f64>; 3]) -> Result<Limits> {
-    let [study, total, delta] = changed;
-    Ok(Limits::new(
-        study.unwrap_or(now.epsilon_per_study()),
-        total.unwrap_or(now.epsilon_total()),
-        delta.unwrap_or(now.delta_total()),
-    )?)
-}
-
 /// What became of reports, and why some are still to be sent.
 pub(crate) fn summary(sent: &SendSummary) -> serde_json::Value {
     let failures = sent.failures.iter().map(|failure| {
@@ -161,6 +154,11 @@ pub(crate) fn summary(sent: &SendSummary) -> serde_json::Value {
         "seconds": sent.seconds,
         "failures": failures.collect::<Vec<_>>(),
     })
+}
+
+/// A receipt, as text and as JSON.
+pub(crate) fn texts(receipt: &(impl Display + Serialize)) -> Result<(String, String)> {
+    Ok((receipt.to_string(), serde_json::to_string(receipt)?))
 }
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Ledger")]
@@ -242,8 +240,8 @@ impl PyLedger {
         delta_total: Option<f64>,
     ) -> PyResult<()> {
         self.0.briefly(py, |ledger| {
-            let changed = [epsilon_per_study, epsilon_total, delta_total];
-            let limits = limits(ledger.limits()?, changed)?;
+            let now = ledger.limits()?;
+            let limits = now.changed(epsilon_per_study, epsilon_total, delta_total)?;
             Ok(ledger.set_limits(limits)?)
         })
     }
@@ -262,9 +260,6 @@ impl PyLedger {
 
     /// The receipt, as text and as JSON.
     fn receipt(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        self.0.briefly(py, |ledger| {
-            let receipt = ledger.receipt()?;
-            Ok((receipt.to_string(), serde_json::to_string(&receipt)?))
-        })
+        self.0.briefly(py, |ledger| texts(&ledger.receipt()?))
     }
 }

@@ -23,7 +23,7 @@ mod _core {
         estimate::PyEstimate,
         ledger::PyLedger,
         research::{algorithms, central, fantope, simulated},
-        rows::PyRowLedger,
+        rows::{receipt, report},
         study::PyStudy,
     };
     use pyo3::prelude::*;

@@ -24,7 +24,6 @@ use eigenveil_shared::{
     privacy::Budget,
     study::StudyParams,
 };
-use nalgebra::DMatrix;
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::{prelude::*, types::PyDict};
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
@@ -33,7 +32,7 @@ use serde_json::json;
 use crate::{
     error::{Failure, Result},
     estimate::{PyEstimate, array},
-    rows::{grouped, transposed},
+    rows::{Participants, transposed},
     wait::{Control, patiently},
 };
 
@@ -42,28 +41,19 @@ const BUCKETS: usize = 32;
 
 struct Simulation {
     params: StudyParams,
-    /// A row in each column.
-    table: DMatrix<f64>,
-    persons: Option<Vec<Vec<usize>>>,
-    weights: Option<Vec<f64>>,
+    participants: Participants,
     seed: u64,
 }
 
 impl Simulation {
-    fn participants(&self) -> usize {
-        self.persons.as_ref().map_or(self.table.ncols(), Vec::len)
-    }
-
     /// One report of each participant, added up in buckets. A bucket has a generator of its own, so that the result
     /// does not depend on the number of threads.
     fn sums(&self, control: &Control) -> Result<Vec<(u32, Accumulator)>> {
-        let n = self.participants();
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
         let mut buckets = vec![Vec::new(); BUCKETS];
-        for participant in 0..n {
+        for participant in 0..self.participants.len() {
             buckets[rng.random_range(0..BUCKETS)].push(participant);
         }
-        control.progress(0, n as u64);
         let next = AtomicUsize::new(0);
         let work = || -> Result<Vec<(u32, Accumulator)>> {
             let mut sums = Vec::new();
@@ -104,19 +94,18 @@ impl Simulation {
             if control.is_stopped() {
                 return Err(Failure::input("interrupted"));
             }
-            let row = match &self.persons {
+            let row = match &self.participants.rows {
                 None => participant,
                 Some(rows) => rows[participant][rng.random_range(0..rows[participant].len())],
             };
-            let numbers = Row::new(self.table.column(row).iter().copied().collect());
+            let numbers = self.participants.row(row);
             // What cannot be used becomes the zero row, as on a device.
-            let (bounded, _) = match &self.weights {
+            let (bounded, _) = match &self.participants.weights {
                 None => preprocessor.prepare_with_warning(&numbers)?,
                 Some(weights) => preprocessor.prepare_weighted(&numbers, weights[row])?,
             };
             let payload = mechanism.perturb_with(&bounded, &mut rng);
             sum.add(&format.payload(&payload[..])?)?;
-            control.advance(1);
         }
         Ok(sum.finish()?)
     }
@@ -152,7 +141,6 @@ impl Simulation {
 /// A study on these rows, in this process: every report is perturbed, encoded, decoded and added up. `request` is the
 /// JSON of an `EstimateRequest`, `design` that of a `CreateStudy`.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
 pub(crate) fn simulated(
     py: Python<'_>,
     table: PyReadonlyArray2<'_, f64>,
@@ -161,12 +149,9 @@ pub(crate) fn simulated(
     design: String,
     request: String,
     seed: u64,
-    progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PyEstimate> {
-    let table = transposed(&table);
-    let persons = persons.map(|numbers| grouped(numbers.as_array().iter().copied()));
-    let weights = weights.map(|weights| weights.as_array().to_vec());
-    patiently(py, progress, move |control| {
+    let participants = Participants::read(&table, persons, weights);
+    patiently(py, None, move |control| {
         let design: CreateStudy = serde_json::from_str(&design)?;
         let params = design.params()?;
         let request: eigenveil_shared::api::EstimateRequest = serde_json::from_str(&request)?;
@@ -176,9 +161,7 @@ pub(crate) fn simulated(
         }
         let simulation = Simulation {
             params,
-            table,
-            persons: persons.transpose()?,
-            weights,
+            participants: participants?,
             seed,
         };
         let found = simulation.run(k, request.sparse.as_ref(), request.moment, control)?;

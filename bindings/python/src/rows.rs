@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, path::PathBuf};
 
 use eigenveil_client::{
-    Limits, PreparedReport, RowLedger, Study,
+    PreparedReport, RowLedger, Study,
     http::{UploadSettings, send_rows},
 };
 use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
@@ -16,27 +16,41 @@ use sha2::{Digest, Sha256};
 use crate::{
     connection::Connection,
     error::{Failure, Result},
-    ledger::{Closable, limits, summary},
+    ledger::{Closable, summary, texts},
     study::{PyStudy, check_len},
     wait::{Control, briefly, patiently},
 };
 
 /// The participants of a table: its rows, or persons of several rows each.
-struct Persons {
+pub(crate) struct Participants {
     /// A row of the table is a column here, so that its numbers lie together.
     table: DMatrix<f64>,
     /// The rows of each, from 0; without, each row is a participant.
-    rows: Option<Vec<Vec<usize>>>,
+    pub(crate) rows: Option<Vec<Vec<usize>>>,
     /// Of each row, in a study with weights.
-    weights: Option<Vec<f64>>,
+    pub(crate) weights: Option<Vec<f64>>,
 }
 
-impl Persons {
-    fn len(&self) -> usize {
+impl Participants {
+    /// `persons` has a number from 0 for each row.
+    pub(crate) fn read(
+        table: &PyReadonlyArray2<'_, f64>,
+        persons: Option<PyReadonlyArray1<'_, i64>>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> Result<Self> {
+        let rows = persons.map(|numbers| grouped(numbers.as_array().iter().copied()));
+        Ok(Self {
+            table: transposed(table),
+            rows: rows.transpose()?,
+            weights: weights.map(|weights| weights.as_array().to_vec()),
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.rows.as_ref().map_or(self.table.ncols(), Vec::len)
     }
 
-    fn row(&self, index: usize) -> Row {
+    pub(crate) fn row(&self, index: usize) -> Row {
         Row::new(self.table.column(index).iter().copied().collect())
     }
 
@@ -58,7 +72,7 @@ impl Persons {
     }
 
     /// The digest of the table and of whose its rows are.
-    fn participants(&self) -> Vec<u8> {
+    fn digest(&self) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update((self.table.nrows() as u64).to_le_bytes());
         let mut bytes = Vec::new();
@@ -88,7 +102,7 @@ impl Persons {
 /// How rows are reported.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Options {
+pub(crate) struct Options {
     same_participants: bool,
     moved: bool,
     accept_new_purpose: bool,
@@ -99,74 +113,50 @@ struct Options {
     delta_total: Option<f64>,
 }
 
-#[pyclass(frozen, module = "eigenveil._core", name = "RowLedger")]
-pub(crate) struct PyRowLedger(Closable<RowLedger>);
+/// Reports a table. JSON of what became of it. `persons` has a number from 0 for each row.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
+pub(crate) fn report(
+    py: Python<'_>,
+    path: PathBuf,
+    study: &PyStudy,
+    table: PyReadonlyArray2<'_, f64>,
+    persons: Option<PyReadonlyArray1<'_, i64>>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    tokens: Option<Vec<String>>,
+    options: Options,
+    progress: Option<&Bound<'_, PyAny>>,
+    connection: Option<Connection>,
+) -> PyResult<String> {
+    let ledger = briefly(py, || Ok(Closable::new(RowLedger::open(path)?)))?;
+    let (study, used) = (study.0.clone(), ledger.clone());
+    let participants = Participants::read(&table, persons, weights);
+    let done = patiently(py, progress, move |control| {
+        let settings = Connection::settings(connection.as_ref())?;
+        let participants = participants?;
+        check_len(&study, participants.table.nrows())?;
+        let tokens = tokens.unwrap_or_default();
+        let tokens = tokens
+            .iter()
+            .map(|token| Ok(ParticipantToken::parse(token)?));
+        let report = Reporting {
+            study,
+            participants,
+            tokens: tokens.collect::<Result<_>>()?,
+            options,
+            settings,
+        };
+        used.with(control, |ledger| report.run(ledger, control))
+    });
+    // After Ctrl-C one step may still use it.
+    ledger.close(py)?;
+    done
+}
 
-#[pymethods]
-impl PyRowLedger {
-    #[new]
-    fn new(py: Python<'_>, path: PathBuf, existing: bool) -> PyResult<Self> {
-        briefly(py, || {
-            let ledger = match existing {
-                true => RowLedger::open_existing(path)?,
-                false => RowLedger::open(path)?,
-            };
-            Ok(Self(Closable::new(ledger)))
-        })
-    }
-
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.close(py)
-    }
-
-    /// Reports a table. JSON of what became of it. `persons` has a number from 0 for each row.
-    #[expect(clippy::too_many_arguments, reason = "one call, from Python")]
-    fn report(
-        &self,
-        py: Python<'_>,
-        study: &PyStudy,
-        table: PyReadonlyArray2<'_, f64>,
-        persons: Option<PyReadonlyArray1<'_, i64>>,
-        weights: Option<PyReadonlyArray1<'_, f64>>,
-        tokens: Option<Vec<String>>,
-        options: Options,
-        progress: Option<&Bound<'_, PyAny>>,
-        connection: Option<Connection>,
-    ) -> PyResult<String> {
-        let (study, ledger) = (study.0.clone(), self.0.clone());
-        let table = transposed(&table);
-        let rows = persons.map(|numbers| grouped(numbers.as_array().iter().copied()));
-        let weights = weights.map(|weights| weights.as_array().to_vec());
-        patiently(py, progress, move |control| {
-            let settings = Connection::settings(connection.as_ref())?;
-            let persons = Persons {
-                table,
-                rows: rows.transpose()?,
-                weights,
-            };
-            check_len(&study, persons.table.nrows())?;
-            let tokens = tokens.unwrap_or_default();
-            let tokens = tokens
-                .iter()
-                .map(|token| Ok(ParticipantToken::parse(token)?));
-            let tokens = tokens.collect::<Result<Vec<_>>>()?;
-            let report = Reporting {
-                study,
-                persons,
-                tokens,
-                options,
-                settings,
-            };
-            ledger.with(control, |ledger| report.run(ledger, control))
-        })
-    }
-
-    fn receipt(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        self.0.briefly(py, |ledger| {
-            let receipt = ledger.receipt()?;
-            Ok((receipt.to_string(), serde_json::to_string(&receipt)?))
-        })
-    }
+/// The receipt of a ledger that is there, as text and as JSON.
+#[pyfunction]
+pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String)> {
+    briefly(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
 }
 
 /// The table with a row in each column.
@@ -177,7 +167,7 @@ pub(crate) fn transposed(table: &PyReadonlyArray2<'_, f64>) -> DMatrix<f64> {
 }
 
 /// The rows of each person, numbered from 0 without gaps.
-pub(crate) fn grouped(numbers: impl Iterator<Item = i64>) -> Result<Vec<Vec<usize>>> {
+fn grouped(numbers: impl Iterator<Item = i64>) -> Result<Vec<Vec<usize>>> {
     let mut persons: Vec<Vec<usize>> = Vec::new();
     for (row, number) in numbers.enumerate() {
         match usize::try_from(number) {
@@ -195,7 +185,7 @@ pub(crate) fn grouped(numbers: impl Iterator<Item = i64>) -> Result<Vec<Vec<usiz
 
 struct Reporting {
     study: Study,
-    persons: Persons,
+    participants: Participants,
     tokens: Vec<ParticipantToken>,
     options: Options,
     settings: eigenveil_client::http::HttpSettings,
@@ -205,7 +195,7 @@ impl Reporting {
     fn run(&self, ledger: &mut RowLedger, control: &Control) -> Result<String> {
         let Self {
             study,
-            persons,
+            participants,
             options,
             ..
         } = self;
@@ -221,12 +211,13 @@ impl Reporting {
                 Failure::from(error).remark("or say so with accept_new_purpose=True")
             })?;
         }
-        let limits = self.limits(ledger)?;
+        let (now, own) = (ledger.limits()?, options);
+        let limits = now.changed(own.epsilon_per_study, own.epsilon_total, own.delta_total)?;
         ledger.set_limits(limits)?;
         let file = ledger.row_file(
-            persons.len() as u64,
-            &persons.participants(),
-            &persons.reading(),
+            participants.len() as u64,
+            &participants.digest(),
+            &participants.reading(),
         )?;
         let file = match options.same_participants {
             true => file.assume_same_participants(),
@@ -237,11 +228,11 @@ impl Reporting {
             ledger.requeue_refused(study)?;
         }
         // Each participant counts twice: perturbed, then sent.
-        let total = 2 * persons.len() as u64;
+        let total = 2 * participants.len() as u64;
         let prepared = ledger.prepare(
             study,
             &file,
-            |row, now| persons.report(row, study, now),
+            |row, now| participants.report(row, study, now),
             |rows| {
                 control.progress(before.total() + rows, total);
                 match control.is_stopped() {
@@ -266,7 +257,7 @@ impl Reporting {
         let counts = ledger.counts(study)?;
         control.progress(total - counts.pending, total);
         let mut answer = summary(&sent);
-        answer["participants"] = json!(persons.len());
+        answer["participants"] = json!(participants.len());
         answer["prepared"] = json!(prepared.rows);
         answer["unusable"] = json!(prepared.unusable);
         answer["acknowledged"] = json!(counts.acknowledged);
@@ -282,11 +273,5 @@ impl Reporting {
                 .collect(),
         );
         Ok(answer.to_string())
-    }
-
-    fn limits(&self, ledger: &RowLedger) -> Result<Limits> {
-        let own = &self.options;
-        let changed = [own.epsilon_per_study, own.epsilon_total, own.delta_total];
-        limits(ledger.limits()?, changed)
     }
 }

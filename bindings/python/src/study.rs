@@ -9,6 +9,7 @@ use eigenveil_shared::{
     study::{Fingerprint, to_hex},
 };
 use pyo3::prelude::*;
+use serde_json::json;
 
 use crate::{
     connection::Connection,
@@ -99,54 +100,25 @@ impl PyStudy {
         })
     }
 
-    #[getter]
-    fn id(&self) -> &str {
-        self.0.id()
-    }
-
-    #[getter]
-    fn name(&self) -> Option<&str> {
-        self.0.name()
-    }
-
-    #[getter]
-    fn url(&self) -> &str {
-        self.0.server().as_str()
-    }
-
-    #[getter]
-    fn fingerprint(&self) -> String {
-        self.0.fingerprint().to_string()
-    }
-
-    #[getter]
-    fn dimension(&self) -> usize {
-        self.0.params().dimension()
-    }
-
-    #[getter]
-    fn feature_names(&self) -> Option<Vec<String>> {
-        self.0.params().feature_names()
-    }
-
-    #[getter]
-    fn epsilon(&self) -> f64 {
-        self.0.params().budget().epsilon()
-    }
-
-    #[getter]
-    fn delta(&self) -> f64 {
-        self.0.params().budget().delta()
-    }
-
-    #[getter]
-    fn mechanism(&self) -> &'static str {
-        self.0.params().mechanism().kind().as_str()
-    }
-
-    #[getter]
-    fn enrolment(&self) -> &'static str {
-        self.0.enrolment().as_str()
+    /// JSON of what stays as it is.
+    fn described(&self, py: Python<'_>) -> PyResult<String> {
+        briefly(py, || {
+            let (study, params) = (&self.0, self.0.params());
+            Ok(json!({
+                "id": study.id(),
+                "name": study.name(),
+                "url": study.server().as_str(),
+                "fingerprint": study.fingerprint().to_string(),
+                "dimension": params.dimension(),
+                "feature_names": params.feature_names(),
+                "epsilon": params.budget().epsilon(),
+                "delta": params.budget().delta(),
+                "mechanism": params.mechanism().kind().as_str(),
+                "enrolment": study.enrolment().as_str(),
+                "about": study.about(),
+            })
+            .to_string())
+        })
     }
 
     #[getter]
@@ -162,11 +134,6 @@ impl PyStudy {
     #[getter]
     fn is_open(&self) -> bool {
         self.0.check_open(SystemClock.unix_ms()).is_ok()
-    }
-
-    /// JSON of what it says of itself.
-    fn about(&self, py: Python<'_>) -> PyResult<String> {
-        briefly(py, || Ok(serde_json::to_string(self.0.about())?))
     }
 
     /// JSON of what one report promises.

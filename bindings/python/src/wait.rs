@@ -45,11 +45,6 @@ impl Control {
         self.0.done.store(done, Ordering::Relaxed);
     }
 
-    /// Adds to what is done.
-    pub(crate) fn advance(&self, by: u64) {
-        self.0.done.fetch_add(by, Ordering::Relaxed);
-    }
-
     /// Waits for requests: as the SDK's own `blocking`, a thread for the network and this one for the ledger.
     pub(crate) fn requests<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         let runtime = Builder::new_multi_thread()

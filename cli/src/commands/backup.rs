@@ -4,12 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{operator_client, print_written};
-use crate::{
-    args::{ServerArgs, TokenArgs},
-    error::Result,
-    files,
-};
+use super::print_written;
+use crate::{args::OperatorArgs, error::Result, files};
 
 /// Fetch a backup of a running server's store
 #[derive(Debug, Args)]
@@ -18,16 +14,14 @@ use crate::{
 )]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    token: TokenArgs,
+    operator: OperatorArgs,
     /// File to write; an existing one is refused
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
 pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
-    let client = operator_client(&args.server, &args.token)?;
+    let client = args.operator.client()?;
     let mut file = files::NewFile::create(&args.out)?;
     let bytes = client.backup(file.writer()).await?;
     file.persist()?;

@@ -12,8 +12,8 @@ use eigenveil_central::{
     PrivacyTarget, RunGuarantee, TracePoint, find, generator,
     parameter::{self, Kind, Parameter, Value},
 };
-use eigenveil_estimation::linalg::Threads;
-use eigenveil_shared::privacy::{Budget, format_delta};
+use eigenveil_estimation::{linalg::Threads, metrics::max_error};
+use eigenveil_shared::privacy::Budget;
 use nalgebra::DMatrix;
 use serde::Serialize;
 
@@ -336,10 +336,7 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
                 guarantee.calibration
             ))?;
             let delta = guarantee.budget.delta();
-            let holds = match guarantee.true_epsilon {
-                Some(epsilon) => output::budget_text((1e6 * epsilon).ceil() / 1e6, delta),
-                None => format!("nothing at delta {}", format_delta(delta)),
-            };
+            let holds = output::true_budget_text(guarantee.true_epsilon, delta);
             output::text(&format!("true epsilon       {holds}"))?;
             if let Some(note) = answer.note {
                 output::text(&format!("                   {note}"))?;
@@ -349,7 +346,7 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3}; not private)",
         output::mean_and_sd(answer.error_mean, answer.error_sd, answer.repeats),
-        (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
+        max_error(answer.p, answer.k)
     ))?;
     output::text(&format!(
         "captured variance  {}   (not private)",

@@ -84,11 +84,8 @@ impl RowsArgs {
         let preprocessing = |dimension, features, norm: NormArgs| -> Result<Preprocessing> {
             check_dimension(info, dimension)?;
             Ok(Preprocessing {
-                dimension,
                 features,
-                norm: norm.norm()?,
-                centring: None,
-                weights: None,
+                ..Preprocessing::new(dimension, norm.norm()?)
             })
         };
         let (kind, preprocessing) = match (&self.rows, self.model) {

@@ -13,9 +13,9 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::{operator_client, study_name::resolve_study_id, wait};
+use super::{study_name::resolve_study_id, wait};
 use crate::{
-    args::{ServerArgs, SparseArgs, TokenArgs, rank},
+    args::{OperatorArgs, SparseArgs, rank},
     error::Result,
     output, results,
 };
@@ -27,9 +27,7 @@ use crate::{
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    token: TokenArgs,
+    operator: OperatorArgs,
     /// Identifier of the study, the beginning of it, or the study's name
     #[arg(long, value_name = "ID")]
     study: String,
@@ -79,7 +77,7 @@ struct EstimateAnswer {
 }
 
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
-    let client = operator_client(&args.server, &args.token)?;
+    let client = args.operator.client()?;
     // Before the server computes anything.
     results::check(&args.out, RESULT_FILES.map(|(_, file)| file))?;
     let study = resolve_study_id(client.list(), &args.study).await?;

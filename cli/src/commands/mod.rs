@@ -29,43 +29,13 @@ pub(crate) mod work;
 
 use std::{path::Path, time::Duration};
 
-use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, ProxySetting};
+use eigenveil_client::http::OperatorClient;
 use eigenveil_shared::{api::EstimateJob, estimate::Estimate};
 
 use crate::{
-    args::{ServerArgs, TokenArgs},
     error::{CliError, Result},
     output,
 };
-
-/// Connection settings with the extra root certificate, if one was given.
-pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
-    let settings = HttpSettings {
-        insecure_http: server.insecure_http,
-        proxy: match &server.proxy {
-            Some(text) => text.parse()?,
-            None => ProxySetting::default(),
-        },
-        ..HttpSettings::default()
-    };
-    match &server.ca_cert {
-        None => Ok(settings),
-        Some(path) => {
-            let pem = crate::files::read(path)?;
-            Ok(settings.add_root_certificate_pem(&pem)?)
-        }
-    }
-}
-
-/// The operator's client.
-pub(crate) fn operator_client(server: &ServerArgs, token: &TokenArgs) -> Result<OperatorClient> {
-    let settings = http_settings(server)?;
-    Ok(OperatorClient::with_settings(
-        &server.server,
-        &BearerToken::new(&token.token()?)?,
-        &settings,
-    )?)
-}
 
 /// Waits for an estimate, at most so many seconds.
 async fn wait(client: &OperatorClient, study: &str, job: u64, seconds: u64) -> Result<EstimateJob> {

@@ -16,11 +16,9 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use serde::Serialize;
 
-use super::{
-    estimate_of, operator_client, project::read_estimate, study_name::resolve_study_id, wait,
-};
+use super::{estimate_of, project::read_estimate, study_name::resolve_study_id, wait};
 use crate::{
-    args::{ServerArgs, TokenArgs},
+    args::OperatorArgs,
     error::{CliError, Result},
     output,
     results::{self, ResultFile},
@@ -35,9 +33,7 @@ use crate::{
 )]
 pub(crate) struct MomentArgs {
     #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    token: TokenArgs,
+    operator: OperatorArgs,
     /// Identifier of the study, the beginning of it, or the study's name
     #[arg(long, value_name = "ID", required_unless_present = "estimate")]
     study: Option<String>,
@@ -143,7 +139,7 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
             (estimate, plan, None)
         }
         (None, study) => {
-            let client = operator_client(&args.server, &args.token)?;
+            let client = args.operator.client()?;
             let study = study.as_deref().unwrap_or_default();
             let study = resolve_study_id(client.list(), study).await?;
             let params = client.study(&study).await?.params;
@@ -233,7 +229,9 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
         names.iter().position(|known| known == name).ok_or_else(|| {
             CliError::usage(format!(
                 "{flag}: the study has no feature {name:?}; it has {}",
-                listed(&names)
+                output::first_few(names.iter().cloned(), MAX_NAMES_SHOWN, |more| format!(
+                    " and {more} more"
+                ))
             ))
         })
     };
@@ -268,15 +266,6 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
 }
 
 const MAX_NAMES_SHOWN: usize = 12;
-
-fn listed(names: &[String]) -> String {
-    let shown = names.iter().take(MAX_NAMES_SHOWN).map(String::as_str);
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
 
 fn regression_answer(
     names: &[String],

@@ -235,6 +235,13 @@ mod tests {
     use super::*;
     use crate::error::assert_says;
 
+    fn described(text: &str) -> Result<Vec<ColumnStatistics>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("columns.csv");
+        std::fs::write(&path, text).unwrap();
+        from_description(&path)
+    }
+
     #[test]
     fn constants_are_rounded_to_few_digits() {
         assert_eq!((rounded(3.5240), rounded(0.001_234_5)), (3.52, 0.00123));
@@ -250,10 +257,7 @@ mod tests {
     #[test]
     fn a_spread_counts_as_long_as_a_study_may_have_it() {
         let of = |text: &str| {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("columns.csv");
-            std::fs::write(&path, text).unwrap();
-            let statistics = from_description(&path).unwrap();
+            let statistics = described(text).unwrap();
             let zeros = vec![0.0; statistics.len()];
             columns(&statistics, &LengthShares::from_moments(&zeros, &zeros))
         };
@@ -286,13 +290,8 @@ mod tests {
 
     #[test]
     fn a_column_is_described_by_range_or_mean_and_sd() {
-        let folder = tempfile::tempdir().unwrap();
-        let of = |text: &str| {
-            let path = folder.path().join("columns.csv");
-            std::fs::write(&path, text).unwrap();
-            from_description(&path)
-        };
-        let statistics = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
+        let statistics =
+            described("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
         assert_eq!((statistics[0].mean, statistics[0].deviation), (170.0, 10.0));
         assert_eq!(statistics[1].mean, 6.0);
         assert!((statistics[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
@@ -302,7 +301,7 @@ mod tests {
             "name,min,max\na,2,1\n",
             "name,mean,sd\n",
         ] {
-            assert!(of(bad).is_err(), "{bad}");
+            assert!(described(bad).is_err(), "{bad}");
         }
         // A table of rows by mistake.
         for (bad, line) in [
@@ -310,7 +309,7 @@ mod tests {
             ("name,mean,sd\nSECRETNAME,8641.25,x8641\n", "line 2"),
             ("name,mean,sd\na,1,2\nSECRETNAME,8641.25\n", "line 3"),
         ] {
-            let error = of(bad).err().unwrap().to_string();
+            let error = described(bad).err().unwrap().to_string();
             assert_says(&error, &[line], &["SECRET", "8641"]);
         }
     }

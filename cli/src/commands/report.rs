@@ -20,7 +20,6 @@ use eigenveil_shared::{
 use serde::Serialize;
 
 use super::{
-    http_settings,
     report_check::{RowCheck, RowCounts},
     report_persons::Persons,
     study_name::resolve_study_id,
@@ -112,11 +111,10 @@ impl LimitArgs {
     /// Stores the given limits in the ledger.
     fn save(&self, ledger: &mut RowLedger) -> Result<()> {
         let current = ledger.limits()?;
-        let expected = Limits::new(
-            self.limit_epsilon_per_study
-                .unwrap_or(current.epsilon_per_study()),
-            self.limit_epsilon.unwrap_or(current.epsilon_total()),
-            self.limit_delta.unwrap_or(current.delta_total()),
+        let expected = current.changed(
+            self.limit_epsilon_per_study,
+            self.limit_epsilon,
+            self.limit_delta,
         )?;
         if expected != current {
             ledger.set_limits(expected)?;
@@ -173,7 +171,7 @@ struct ReportAnswer {
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
-    let http = http_settings(&args.server)?;
+    let http = args.server.settings()?;
     let study = fetch(args, &http).await?;
     // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
     if files::is_transient(&args.rows) && args.ledger.is_none() {

@@ -103,15 +103,13 @@ impl RowCheck {
             let mut columns: Vec<(usize, usize)> = missing.enumerate().collect();
             columns.retain(|(_, count)| *count > 0);
             columns.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            let listed = columns.iter().take(MAX_LISTED);
+            let listed = columns.iter();
             let listed = listed.map(|(column, count)| format!("{} {count}", name(*column)));
-            let others = match columns.len().saturating_sub(MAX_LISTED) {
-                0 => String::new(),
-                others => format!(", and in {others} other columns"),
-            };
+            let listed = output::first_few(listed, MAX_LISTED, |others| {
+                format!(", and in {others} other columns")
+            });
             lines.push(format!(
-                "missing cells: {total}, which count as their centers: {}{others}",
-                listed.collect::<Vec<_>>().join(", ")
+                "missing cells: {total}, which count as their centers: {listed}"
             ));
         }
         lines.extend(self.unlike_the_study(params));

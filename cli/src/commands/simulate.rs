@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     Cancel,
+    metrics::max_error,
     models::Model,
     simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
@@ -391,7 +392,7 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
             simulated.error_sd,
             simulated.repeats as u64
         ),
-        (2.0 * simulated.k.min(simulated.p - simulated.k) as f64).sqrt()
+        max_error(simulated.p, simulated.k)
     ))?;
     output::text(&format!(
         "predicted          {}   from the noiseless spectrum",

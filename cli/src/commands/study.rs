@@ -10,11 +10,12 @@ use eigenveil_shared::{
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::ComponentCount,
     preprocess::{MEAN_WEIGHT_RANGE, Weights},
+    study::StudyParams,
 };
 
-use super::{operator_client, print_written, study_name::resolve_study_id};
+use super::{print_written, study_name::resolve_study_id};
 use crate::{
-    args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
+    args::{MechanismArgs, OperatorArgs, parse, rank},
     error::{CliError, Result},
     files, output, rows,
 };
@@ -26,9 +27,7 @@ use crate::{
 )]
 pub(crate) struct StudyArgs {
     #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    token: TokenArgs,
+    operator: OperatorArgs,
     #[command(subcommand)]
     command: StudyCommand,
 }
@@ -183,14 +182,14 @@ impl AboutArgs {
 }
 
 pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
-    let client = operator_client(&args.server, &args.token)?;
+    let client = args.operator.client()?;
     let document = match &args.command {
         StudyCommand::Create(create) => {
-            let request = request(create)?;
+            let (request, params) = request(create)?;
             if !create.same_name {
                 check_name_is_free(&client.list().await?, &create.name)?;
             }
-            output::print_notes(&creation_notes(create, &request)?);
+            output::print_notes(&creation_notes(&request, &params));
             client.create_study(&request).await?
         }
         StudyCommand::Show(study) => client.study(&study.find(&client).await?).await?,
@@ -304,7 +303,7 @@ async fn tokens(
     output::json_or_text(json, &made, &format!("{count} tokens written to {out}"))
 }
 
-fn request(create: &CreateArgs) -> Result<CreateStudy> {
+fn request(create: &CreateArgs) -> Result<(CreateStudy, StudyParams)> {
     let path = create.features.as_deref();
     let features = path.map(rows::features::read_constants).transpose()?;
     let dimension = match (create.p, &features) {
@@ -312,10 +311,12 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         (None, Some(features)) => features.len(),
         (None, None) => return Err(CliError::usage("give --p or --features")),
     };
+    let design = create
+        .mechanism
+        .study(&create.name, dimension, create.epsilon, features)?;
     // Fails here, with the server's message, before anything is sent.
-    let mechanism = &create.mechanism;
-    mechanism.freeze(dimension, create.epsilon, features.clone())?;
-    Ok(CreateStudy {
+    let params = design.params()?;
+    let request = CreateStudy {
         default_k: create.k,
         weights: create.weights.then_some(Weights {
             mean: create.mean_weight,
@@ -323,14 +324,13 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         draft: create.draft,
         enrolment: create.enrolment,
         about: create.about.about()?,
-        ..mechanism.study(&create.name, dimension, create.epsilon, features)?
-    })
+        ..design
+    };
+    Ok((request, params))
 }
 
 /// Notes for whoever creates a study, before anybody spends a report.
-fn creation_notes(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
-    let (mechanism, features) = (&create.mechanism, request.features.clone());
-    let params = mechanism.freeze(request.dimension, request.epsilon, features)?;
+fn creation_notes(request: &CreateStudy, params: &StudyParams) -> Vec<String> {
     let mut notes = Vec::new();
     let missing = request.about.missing();
     if !missing.is_empty() {
@@ -346,8 +346,8 @@ fn creation_notes(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<Stri
                 .to_owned(),
         );
     }
-    notes.extend(output::slow_report_note(&params));
-    Ok(notes)
+    notes.extend(output::slow_report_note(params));
+    notes
 }
 
 fn show(study: &StudyDocument, json: bool) -> Result<()> {

@@ -7,12 +7,8 @@ use eigenveil_client::http::OperatorClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::api::CreateAnalystRequest;
 
-use super::{operator_client, study_name::resolve_study_id};
-use crate::{
-    args::{ServerArgs, TokenArgs},
-    error::Result,
-    files, output,
-};
+use super::study_name::resolve_study_id;
+use crate::{args::OperatorArgs, error::Result, files, output};
 
 /// Make, list and revoke analysts' tokens; rotate the operator's
 #[derive(Debug, Args)]
@@ -21,9 +17,7 @@ use crate::{
 )]
 pub(crate) struct TokenCommandArgs {
     #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    token: TokenArgs,
+    operator: OperatorArgs,
     #[command(subcommand)]
     command: TokenCommand,
 }
@@ -69,7 +63,7 @@ enum TokenCommand {
 }
 
 pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
-    let client = || operator_client(&args.server, &args.token);
+    let client = || args.operator.client();
     match &args.command {
         TokenCommand::Create { name, study, out } => {
             let client = client()?;

@@ -235,33 +235,41 @@ fn plain_number(cell: &str) -> String {
     plain
 }
 
-/// How the numbers of a column or a file are written.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Marks {
-    /// Certainly decimal commas: 0,125, 1,5 and 1.234.567.
-    commas: usize,
-    /// Certainly decimal points.
-    points: usize,
-    /// Commas that may separate thousands: 12,500.
-    doubtful_commas: usize,
-    /// Points that may: 12.500.
-    doubtful_points: usize,
-    /// Neither comma nor point, and not 0.
-    whole: usize,
-    /// Brackets, a minus sign behind the number, a currency, spaces: what may not be meant as a number.
-    styled: usize,
+/// How a number is written.
+#[derive(Clone, Copy)]
+enum Mark {
+    /// Certainly with a decimal comma: 0,125, 1,5 and 1.234.567.
+    Comma,
+    /// Certainly with a decimal point.
+    Point,
+    /// With a comma that may separate thousands: 12,500.
+    DoubtfulComma,
+    /// With a point that may: 12.500.
+    DoubtfulPoint,
+    /// With neither comma nor point, and not 0.
+    Whole,
+    /// With brackets, a minus sign behind it, a currency, spaces: what may not be meant as a number.
+    Styled,
 }
+
+/// How many numbers of a column or a file are written in which way.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Marks([usize; 6]);
 
 impl Marks {
     pub(super) fn record(&mut self, cell: &str) {
         let usual = |b: u8| b.is_ascii_digit() || b"+-.,eE".contains(&b);
         if !cell.bytes().all(usual) || cell.ends_with('-') {
             let styled = cell.contains(|c| matches!(c, '(' | ' ') || is_currency(c));
-            self.styled += usize::from(styled || cell.ends_with(MINUS));
+            if styled || cell.ends_with(MINUS) {
+                self.count(Mark::Styled);
+            }
         }
         let (comma, point) = (cell.rfind(','), cell.rfind('.'));
         let Some(last) = comma.max(point) else {
-            self.whole += usize::from(cell != "0");
+            if cell != "0" {
+                self.count(Mark::Whole);
+            }
             return;
         };
         let is_comma = comma > point;
@@ -272,62 +280,68 @@ impl Marks {
         let before = before.trim_start_matches(outside);
         let after = after[1..].trim_end_matches(outside);
         let both = comma.is_some() && point.is_some();
-        let count = match (
-            is_comma != several,
-            !both && !several && may_be_thousands(before, after),
-        ) {
-            (true, false) => &mut self.commas,
-            (false, false) => &mut self.points,
-            (_, true) if is_comma => &mut self.doubtful_commas,
-            _ => &mut self.doubtful_points,
-        };
-        *count += 1;
+        let doubtful = !both && !several && may_be_thousands(before, after);
+        self.count(match (is_comma != several, doubtful) {
+            (true, false) => Mark::Comma,
+            (false, false) => Mark::Point,
+            (_, true) if is_comma => Mark::DoubtfulComma,
+            _ => Mark::DoubtfulPoint,
+        });
+    }
+
+    fn count(&mut self, mark: Mark) {
+        self.0[mark as usize] += 1;
+    }
+
+    fn has(self, mark: Mark) -> bool {
+        self.0[mark as usize] > 0
     }
 
     /// What more than half of so many rows have, because no single row may decide.
     pub(super) fn of_most(self, rows: usize) -> Self {
-        let most = |count: usize| if 2 * count > rows { count } else { 0 };
-        Self {
-            commas: most(self.commas),
-            points: most(self.points),
-            doubtful_commas: most(self.doubtful_commas),
-            doubtful_points: most(self.doubtful_points),
-            whole: most(self.whole),
-            styled: most(self.styled),
-        }
+        Self(self.0.map(|count| if 2 * count > rows { count } else { 0 }))
+    }
+
+    /// Certain ones of either kind.
+    fn has_certain(self) -> bool {
+        self.has(Mark::Comma) || self.has(Mark::Point)
     }
 
     /// Only commas that may separate thousands.
     pub(super) fn are_only_doubtful_commas(self) -> bool {
-        self.doubtful_commas > 0 && self.commas + self.points + self.doubtful_points == 0
+        self.has(Mark::DoubtfulComma) && !self.has_certain() && !self.has(Mark::DoubtfulPoint)
     }
 
     /// Only points that may separate thousands, beside smaller numbers without any, as a column of whole numbers has.
     pub(super) fn are_only_doubtful_points(self) -> bool {
-        let others = self.commas + self.points + self.doubtful_commas;
-        self.doubtful_points > 0 && self.whole > 0 && others == 0
+        let only = !self.has_certain() && !self.has(Mark::DoubtfulComma);
+        self.has(Mark::DoubtfulPoint) && self.has(Mark::Whole) && only
     }
 
     /// Nothing in a file shows whether its commas or points separate thousands.
     pub(super) fn show_nothing(self) -> bool {
-        self.commas + self.points == 0 && self.doubtful_commas + self.doubtful_points > 0
+        !self.has_certain() && (self.has(Mark::DoubtfulComma) || self.has(Mark::DoubtfulPoint))
     }
 
     /// Both notations: 1.234 beside 1,5.
     pub(super) fn are_mixed(self) -> bool {
-        self.commas + self.doubtful_commas > 0 && self.points + self.doubtful_points > 0
+        let commas = self.has(Mark::Comma) || self.has(Mark::DoubtfulComma);
+        commas && (self.has(Mark::Point) || self.has(Mark::DoubtfulPoint))
     }
 
     /// Whether numbers of a column are thousands if they are written as the other columns of its file are.
     pub(super) fn are_in_doubt(self, file: Self) -> bool {
-        let commas = file.commas > 0 || (file.doubtful_commas > 0 && file.points == 0);
-        let points = file.points > 0 || (file.doubtful_points > 0 && file.commas == 0);
-        let unmarked = self.commas + self.points == 0 && !self.are_mixed();
-        unmarked && ((commas && self.doubtful_points > 0) || (points && self.doubtful_commas > 0))
+        let commas =
+            file.has(Mark::Comma) || (file.has(Mark::DoubtfulComma) && !file.has(Mark::Point));
+        let points =
+            file.has(Mark::Point) || (file.has(Mark::DoubtfulPoint) && !file.has(Mark::Comma));
+        let doubtful =
+            (commas && self.has(Mark::DoubtfulPoint)) || (points && self.has(Mark::DoubtfulComma));
+        doubtful && !self.has_certain() && !self.are_mixed()
     }
 
     pub(super) fn are_styled(self) -> bool {
-        self.styled > 0
+        self.has(Mark::Styled)
     }
 }
 
@@ -335,13 +349,6 @@ impl std::ops::Add for Marks {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            commas: self.commas + other.commas,
-            points: self.points + other.points,
-            doubtful_commas: self.doubtful_commas + other.doubtful_commas,
-            doubtful_points: self.doubtful_points + other.doubtful_points,
-            whole: self.whole + other.whole,
-            styled: self.styled + other.styled,
-        }
+        Self(std::array::from_fn(|mark| self.0[mark] + other.0[mark]))
     }
 }

@@ -9,13 +9,15 @@ use eigenveil_shared::ErrorCode;
 
 use super::{
     cells::{is_date, is_value, is_word},
-    flags::TableArgs,
-    problems::MAX_COLUMNS_NAMED,
+    flags::{Header, TableArgs},
 };
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    output::first_few,
+};
 
-/// Largest number of names listed in a message.
-const MAX_NAMES_SHOWN: usize = 8;
+/// Largest number of columns or names listed in a message.
+pub(super) const MAX_NAMED: usize = 8;
 /// Largest number of characters of a name in a message.
 const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
 
@@ -55,12 +57,10 @@ pub(super) struct FileColumns {
     pub(super) names: Option<Vec<String>>,
     /// The names are certainly names, not the values of a first row, so they may be shown.
     pub(super) shown: bool,
-    /// `--header no` was given.
-    pub(super) headerless: bool,
 }
 
 /// Which columns of the file become the columns of the table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
@@ -82,13 +82,8 @@ impl ColumnMapping {
 
     /// These columns of the result, the first few by name.
     pub(super) fn listed(&self, columns: &[usize]) -> String {
-        let named = columns.iter().take(MAX_COLUMNS_NAMED);
-        let names: Vec<String> = named.map(|&at| self.column(at)).collect();
-        let more = match columns.len().saturating_sub(MAX_COLUMNS_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        names.join(", ") + &more
+        let columns = columns.iter().map(|&at| self.column(at));
+        first_few(columns, MAX_NAMED, |more| format!(" and {more} more"))
     }
 
     /// Notes something of these columns, if there are any.
@@ -125,10 +120,9 @@ pub(super) fn map_columns(
             at + 1
         )));
     }
-    let mut chosen = select(found, how)?;
-    let mut notes = Vec::new();
+    let (mut chosen, numbered) = select(found, how)?;
     if let Some(features) = how.features()?
-        && (chosen.names.is_none() || chosen.numbered)
+        && (chosen.names.is_none() || numbered)
     {
         if features.len() != chosen.take.len() {
             return Err(wrong_dimension(format!(
@@ -139,14 +133,15 @@ pub(super) fn map_columns(
         }
         chosen.names = Some(features.into_iter().map(|feature| feature.name).collect());
         chosen.shown = true;
-        notes.push("the columns are named by the features file, in its order".to_owned());
+        let note = "the columns are named by the features file, in its order";
+        chosen.notes.push(note.to_owned());
     }
     let Some(expected) = expected else {
         chosen.check_names(&[], true)?;
-        return Ok(chosen.into_mapping(notes));
+        return Ok(chosen);
     };
     let (p, of) = (expected.dimension, expected.of);
-    let count = |chosen: &SelectedColumns| {
+    let count = |chosen: &ColumnMapping| {
         if chosen.take.len() == p {
             return Ok(());
         }
@@ -173,10 +168,10 @@ pub(super) fn map_columns(
                 Some(names) if chosen.shown => format!(": {}", list_names(names)),
                 _ => String::new(),
             };
-            notes.push(format!(
+            chosen.notes.push(format!(
                 "the {of}'s columns have no names: the file's columns are taken in the file's order{listed}"
             ));
-            Ok(chosen.into_mapping(notes))
+            Ok(chosen)
         }
         (Some(expected_names), _) if how.by_position => {
             count(&chosen)?;
@@ -191,34 +186,25 @@ pub(super) fn map_columns(
                     )));
                 }
             }
-            Ok(chosen.named("--by-position", expected_names, notes))
+            Ok(chosen.named("--by-position", expected_names))
         }
         (Some(expected_names), None) => {
             count(&chosen)?;
-            if !chosen.headerless {
+            if how.header != Header::No {
                 return Err(CliError::usage(format!(
                     "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
                     list_names(expected_names)
                 )));
             }
-            Ok(chosen.named("--header no", expected_names, notes))
+            Ok(chosen.named("--header no", expected_names))
         }
-        (Some(expected_names), Some(_)) => match_by_name(chosen, expected_names, of, notes),
+        (Some(expected_names), Some(_)) => match_by_name(chosen, numbered, expected_names, of),
     }
 }
 
-/// The columns that `--keep` and `--drop` leave.
-struct SelectedColumns {
-    take: Vec<usize>,
-    label: Option<usize>,
-    names: Option<Vec<String>>,
-    /// The names are 0, 1, 2, …: what pandas writes for columns without names.
-    numbered: bool,
-    shown: bool,
-    headerless: bool,
-}
-
-fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
+/// The columns that `--keep` and `--drop` leave, and whether their names are 0, 1, 2, …: what pandas writes for columns
+/// without names.
+fn select(found: FileColumns, how: &TableArgs) -> Result<(ColumnMapping, bool)> {
     // A column without a name gets the name that pandas would give it.
     let named = |(at, name): (usize, String)| match name.is_empty() {
         true => format!("Unnamed: {at}"),
@@ -283,17 +269,17 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
     let numbered = taken
         .as_deref()
         .is_some_and(|taken| is_numbering(taken) || is_numbering(&named));
-    Ok(SelectedColumns {
+    let selected = ColumnMapping {
         take,
         label,
         names: taken,
-        numbered,
         shown,
-        headerless: found.headerless,
-    })
+        ..ColumnMapping::default()
+    };
+    Ok((selected, numbered))
 }
 
-impl SelectedColumns {
+impl ColumnMapping {
     /// Refuses duplicate names, and a probable index column unless it is expected or the names may be values.
     fn check_names(&self, expected: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
@@ -334,31 +320,21 @@ impl SelectedColumns {
     }
 
     /// Named as expected, because of a flag.
-    fn named(mut self, flag: &str, names: &[String], mut notes: Vec<String>) -> ColumnMapping {
+    fn named(mut self, flag: &str, names: &[String]) -> Self {
         let listed = list_names(names);
-        notes.push(format!("{flag}: the file's columns are read as {listed}"));
+        let note = format!("{flag}: the file's columns are read as {listed}");
+        self.notes.push(note);
         (self.names, self.shown) = (Some(names.to_vec()), true);
-        self.into_mapping(notes)
-    }
-
-    fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
-        ColumnMapping {
-            take: self.take,
-            categories: Vec::new(),
-            label: self.label,
-            shown: self.shown || self.names.is_none(),
-            names: self.names,
-            notes,
-        }
+        self
     }
 }
 
 /// Orders the columns as expected; the names must be the same.
 fn match_by_name(
-    mut chosen: SelectedColumns,
+    mut chosen: ColumnMapping,
+    numbered: bool,
     expected: &[String],
     of: &str,
-    mut notes: Vec<String>,
 ) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&str> = names.iter().map(String::as_str).collect();
@@ -374,14 +350,14 @@ fn match_by_name(
     let more: Vec<&String> = names.iter().filter(unused).collect();
     if missing.is_empty() && more.is_empty() {
         if own.len() == expected.len() && names != expected {
-            notes.push(format!(
+            chosen.notes.push(format!(
                 "the file's columns are in another order than the {of}'s; they were matched by name"
             ));
         }
         let encoded = sources.iter().flatten().filter(|own| own.1.is_some());
         let encoded: BTreeSet<&str> = encoded.map(|(name, _)| *name).collect();
         if !encoded.is_empty() {
-            notes.push(format!(
+            chosen.notes.push(format!(
                 "read as 0 and 1 for the categories of the {of}: {}",
                 list_names(&encoded.into_iter().collect::<Vec<_>>())
             ));
@@ -398,13 +374,12 @@ fn match_by_name(
         return Ok(ColumnMapping {
             take,
             categories,
-            label: chosen.label,
             names: Some(expected.to_vec()),
             shown: true,
-            notes,
+            ..chosen
         });
     }
-    if chosen.numbered {
+    if numbered {
         return Err(CliError::usage(format!(
             "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
             list_names(expected)
@@ -429,7 +404,7 @@ fn match_by_name(
         ));
     }
     let mut way = Vec::new();
-    if !more.is_empty() && more.len() <= MAX_NAMES_SHOWN && chosen.shown {
+    if !more.is_empty() && more.len() <= MAX_NAMED && chosen.shown {
         way.push(format!("leave out the others with {}", drop_flag(&more)));
     } else if !more.is_empty() {
         way.push("select the right columns with --keep".to_owned());
@@ -487,13 +462,9 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 
 /// Names for a message: not more than a line or two.
 fn list_names(names: &[impl AsRef<str>]) -> String {
-    let shown = names.iter().take(MAX_NAMES_SHOWN);
-    let shown = shown.map(|name| format!("{:?}", shortened(name.as_ref())));
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    let names = names.iter();
+    let names = names.map(|name| format!("{:?}", shortened(name.as_ref())));
+    first_few(names, MAX_NAMED, |more| format!(" and {more} more"))
 }
 
 fn shortened(name: &str) -> String {
@@ -518,23 +489,17 @@ fn source_of<'a>(name: &'a str, own: &BTreeSet<&str>) -> Option<(&'a str, Option
 mod tests {
     use super::*;
     use crate::error::assert_says;
-    use crate::rows::flags::Names;
-
-    fn strings(names: &[&str]) -> Vec<String> {
-        names.iter().map(|&name| name.to_owned()).collect()
-    }
+    use crate::rows::{
+        Names,
+        testing::{strings, study, with, without},
+    };
 
     fn found(names: &[&str], shown: bool) -> FileColumns {
         FileColumns {
             count: names.len(),
             names: Some(strings(names)),
             shown,
-            headerless: false,
         }
-    }
-
-    fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
-        ExpectedColumns::study(dimension, names.map(strings))
     }
 
     fn unnamed(count: usize) -> FileColumns {
@@ -546,13 +511,6 @@ mod tests {
 
     fn default_mapping(found: FileColumns, expected: &ExpectedColumns) -> Result<ColumnMapping> {
         map_columns(found, &TableArgs::default(), Some(expected))
-    }
-
-    fn drop(names: &[&str]) -> TableArgs {
-        TableArgs {
-            drop: Some(Names(strings(names))),
-            ..TableArgs::default()
-        }
     }
 
     fn by_position() -> TableArgs {
@@ -603,7 +561,7 @@ mod tests {
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(moved.notes[0].contains("matched by name"));
         let more = found(&["id", "c", "a", "b"], false);
-        let with = map_columns(more, &drop(&["id"]), Some(&expected)).unwrap();
+        let with = map_columns(more, &without(&["id"]), Some(&expected)).unwrap();
         assert_eq!(with.take, [2, 3, 1]);
     }
 
@@ -675,12 +633,12 @@ mod tests {
         let expected = study(Some(&["a", "b"]), 2);
         for (flag, cell) in [("1", "1"), ("NA", "NA"), ("<5", "<5"), ("Unnamed: 0", "")] {
             let line = found(&[cell, "SECRETNAME", "8641.25"], false);
-            let error = map_columns(line, &drop(&[flag]), Some(&expected));
+            let error = map_columns(line, &without(&[flag]), Some(&expected));
             let error = error.unwrap_err();
             assert_says(&error, &[], &["SECRET", "8641"]);
         }
         let line = found(&["id", "x", "b"], false);
-        let error = map_columns(line, &drop(&["id"]), Some(&expected)).unwrap_err();
+        let error = map_columns(line, &without(&["id"]), Some(&expected)).unwrap_err();
         assert!(error.to_string().contains("does not have \"x\""), "{error}");
     }
 
@@ -694,21 +652,20 @@ mod tests {
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
         let renamed = map_columns(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
         assert_eq!(renamed.take, [0, 1]);
-        let without_header = FileColumns {
-            headerless: true,
-            ..unnamed(2)
-        };
-        assert!(default_mapping(without_header, &named).unwrap().notes[0].contains("--header no"));
+        let taken = map_columns(unnamed(2), &with(Header::No), Some(&named)).unwrap();
+        assert!(taken.notes[0].contains("--header no"));
         assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
+        let listed = default_mapping(found(&["x", "y"], true), &plain).unwrap();
+        assert!(listed.notes[0].contains("the file's order: \"x\", \"y\""));
         for expected in [&named, &plain] {
             let error = map_columns(unnamed(3), &by_position, Some(expected)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.
-        let left = map_columns(unnamed(3), &drop(&["1"]), None).unwrap();
+        let left = map_columns(unnamed(3), &without(&["1"]), None).unwrap();
         assert_eq!(left.take, [1, 2]);
         for bad in ["0", "4", "a"] {
-            assert!(map_columns(unnamed(3), &drop(&[bad]), None).is_err());
+            assert!(map_columns(unnamed(3), &without(&[bad]), None).is_err());
         }
     }
 
@@ -737,7 +694,7 @@ mod tests {
         ] {
             let how = TableArgs {
                 features: how.features.clone(),
-                ..drop(&[left])
+                ..without(&[left])
             };
             let taken = map_columns(found(&names, false), &how, None).unwrap();
             assert_eq!(taken.take, [1, 2]);

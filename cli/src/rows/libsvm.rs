@@ -5,8 +5,6 @@
 //! for reports a line that cannot be used is an unusable row, unless most are. Labels are required: without
 //! them the line of a zero row would be blank.
 
-use std::fmt;
-
 use super::{
     cells::{DecimalMark, number},
     columns::{ColumnMapping, ExpectedColumns},
@@ -43,15 +41,10 @@ pub(super) fn parse(
         }
         let row = match row(text, first, dimension) {
             Ok(row) => row,
-            Err(what) => {
+            Err((what, reason)) => {
                 let error = CliError::usage(format!("line {line}: {what}"));
-                // The label is not part of the row: a missing label reveals nothing about it.
-                if !reports || matches!(what, LineError::NoLabel) {
+                let Some(reason) = reason.filter(|_| reports) else {
                     return Err(error);
-                }
-                let reason = match what {
-                    LineError::IndexZero => UnreadableReason::IndexZero,
-                    LineError::NoLabel | LineError::Other(_) => UnreadableReason::NotLibsvm,
                 };
                 malformed += 1;
                 first_error.get_or_insert(error);
@@ -100,34 +93,16 @@ pub(super) fn parse(
             line[index - 1] = value;
         }
     }
-    Ok(RowTable::new(columns, values, None)?
-        .with_problems(problems)
-        .with_columns_selected(mapping))
+    let mut table = RowTable::new(columns, values, None)?;
+    table.problems = problems;
+    Ok(table.with_columns_selected(mapping))
 }
 
-enum LineError {
-    NoLabel,
-    IndexZero,
-    Other(String),
-}
+/// What is wrong with a line, and why it is an unusable row of a report; `None`: not even of one.
+type LineError = (String, Option<UnreadableReason>);
 
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LineError::NoLabel => {
-                "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line"
-            }
-            LineError::IndexZero => INDEX_ZERO,
-            LineError::Other(what) => what,
-        })
-    }
-}
-
-impl<T: Into<String>> From<T> for LineError {
-    fn from(what: T) -> Self {
-        LineError::Other(what.into())
-    }
-}
+/// The label is not part of the row: a missing label reveals nothing about it.
+const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line";
 
 struct ParsedLine {
     entries: Vec<(usize, f64)>,
@@ -140,16 +115,19 @@ fn row(
     first: usize,
     dimension: Option<usize>,
 ) -> std::result::Result<ParsedLine, LineError> {
+    let malformed = |what: &str| (what.to_owned(), Some(UnreadableReason::NotLibsvm));
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
-        .ok_or(LineError::NoLabel)?;
+        .ok_or((NO_LABEL.to_owned(), None))?;
     // Multiple labels are separated by commas; but a line of CSV is one such field too.
     let is_number =
         |part: &str| part.parse::<f64>().is_ok() || number(part, DecimalMark::Either).is_ok();
     let is_label = label.split(',').all(is_number);
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
-        return Err("its label is not a number: is this CSV? (--format csv)".into());
+        return Err(malformed(
+            "its label is not a number: is this CSV? (--format csv)",
+        ));
     }
     let mut parsed = ParsedLine {
         entries: Vec::new(),
@@ -160,23 +138,25 @@ fn row(
     for field in fields {
         let (index, value) = field
             .split_once(':')
-            .ok_or("a field is not index:value, as in LIBSVM text")?;
+            .ok_or_else(|| malformed("a field is not index:value, as in LIBSVM text"))?;
         if index == "qid" {
             continue;
         }
         let index: usize = index
             .parse()
-            .map_err(|_| "an index is not a whole number")?;
+            .map_err(|_| malformed("an index is not a whole number"))?;
         // From here on indices count from 1.
         let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
-            return Err(LineError::IndexZero);
+            let index_zero = Some(UnreadableReason::IndexZero);
+            return Err((INDEX_ZERO.to_owned(), index_zero));
         };
         if dimension.is_none() && index > MAX_INDEX {
-            return Err(format!("an index is above {}", MAX_INDEX - (1 - first)).into());
+            let most = MAX_INDEX - (1 - first);
+            return Err(malformed(&format!("an index is above {most}")));
         }
         // Which columns of a row are not 0 are its values: no message has them.
         if index <= parsed.largest {
-            return Err("its indices do not increase".into());
+            return Err(malformed("its indices do not increase"));
         }
         parsed.largest = index;
         // Refusing the file would tell a server, which picks the dimension, that a row reaches beyond it.

@@ -156,19 +156,40 @@ pub fn read_npy(bytes: &[u8]) -> Result<RowTable> {
     })
 }
 
+/// Settings for the tests of the formats.
 #[cfg(test)]
-mod tests {
-    use eigenveil_shared::ErrorCode;
-
+mod testing {
     use super::*;
-    use crate::error::assert_says;
 
-    fn with(header: Header) -> TableArgs {
+    pub(super) fn with(header: Header) -> TableArgs {
         TableArgs {
             header,
             ..TableArgs::default()
         }
     }
+
+    pub(super) fn strings(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    pub(super) fn without(names: &[&str]) -> TableArgs {
+        TableArgs {
+            drop: Some(Names(strings(names))),
+            ..TableArgs::default()
+        }
+    }
+
+    pub(super) fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
+        ExpectedColumns::study(dimension, names.map(strings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::ErrorCode;
+
+    use super::{testing::with, *};
+    use crate::error::assert_says;
 
     #[test]
     fn the_extension_decides_and_the_dimension_is_checked() {

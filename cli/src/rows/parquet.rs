@@ -21,9 +21,9 @@ use super::{
     cells::DecimalMark,
     columns::{self, ExpectedColumns, FileColumns},
     flags::TableArgs,
-    problems::{Problems, Unreadable, UnreadableReason},
+    problems::UnreadableReason,
     table::{RowTable, check_columns},
-    text_columns::{DATES, Judgement, RefusedColumns, TextCells, TextColumn, check_text, encode},
+    text_columns::{DATES, Reading, RefusedColumns, TextCells, encode},
 };
 use crate::error::{CliError, Result};
 
@@ -45,7 +45,6 @@ pub(super) fn parse(
         count: schema.num_columns(),
         names: Some(names.map(|column| column.path().string()).collect()),
         shown: true,
-        headerless: false,
     };
     check_columns(found.count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
@@ -80,33 +79,20 @@ pub(super) fn parse(
         let found: Vec<usize> = (0..wide).filter(of_kind).collect();
         refused.add(&found, why, &mapping);
     }
-    let mark = how.decimal.unwrap_or(DecimalMark::Unsure);
-    let mut problems = Problems::default();
-    let mut texts = vec![TextColumn::default(); wide];
+    let mut reading = Reading::new(how, expected, DecimalMark::Unsure, wide);
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); wide];
     for (named, into) in values.iter_mut().enumerate() {
-        let (at, category) = (mapping.take[named], mapping.category(named));
-        let mut push = |read: Result<f64, UnreadableReason>| {
-            let line = into.len() + 1;
-            into.push(read.unwrap_or_else(|reason| {
-                problems.record(Unreadable {
-                    line,
-                    column: Some(at + 1),
-                    named: Some(named),
-                    reason,
-                });
-                f64::NAN
-            }));
-        };
-        match (columns.kinds[at], category) {
+        let at = mapping.take[named];
+        match (columns.kinds[at], mapping.category(named)) {
             (Kind::Refused(_), _) => continue,
             (Kind::Numbers { unsigned }, None) => columns.each_chunk(at, |chunk| {
                 chunk.each_number(unsigned, |number| {
-                    push(number.ok_or(UnreadableReason::Missing));
+                    let number = number.ok_or(UnreadableReason::Missing);
+                    into.push(reading.number(into.len() + 1, named, number, &mapping));
                 })
             })?,
             _ => columns.each_cell(at, &mut |cell| {
-                push(texts[named].read(cell, category, mark));
+                into.push(reading.cell(into.len() + 1, named, cell, &mapping));
             })?,
         }
         columns.check_rows(into.len())?;
@@ -116,27 +102,10 @@ pub(super) fn parse(
         columns.each_cell(label, &mut |cell| labels.push(cell.to_owned()))?;
         columns.check_rows(labels.len())?;
     }
-    let reports = expected.is_some_and(|expected| expected.reports);
-    check_text(
-        &texts,
-        rows,
-        Judgement {
-            mark,
-            reports,
-            by_majority: how.most_rows_decide(reports),
-        },
-        &mut mapping,
-        &problems,
-        refused,
-        &mut columns,
-    )?;
+    reading.check(rows, &mut mapping, refused, &mut columns)?;
     let row = |row: usize| values.iter().map(move |column| column[row]);
-    Ok(
-        RowTable::new(wide, (0..rows).flat_map(row).collect(), None)?
-            .with_problems(problems)
-            .with_labels(labels)
-            .with_mapping(mapping),
-    )
+    let values = (0..rows).flat_map(row).collect();
+    RowTable::of(mapping, values, reading.problems, labels)
 }
 
 /// The columns of a file, read when they are asked for.
@@ -414,7 +383,7 @@ mod tests {
 
     use super::*;
     use crate::error::assert_says;
-    use crate::rows::flags::{Label, Names};
+    use crate::rows::{Label, Names, testing::without};
 
     fn add<T: DataType>(
         group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
@@ -515,13 +484,6 @@ mod tests {
             add::<FloatType>(group, &[0.5, 1.5], None);
             add::<Int32Type>(group, &[20_000, 20_001], None);
         })
-    }
-
-    fn without(names: &[&str]) -> TableArgs {
-        TableArgs {
-            drop: Some(Names(names.iter().map(|&name| name.to_owned()).collect())),
-            ..TableArgs::default()
-        }
     }
 
     #[test]

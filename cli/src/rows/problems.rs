@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-pub(super) const MAX_COLUMNS_NAMED: usize = 8;
+use super::columns::MAX_NAMED;
+use crate::output::first_few;
+
 pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
 
 /// Position of a value that is not a number, counted from 1.
@@ -55,8 +57,23 @@ impl UnreadableReason {
         }
     }
 
+    /// What numbers have that could mean two things, and what to do.
+    pub(super) fn notation(self) -> Option<&'static str> {
+        match self {
+            UnreadableReason::DecimalComma => Some(
+                "a decimal comma, or one between thousands; say which with --decimal , or --decimal .",
+            ),
+            UnreadableReason::Percent => {
+                Some("a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row")
+            }
+            UnreadableReason::OtherMark => Some("another decimal mark than --decimal says"),
+            _ => None,
+        }
+    }
+
     /// What is wrong and what to do, after the place of a single cell or line.
     fn one(self) -> String {
+        let notation = self.notation().unwrap_or_default();
         match self {
             UnreadableReason::Missing => {
                 ": the value is missing; fill it in, or leave the row or the column out".to_owned()
@@ -67,11 +84,9 @@ impl UnreadableReason {
             }
             UnreadableReason::IndexZero => format!(": {INDEX_ZERO}"),
             UnreadableReason::NotLibsvm => ": not LIBSVM text, which is a label and then index:value with increasing indices from 1".to_owned(),
-            UnreadableReason::Percent => {
-                " has a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row".to_owned()
-            }
+            UnreadableReason::Percent => format!(" has {notation}"),
             UnreadableReason::OtherMark => ": its decimal mark is not that of --decimal".to_owned(),
-            UnreadableReason::DecimalComma => ": a decimal comma, or one between thousands; say which with --decimal , or --decimal .".to_owned(),
+            UnreadableReason::DecimalComma => format!(": {notation}"),
             UnreadableReason::Fields { has, wants, open } => format!(
                 " has {has} fields but the first line has {wants}{}",
                 match (open, has > wants) {
@@ -84,19 +99,13 @@ impl UnreadableReason {
     }
 
     /// The same for several cells of columns, whose counts stand before it.
-    fn several(self) -> &'static str {
-        match self {
-            UnreadableReason::Missing => {
-                "values are missing; fill them in, or leave these rows or columns out"
+    fn several(self) -> String {
+        match (self, self.notation()) {
+            (_, Some(notation)) => format!("numbers have {notation}"),
+            (UnreadableReason::Missing, _) => {
+                "values are missing; fill them in, or leave these rows or columns out".to_owned()
             }
-            UnreadableReason::Percent => {
-                "numbers have a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
-            }
-            UnreadableReason::DecimalComma => {
-                "numbers have a decimal comma, or one between thousands; say which with --decimal , or --decimal ."
-            }
-            UnreadableReason::OtherMark => "numbers have another decimal mark than --decimal says",
-            _ => "values are not numbers; every field must be a number",
+            _ => "values are not numbers; every field must be a number".to_owned(),
         }
     }
 }
@@ -156,17 +165,14 @@ impl Problems {
                 if found.iter().map(|(count, _)| count).sum::<usize>() == 1 {
                     return Some(format!("line {line}, {place}{}", reason.one()));
                 }
-                let named = found
-                    .iter()
-                    .take(MAX_COLUMNS_NAMED)
-                    .filter_map(|(count, cell)| Some(format!("{}: {count}", column(cell)?)));
-                let more = match found.len().saturating_sub(MAX_COLUMNS_NAMED) {
-                    0 => String::new(),
-                    more => format!(" and {more} columns more"),
-                };
-                let columns = named.collect::<Vec<_>>().join(", ");
+                let named = found.iter().map(|(count, cell)| {
+                    let column = column(cell).unwrap_or_default();
+                    format!("{column}: {count}")
+                });
+                let columns =
+                    first_few(named, MAX_NAMED, |more| format!(" and {more} columns more"));
                 Some(format!(
-                    "{columns}{more} {} (the first in line {line})",
+                    "{columns} {} (the first in line {line})",
                     reason.several()
                 ))
             })

@@ -8,11 +8,14 @@ use std::{
 use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row};
 
 use super::{
-    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns, MAX_NAMED},
     flags::TableArgs,
-    problems::{MAX_COLUMNS_NAMED, Problems},
+    problems::Problems,
 };
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    output::first_few,
+};
 
 /// Number of lines from which "most lines" means something.
 pub(super) const MIN_LINES_FOR_MAJORITY: usize = 3;
@@ -29,15 +32,10 @@ pub struct RowTable {
     rows: usize,
     columns: usize,
     values: Vec<f64>,
-    names: Option<Vec<String>>,
-    /// The names are certainly names, so messages may show them.
-    shown: bool,
-    problems: Problems,
-    notes: Vec<String>,
-    taken: Vec<usize>,
+    /// Where the columns come from.
+    mapping: ColumnMapping,
+    pub(super) problems: Problems,
     labels: Vec<String>,
-    /// Per column: whether it is 0 and 1 for a category.
-    categories: Vec<bool>,
     /// Line 1 could be names or a row, and no flag says which.
     pub(super) guessed_header: bool,
 }
@@ -53,37 +51,32 @@ impl RowTable {
             rows: values.len() / columns,
             columns,
             values,
-            names,
-            shown: true,
+            mapping: ColumnMapping {
+                take: (0..columns).collect(),
+                shown: true,
+                names,
+                ..ColumnMapping::default()
+            },
             problems: Problems::default(),
-            notes: Vec::new(),
-            taken: (0..columns).collect(),
             labels: Vec::new(),
-            categories: vec![false; columns],
             guessed_header: false,
         })
     }
 
-    pub(super) fn with_labels(mut self, labels: Vec<String>) -> Self {
-        self.labels = labels;
-        self
-    }
-
-    pub(super) fn with_problems(mut self, problems: Problems) -> Self {
-        self.problems = problems;
-        self
-    }
-
-    /// For columns that were already selected by the mapping.
-    pub(super) fn with_mapping(mut self, mapping: ColumnMapping) -> Self {
-        self.categories = (0..mapping.take.len())
-            .map(|at| mapping.category(at).is_some())
-            .collect();
-        self.names = mapping.names;
-        self.shown = mapping.shown;
-        self.notes = mapping.notes;
-        self.taken = mapping.take;
-        self
+    /// The columns of a mapping, as they were read.
+    pub(super) fn of(
+        mapping: ColumnMapping,
+        values: Vec<f64>,
+        problems: Problems,
+        labels: Vec<String>,
+    ) -> Result<Self> {
+        let table = Self::new(mapping.take.len(), values, None)?;
+        Ok(Self {
+            mapping,
+            problems,
+            labels,
+            ..table
+        })
     }
 
     /// Selects the columns of a mapping from a table with all columns.
@@ -96,7 +89,7 @@ impl RowTable {
                 .collect();
             self.columns = mapping.take.len();
         }
-        self.with_mapping(mapping)
+        Self { mapping, ..self }
     }
 
     /// Refuses a table with unreadable fields (which are NaN).
@@ -116,7 +109,7 @@ impl RowTable {
     }
 
     fn refuse(&self, problems: &Problems) -> Result<()> {
-        let Some(mut text) = problems.describe(|at| self.column(at)) else {
+        let Some(mut text) = problems.describe(|at| self.mapping.column(at)) else {
             return Ok(());
         };
         if self.guessed_header && problems.first_line() == Some(1) {
@@ -137,12 +130,12 @@ impl RowTable {
 
     /// Notes on how the columns were selected.
     pub fn notes(&self) -> &[String] {
-        &self.notes
+        &self.mapping.notes
     }
 
     /// The file's column, from 0, of each column of the table.
     pub fn taken(&self) -> &[usize] {
-        &self.taken
+        &self.mapping.take
     }
 
     /// The rows' labels; empty without `--label`.
@@ -152,7 +145,7 @@ impl RowTable {
 
     /// Whether a column is 0 and 1 for a category of a column of text.
     pub fn is_category(&self, at: usize) -> bool {
-        self.categories[at]
+        self.mapping.category(at).is_some()
     }
 
     /// Number of rows n.
@@ -172,12 +165,7 @@ impl RowTable {
 
     /// Column names, if there are any.
     pub fn names(&self) -> Option<&[String]> {
-        self.names.as_deref()
-    }
-
-    fn column(&self, at: usize) -> String {
-        let names = self.names.as_ref().filter(|_| self.shown);
-        columns::column_called(self.taken[at], names.map(|names| names[at].as_str()))
+        self.mapping.names.as_deref()
     }
 
     /// Row `index`, from 0.
@@ -206,13 +194,13 @@ impl RowTable {
             "infinite"
         };
         let others: BTreeSet<usize> = not_finite.map(|at| at % self.columns).collect();
-        let columns = others.iter().take(MAX_COLUMNS_NAMED);
-        let columns = columns.map(|&at| self.column(at)).collect::<Vec<_>>();
-        let columns = columns.join(", ");
-        let more = match (others.len(), others.len().saturating_sub(MAX_COLUMNS_NAMED)) {
-            (0, _) => String::new(),
-            (_, 0) => format!(" (there are more in {columns})"),
-            (_, more) => format!(" (there are more in {columns} and {more} columns more)"),
+        let others = others.iter().map(|&at| self.mapping.column(at));
+        let others = first_few(others, MAX_NAMED, |more| {
+            format!(" and {more} columns more")
+        });
+        let more = match others.as_str() {
+            "" => String::new(),
+            others => format!(" (there are more in {others})"),
         };
         let hint = match self.guessed_header && row == 1 {
             true => READ_AS_A_ROW,
@@ -220,7 +208,7 @@ impl RowTable {
         };
         Err(CliError::usage(format!(
             "row {row}, {}: the value is {what}{more}; give a finite number, or leave the row or the column out{hint}",
-            self.column(named)
+            self.mapping.column(named)
         )))
     }
 
@@ -250,15 +238,15 @@ impl RowTable {
             (numbered, "counts the rows", "an index"),
             (differing, whole, "an identifier"),
         ] {
-            let named = columns.iter().take(MAX_COLUMNS_NAMED);
+            let named = columns.iter().take(MAX_NAMED);
             notes.extend(named.map(|&at| {
                 format!(
                     "{} {what}: if it is {of}, leave it out with --drop",
-                    self.column(at)
+                    self.mapping.column(at)
                 )
             }));
         }
-        self.notes.extend(notes);
+        self.mapping.notes.extend(notes);
     }
 }
 

@@ -15,9 +15,9 @@ use super::{
     cells::{DecimalMark, is_value, is_word},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::{Header, SPACES, TableArgs},
-    problems::{Problems, Unreadable, UnreadableReason},
+    problems::{Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, no_rows, text_of},
-    text_columns::{Judgement, RefusedColumns, TextCells, TextColumn, check_text, encode},
+    text_columns::{Reading, RefusedColumns, TextCells, encode},
 };
 use crate::error::{CliError, Result};
 
@@ -78,7 +78,6 @@ pub(super) fn parse(
         names: header.then(|| names_of(splitter.cells(first))),
         // A first line of text may be a row, also above numbers: if it was only taken for names, messages do not show it.
         shown: how.header == Header::Yes,
-        headerless: how.header == Header::No,
     };
     lines.drain(..usize::from(header));
     let by_majority = how.most_rows_decide(reports);
@@ -121,12 +120,8 @@ pub(super) fn parse(
         encode(columns, &mut lines, &mut mapping)?;
     }
     let guessed = DecimalMark::of_columns_separated_by(delimiter);
-    let judgement = Judgement {
-        mark: how.decimal.unwrap_or(guessed),
-        reports,
-        by_majority,
-    };
-    let mut table = values(lines, judgement, mapping)?;
+    let reading = Reading::new(how, expected, guessed, mapping.take.len());
+    let mut table = values(lines, reading, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
@@ -218,11 +213,14 @@ impl TextCells for Lines<'_> {
     }
 }
 
-fn values(mut lines: Lines<'_>, how: Judgement, mut mapping: ColumnMapping) -> Result<RowTable> {
+fn values(
+    mut lines: Lines<'_>,
+    mut reading: Reading,
+    mut mapping: ColumnMapping,
+) -> Result<RowTable> {
     let rows = lines.lines.len();
     let mut values = Vec::with_capacity(rows * mapping.take.len());
-    let (mut problems, mut labels) = (Problems::default(), Vec::new());
-    let mut texts = vec![TextColumn::default(); mapping.take.len()];
+    let mut labels = Vec::new();
     let (count, splitter) = (lines.count, &mut lines.splitter);
     for &(line, text) in lines.lines {
         let has = splitter.split_into(text, count);
@@ -232,7 +230,7 @@ fn values(mut lines: Lines<'_>, how: Judgement, mut mapping: ColumnMapping) -> R
         });
         labels.extend(label);
         if has != count {
-            problems.record(Unreadable {
+            reading.problems.record(Unreadable {
                 line,
                 column: None,
                 named: None,
@@ -246,32 +244,11 @@ fn values(mut lines: Lines<'_>, how: Judgement, mut mapping: ColumnMapping) -> R
             continue;
         }
         for (named, &column) in mapping.take.iter().enumerate() {
-            let cell = splitter.cell(column);
-            let read = texts[named].read(cell, mapping.category(named), how.mark);
-            values.push(read.unwrap_or_else(|reason| {
-                problems.record(Unreadable {
-                    line,
-                    column: Some(column + 1),
-                    named: Some(named),
-                    reason,
-                });
-                f64::NAN
-            }));
+            values.push(reading.cell(line, named, splitter.cell(column), &mapping));
         }
     }
-    check_text(
-        &texts,
-        rows,
-        how,
-        &mut mapping,
-        &problems,
-        RefusedColumns::default(),
-        &mut lines,
-    )?;
-    Ok(RowTable::new(mapping.take.len(), values, None)?
-        .with_problems(problems)
-        .with_labels(labels)
-        .with_mapping(mapping))
+    reading.check(rows, &mut mapping, RefusedColumns::default(), &mut lines)?;
+    RowTable::of(mapping, values, reading.problems, labels)
 }
 
 /// The cells of a header without empty ones at its end, which come from delimiters at the lines' ends.

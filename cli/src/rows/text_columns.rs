@@ -1,14 +1,14 @@
 //! Columns whose cells are text, in text tables and in Parquet: read as numbers or as categories, or refused by name in
 //! the same words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     categories::is_category,
     cells::{DecimalMark, Marks, is_date, is_missing, is_value, number},
-    columns::ColumnMapping,
-    flags::Names,
-    problems::{MAX_COLUMNS_NAMED, Problems, UnreadableReason},
+    columns::{ColumnMapping, ExpectedColumns, MAX_NAMED},
+    flags::{Names, TableArgs},
+    problems::{Problems, Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER},
 };
 use crate::error::{CliError, Result};
@@ -22,35 +22,28 @@ pub(super) trait TextCells {
     fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()>;
 }
 
-/// Refused as a whole, with a sentence.
-const NOTATIONS: [(UnreadableReason, &str); 3] = [
-    (
-        UnreadableReason::DecimalComma,
-        "numbers with a decimal comma, or one between thousands; say which with --decimal , or --decimal .",
-    ),
-    (
-        UnreadableReason::Percent,
-        "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row",
-    ),
-    (
-        UnreadableReason::OtherMark,
-        "numbers with another decimal mark than --decimal says",
-    ),
+/// Columns of such numbers are refused as a whole.
+const NOTATIONS: [UnreadableReason; 3] = [
+    UnreadableReason::DecimalComma,
+    UnreadableReason::Percent,
+    UnreadableReason::OtherMark,
 ];
 
-/// How the columns of a table are judged.
-#[derive(Clone, Copy)]
-pub(super) struct Judgement {
-    pub(super) mark: DecimalMark,
+/// The cells of a table as they are read.
+pub(super) struct Reading {
+    mark: DecimalMark,
     /// No value may decide how the table is read.
-    pub(super) reports: bool,
+    reports: bool,
     /// Most rows may ([`TableArgs::most_rows_decide`](super::flags::TableArgs)).
-    pub(super) by_majority: bool,
+    by_majority: bool,
+    /// Those of the table.
+    columns: Vec<TextColumn>,
+    pub(super) problems: Problems,
 }
 
 /// What the cells of one column were.
 #[derive(Clone, Default)]
-pub(super) struct TextColumn {
+struct TextColumn {
     texts: usize,
     /// Numbers in a notation that could mean two things, in the order of [`NOTATIONS`]: not a matter of single rows.
     notations: [usize; 3],
@@ -59,7 +52,7 @@ pub(super) struct TextColumn {
 
 impl TextColumn {
     /// The number in a cell, or whether it is of this category.
-    pub(super) fn read(
+    fn read(
         &mut self,
         cell: &str,
         category: Option<&str>,
@@ -71,7 +64,7 @@ impl TextColumn {
             None => number(cell, mark).inspect(|_| self.marks.record(cell)),
         };
         if let Err(reason) = read {
-            let notation = NOTATIONS.iter().position(|(of, _)| *of == reason);
+            let notation = NOTATIONS.iter().position(|of| *of == reason);
             match notation {
                 Some(at) => self.notations[at] += 1,
                 None => self.texts += usize::from(!is_value(cell)),
@@ -81,8 +74,8 @@ impl TextColumn {
     }
 }
 
-/// What a column of text probably is.
-#[derive(Clone, Copy, PartialEq)]
+/// What a column of text probably is, in the order of messages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TextKind {
     Dates,
     Identifier,
@@ -93,13 +86,6 @@ enum TextKind {
 pub(super) const DATES: &str = "dates, not numbers: write days since a fixed day, such as 1970-01-01, in this file and on every device, or leave it out with --drop";
 
 impl TextKind {
-    const ALL: [Self; 4] = [
-        TextKind::Dates,
-        TextKind::Identifier,
-        TextKind::Categories,
-        TextKind::Other,
-    ];
-
     fn advice(self) -> &'static str {
         match self {
             TextKind::Dates => DATES,
@@ -162,100 +148,151 @@ const COMMAS: &str = "every comma is followed by three digits; they were read as
 const POINTS: &str = "every point is followed by three digits, and other numbers have none; they were read as decimal points: if they separate thousands, give --decimal ,";
 const STYLED: &str = "brackets and a minus sign behind a number were read as negative (5,- as 5), currencies and spaces left out: if they mean something else, change them";
 
-/// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
-/// single row cannot decide it unless the others are evenly split. One message names all that must be mended.
-/// Wrong usage that names the columns.
-pub(super) fn check_text(
-    texts: &[TextColumn],
-    rows: usize,
-    how: Judgement,
-    mapping: &mut ColumnMapping,
-    problems: &Problems,
-    mut refused: RefusedColumns,
-    cells: &mut dyn TextCells,
-) -> Result<()> {
-    let reports = how.reports;
-    let most = |at: &usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * texts[*at].texts > rows;
-    let mut kinds = Vec::new();
-    for at in (0..texts.len()).filter(most) {
-        // More are not named.
-        let kind = match reports || kinds.len() >= MAX_COLUMNS_NAMED {
-            true => TextKind::Other,
-            false => TextKind::of(mapping.take[at], cells)?,
-        };
-        kinds.push((at, kind));
+impl Reading {
+    /// Nothing is read yet. `guessed` is the decimal mark where no flag says it.
+    pub(super) fn new(
+        how: &TableArgs,
+        expected: Option<&ExpectedColumns>,
+        guessed: DecimalMark,
+        columns: usize,
+    ) -> Self {
+        let reports = expected.is_some_and(|expected| expected.reports);
+        Self {
+            mark: how.decimal.unwrap_or(guessed),
+            reports,
+            by_majority: how.most_rows_decide(reports),
+            columns: vec![TextColumn::default(); columns],
+            problems: Problems::default(),
+        }
     }
-    if !how.by_majority {
-        let columns: Vec<usize> = kinds.drain(..).map(|(at, _)| at).collect();
-        mapping.note(&columns, TextKind::Other.advice());
+
+    /// The number in a cell of the column `named` of the table, or whether it is of the column's category; otherwise as
+    /// [`number`](Self::number).
+    pub(super) fn cell(
+        &mut self,
+        line: usize,
+        named: usize,
+        cell: &str,
+        mapping: &ColumnMapping,
+    ) -> f64 {
+        let read = self.columns[named].read(cell, mapping.category(named), self.mark);
+        self.number(line, named, read, mapping)
     }
-    for wanted in TextKind::ALL {
-        let columns = kinds.iter().filter(|(_, kind)| *kind == wanted);
-        let columns: Vec<usize> = columns.map(|(at, _)| *at).collect();
-        refused.add(&columns, wanted.advice(), mapping);
+
+    /// What was read in the column `named` of the table; NaN, and a problem, where that is no number.
+    pub(super) fn number(
+        &mut self,
+        line: usize,
+        named: usize,
+        read: Result<f64, UnreadableReason>,
+        mapping: &ColumnMapping,
+    ) -> f64 {
+        read.unwrap_or_else(|reason| {
+            self.problems.record(Unreadable {
+                line,
+                column: Some(mapping.take[named] + 1),
+                named: Some(named),
+                reason,
+            });
+            f64::NAN
+        })
     }
-    check_notations(texts, rows, how, mapping, &mut refused);
-    if !refused.columns.is_empty() {
+
+    /// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
+    /// single row cannot decide it unless the others are evenly split. One message names all that must be mended.
+    /// Wrong usage that names the columns.
+    pub(super) fn check(
+        &self,
+        rows: usize,
+        mapping: &mut ColumnMapping,
+        mut refused: RefusedColumns,
+        cells: &mut dyn TextCells,
+    ) -> Result<()> {
+        let most = |at: &usize| 2 * self.columns[*at].texts > rows;
+        let several = rows >= MIN_LINES_FOR_MAJORITY;
+        let texts: Vec<usize> = (0..self.columns.len())
+            .filter(|at| several && most(at))
+            .collect();
+        if self.by_majority {
+            let mut kinds: BTreeMap<TextKind, Vec<usize>> = BTreeMap::new();
+            for (found, &at) in texts.iter().enumerate() {
+                // More are not named.
+                let kind = match self.reports || found >= MAX_NAMED {
+                    true => TextKind::Other,
+                    false => TextKind::of(mapping.take[at], cells)?,
+                };
+                kinds.entry(kind).or_default().push(at);
+            }
+            for (kind, columns) in kinds {
+                refused.add(&columns, kind.advice(), mapping);
+            }
+        } else {
+            mapping.note(&texts, TextKind::Other.advice());
+        }
+        self.check_notations(rows, mapping, &mut refused);
+        if refused.columns.is_empty() {
+            return Ok(());
+        }
         let mut sentences = refused.sentences;
-        if !reports {
-            let others = problems.clone().without_columns(&refused.columns);
+        if !self.reports {
+            let others = self.problems.clone().without_columns(&refused.columns);
             sentences.extend(others.describe(|at| mapping.column(at)));
         }
-        return Err(CliError::usage(sentences.join("\n")));
+        Err(CliError::usage(sentences.join("\n")))
     }
-    Ok(())
-}
 
-/// Refuses or notes columns of numbers whose notation could mean two things. Where nothing is sent a single such number
-/// is enough, because which rows have one may depend on their values; of reports what most rows have decides.
-fn check_notations(
-    texts: &[TextColumn],
-    rows: usize,
-    how: Judgement,
-    mapping: &mut ColumnMapping,
-    refused: &mut RefusedColumns,
-) {
-    let reports = how.reports;
-    let several = rows >= MIN_LINES_FOR_MAJORITY && how.by_majority;
-    let of = |is: &dyn Fn(&TextColumn) -> bool| -> Vec<usize> {
-        (0..texts.len()).filter(|&at| is(&texts[at])).collect()
-    };
-    for (at, (_, why)) in NOTATIONS.into_iter().enumerate() {
-        let found = |own: &TextColumn| own.notations[at] > 0;
-        let most = |own: &TextColumn| 2 * own.notations[at] > rows;
-        let decides = |own: &TextColumn| found(own) && several && (!reports || most(own));
-        refused.add(&of(&decides), why, mapping);
-        if reports {
-            mapping.note(&of(&found), why);
+    /// Refuses or notes columns of numbers whose notation could mean two things. Where nothing is sent a single such
+    /// number is enough, because which rows have one may depend on their values; of reports what most rows have decides.
+    fn check_notations(
+        &self,
+        rows: usize,
+        mapping: &mut ColumnMapping,
+        refused: &mut RefusedColumns,
+    ) {
+        let reports = self.reports;
+        let several = rows >= MIN_LINES_FOR_MAJORITY && self.by_majority;
+        let of = |is: &dyn Fn(&TextColumn) -> bool| -> Vec<usize> {
+            let columns = 0..self.columns.len();
+            columns.filter(|&at| is(&self.columns[at])).collect()
+        };
+        for (at, notation) in NOTATIONS.into_iter().enumerate() {
+            let why = format!("numbers with {}", notation.notation().unwrap_or_default());
+            let found = |own: &TextColumn| own.notations[at] > 0;
+            let most = |own: &TextColumn| 2 * own.notations[at] > rows;
+            let decides = |own: &TextColumn| found(own) && several && (!reports || most(own));
+            refused.add(&of(&decides), &why, mapping);
+            if reports {
+                mapping.note(&of(&found), &why);
+            }
         }
-    }
-    let said = matches!(how.mark, DecimalMark::Point | DecimalMark::Comma);
-    // Of reports no row decides whether the others are read.
-    let counted = |own: &TextColumn| match reports {
-        true if several => own.marks.of_most(rows),
-        true => Marks::default(),
-        false => own.marks,
-    };
-    let sum = |marks: &dyn Fn(&TextColumn) -> Marks| {
-        let marks = texts.iter().map(marks);
-        marks.fold(Marks::default(), |sum, own| sum + own)
-    };
-    let (file, decisive) = (sum(&|own| own.marks), sum(&counted));
-    if !said {
-        let clear = |own: &TextColumn| !own.marks.are_in_doubt(file);
-        refused.add(&of(&|own| counted(own).are_mixed()), MIXED, mapping);
-        let in_doubt = of(&|own| counted(own).are_in_doubt(decisive));
-        refused.add(&in_doubt, IN_DOUBT, mapping);
-        if reports {
-            mapping.note(&of(&|own| own.marks.are_mixed()), MIXED);
-            mapping.note(&of(&|own| !clear(own)), IN_DOUBT);
+        let said = matches!(self.mark, DecimalMark::Point | DecimalMark::Comma);
+        // Of reports no row decides whether the others are read.
+        let counted = |own: &TextColumn| match reports {
+            true if several => own.marks.of_most(rows),
+            true => Marks::default(),
+            false => own.marks,
+        };
+        let sum = |marks: &dyn Fn(&TextColumn) -> Marks| {
+            let marks = self.columns.iter().map(marks);
+            marks.fold(Marks::default(), |sum, own| sum + own)
+        };
+        let (file, decisive) = (sum(&|own| own.marks), sum(&counted));
+        if !said {
+            let clear = |own: &TextColumn| !own.marks.are_in_doubt(file);
+            refused.add(&of(&|own| counted(own).are_mixed()), MIXED, mapping);
+            let in_doubt = of(&|own| counted(own).are_in_doubt(decisive));
+            refused.add(&in_doubt, IN_DOUBT, mapping);
+            if reports {
+                mapping.note(&of(&|own| own.marks.are_mixed()), MIXED);
+                mapping.note(&of(&|own| !clear(own)), IN_DOUBT);
+            }
+            let commas = |own: &TextColumn| own.marks.are_only_doubtful_commas() && clear(own);
+            let points = |own: &TextColumn| own.marks.are_only_doubtful_points() && clear(own);
+            mapping.note(&of(&commas), COMMAS);
+            mapping.note(&of(&points), POINTS);
         }
-        let commas = |own: &TextColumn| own.marks.are_only_doubtful_commas() && clear(own);
-        let points = |own: &TextColumn| own.marks.are_only_doubtful_points() && clear(own);
-        mapping.note(&of(&commas), COMMAS);
-        mapping.note(&of(&points), POINTS);
+        mapping.note(&of(&|own| own.marks.are_styled()), STYLED);
     }
-    mapping.note(&of(&|own| own.marks.are_styled()), STYLED);
 }
 
 /// Encodes columns of text: one column of 0 and 1 for each value that is there, in alphabetic order.

@@ -101,6 +101,23 @@ impl Limits {
         })
     }
 
+    /// The same with those that are given.
+    ///
+    /// # Errors
+    /// As [`Limits::new`].
+    pub fn changed(
+        self,
+        epsilon_per_study: Option<f64>,
+        epsilon_total: Option<f64>,
+        delta_total: Option<f64>,
+    ) -> Result<Self> {
+        Self::new(
+            epsilon_per_study.unwrap_or(self.epsilon_per_study),
+            epsilon_total.unwrap_or(self.epsilon_total),
+            delta_total.unwrap_or(self.delta_total),
+        )
+    }
+
     /// Largest ε of one report.
     pub fn epsilon_per_study(&self) -> f64 {
         self.epsilon_per_study

@@ -119,21 +119,6 @@ mod tests {
     }
 
     #[test]
-    fn attempts_time_and_the_servers_wish_are_kept_to() {
-        let policy = RetryPolicy::default();
-        let wait = |elapsed, asked| policy.delay(1, elapsed, asked, 0.0);
-        let asked = wait(Duration::ZERO, Some(17 * SECOND)).unwrap();
-        assert!(asked >= 17 * SECOND && asked < 18 * SECOND);
-        assert_eq!(wait(Duration::ZERO, Some(3_600 * SECOND)), None);
-        assert_eq!(wait(Duration::ZERO, Some(Duration::MAX)), None);
-        assert_eq!(wait(60 * SECOND, None), None);
-        assert_eq!(
-            RetryPolicy::never().delay(1, Duration::ZERO, None, 0.0),
-            None
-        );
-    }
-
-    #[test]
     fn retry_after_reads_seconds_and_dates() {
         let at = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(retry_after("120", None, None), at(120));

@@ -15,6 +15,7 @@ use eigenveil_shared::{
     enrolment::ParticipantToken,
 };
 use reqwest::Method;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -106,23 +107,18 @@ impl OperatorClient {
     /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study
     /// may or may not be there: look at [`OperatorClient::list`].
     pub async fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
-        let request = ApiRequest::non_idempotent(Method::POST, &["v1", "studies"]).json(study)?;
-        self.transport.json(&request).await
+        self.post(&["v1", "studies"], study).await
     }
 
     /// Opens a study for reports.
     pub async fn open(&self, study: &str) -> Result<StudyDocument> {
-        let path = ["v1", "studies", study, "open"];
-        self.transport
-            .json(&ApiRequest::non_idempotent(Method::POST, &path))
+        self.act(Method::POST, &["v1", "studies", study, "open"])
             .await
     }
 
     /// Closes a study: it takes no more reports.
     pub async fn close(&self, study: &str) -> Result<StudyDocument> {
-        let path = ["v1", "studies", study, "close"];
-        self.transport
-            .json(&ApiRequest::non_idempotent(Method::POST, &path))
+        self.act(Method::POST, &["v1", "studies", study, "close"])
             .await
     }
 
@@ -131,9 +127,7 @@ impl OperatorClient {
     /// # Errors
     /// `invalid-transition` for one that is open, `study-not-found`, `unauthorized`; network failures.
     pub async fn delete(&self, study: &str) -> Result<()> {
-        let path = ["v1", "studies", study];
-        self.gone(&ApiRequest::non_idempotent(Method::DELETE, &path))
-            .await
+        self.remove(&["v1", "studies", study]).await
     }
 
     /// Writes a study as one file: parameters, identifiers, sums or seeds of this moment, not the estimates. How many
@@ -195,9 +189,7 @@ impl OperatorClient {
     /// server may have made tokens that nobody has.
     pub async fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
         let path = ["v1", "studies", study, "tokens"];
-        let request =
-            ApiRequest::non_idempotent(Method::POST, &path).json(&IssueTokensRequest { count })?;
-        let issued: IssueTokensResponse = self.transport.json(&request).await?;
+        let issued: IssueTokensResponse = self.post(&path, &IssueTokensRequest { count }).await?;
         let tokens = issued
             .tokens
             .iter()
@@ -207,8 +199,7 @@ impl OperatorClient {
 
     /// How many participant tokens a study has.
     pub async fn token_counts(&self, study: &str) -> Result<TokenCounts> {
-        let path = ["v1", "studies", study, "tokens"];
-        self.transport.json(&ApiRequest::get(&path)).await
+        self.get(&["v1", "studies", study, "tokens"]).await
     }
 
     /// Makes a token with which estimates can be read, and nothing else. Nobody can ask for its text again.
@@ -220,24 +211,18 @@ impl OperatorClient {
         &self,
         wanted: &CreateAnalystRequest,
     ) -> Result<CreateAnalystResponse> {
-        let request = ApiRequest::non_idempotent(Method::POST, &["v1", "tokens"]).json(wanted)?;
-        self.transport.json(&request).await
+        self.post(&["v1", "tokens"], wanted).await
     }
 
     /// The analysts' tokens, oldest first, without their text.
     pub async fn list_tokens(&self) -> Result<Vec<AnalystTokenInfo>> {
-        let list: AnalystTokenList = self
-            .transport
-            .json(&ApiRequest::get(&["v1", "tokens"]))
-            .await?;
+        let list: AnalystTokenList = self.get(&["v1", "tokens"]).await?;
         Ok(list.tokens)
     }
 
     /// Makes the analyst's token of this identifier useless.
     pub async fn revoke_token(&self, id: &str) -> Result<()> {
-        let path = ["v1", "tokens", id];
-        self.gone(&ApiRequest::non_idempotent(Method::DELETE, &path))
-            .await
+        self.remove(&["v1", "tokens", id]).await
     }
 
     /// Gives the server a new operator's token; the one of this client stops working.
@@ -245,25 +230,43 @@ impl OperatorClient {
     /// # Errors
     /// `unauthorized`; network failures, after which the file in the server's data directory has the token that counts.
     pub async fn rotate_token(&self) -> Result<BearerToken> {
-        let request = ApiRequest::non_idempotent(Method::POST, &["v1", "operator-token"]);
-        let rotated: RotateTokenResponse = self.transport.json(&request).await?;
+        let path = ["v1", "operator-token"];
+        let rotated: RotateTokenResponse = self.act(Method::POST, &path).await?;
         BearerToken::new(&rotated.token)
     }
 
-    /// A request whose response has no content.
-    async fn gone(&self, request: &ApiRequest<'_>) -> Result<()> {
+    async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
+        self.transport.json(&ApiRequest::get(path)).await
+    }
+
+    /// What must not be acted on twice, without content.
+    async fn act<T: DeserializeOwned>(&self, method: Method, path: &[&str]) -> Result<T> {
+        let request = ApiRequest::non_idempotent(method, path);
+        self.transport.json(&request).await
+    }
+
+    /// The same with this content.
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        content: &impl Serialize,
+    ) -> Result<T> {
+        let request = ApiRequest::non_idempotent(Method::POST, path).json(content)?;
+        self.transport.json(&request).await
+    }
+
+    /// The response has no content.
+    async fn remove(&self, path: &[&str]) -> Result<()> {
         let request = ApiRequest {
             accept: "*/*",
-            ..request.clone()
+            ..ApiRequest::non_idempotent(Method::DELETE, path)
         };
         self.transport.bytes(&request).await.map(drop)
     }
 
     /// One study.
     pub async fn study(&self, study: &str) -> Result<StudyDocument> {
-        self.transport
-            .json(&ApiRequest::get(&["v1", "studies", study]))
-            .await
+        self.get(&["v1", "studies", study]).await
     }
 
     /// All studies, oldest first.
@@ -281,16 +284,15 @@ impl OperatorClient {
         study: &str,
         request: &EstimateRequest,
     ) -> Result<EstimateJob> {
-        let path = ["v1", "studies", study, "estimates"];
-        let request = ApiRequest::non_idempotent(Method::POST, &path).json(request)?;
-        self.transport.json(&request).await
+        self.post(&["v1", "studies", study, "estimates"], request)
+            .await
     }
 
     /// The estimate of this number, in whatever state.
     pub async fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateJob> {
         let number = number.to_string();
-        let path = ["v1", "studies", study, "estimates", &number];
-        self.transport.json(&ApiRequest::get(&path)).await
+        self.get(&["v1", "studies", study, "estimates", &number])
+            .await
     }
 
     /// Waits until the estimate of this number is done, asking less and less often.
@@ -336,9 +338,7 @@ impl OperatorClient {
     pub async fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateJob> {
         let number = number.to_string();
         let path = ["v1", "studies", study, "estimates", &number];
-        self.transport
-            .json(&ApiRequest::non_idempotent(Method::DELETE, &path))
-            .await
+        self.act(Method::DELETE, &path).await
     }
 
     /// A finished estimate as a file.

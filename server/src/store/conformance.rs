@@ -23,13 +23,11 @@ use tempfile::TempDir;
 use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 
 #[cfg(feature = "postgres")]
-use super::fleet::{mutations as fleet, tests::Database};
+use super::fleet::tests::Database;
 use super::{
-    Notice, Store, Study, SubmitOutcome, VerifiedExport,
-    engine::Engine,
+    Notice, Store, Study, SubmitOutcome, VerifiedExport, database_path,
     fixtures::{SetClock, create, report},
     report::NewReport,
-    toy::{Mutation, Toy},
 };
 use crate::{Environment, ServerConfig, faults::Faults};
 
@@ -46,13 +44,13 @@ struct Fixture {
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Embedded,
-    Toy(Option<Mutation>),
     #[cfg(feature = "postgres")]
-    Fleet(Option<fleet::Mutation>),
+    Fleet,
 }
 
 impl Fixture {
-    fn new(kind: Kind) -> Self {
+    /// A store in whose database this SQL, if any, makes a mistake.
+    fn new(kind: Kind, mistake: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "of the fleet"))]
         let mut config = ServerConfig {
@@ -66,28 +64,20 @@ impl Fixture {
         };
         let faults = environment.faults.clone();
         #[cfg(feature = "postgres")]
-        let database = matches!(kind, Kind::Fleet(_)).then(|| {
+        let database = matches!(kind, Kind::Fleet).then(|| {
             let database = Database::create();
             database.migrate(&mut config);
             database.set_clock(super::fixtures::START_MS);
+            database.sql(mistake);
             database
         });
-        let store = match kind {
-            Kind::Embedded => Store::open(&config, environment),
-            #[cfg(feature = "postgres")]
-            Kind::Fleet(mutation) => Store::open(&config, environment).inspect(|store| {
-                fleet::mutate(store, mutation);
-            }),
-            Kind::Toy(mutation) => Store::over(&config, environment, |environment, _, listener| {
-                Ok(Engine::Toy(Box::new(Toy::new(
-                    environment,
-                    listener,
-                    mutation,
-                ))))
-            }),
-        };
+        let store = Store::open(&config, environment).unwrap();
+        if matches!(kind, Kind::Embedded) {
+            let database = rusqlite::Connection::open(database_path(&config.data_dir)).unwrap();
+            database.execute_batch(mistake).unwrap();
+        }
         Self {
-            store: store.unwrap(),
+            store,
             clock,
             faults,
             #[cfg(feature = "postgres")]
@@ -169,12 +159,10 @@ async fn a_report_is_counted_once(of: &Fixture) {
         let delta = (mechanism == "symmetric-gaussian").then_some(1e-6);
         let study = create(&of.store, &json!({"mechanism": mechanism, "delta": delta})).await;
         let reports = |numbers: &[u8]| numbers.iter().map(|n| report(&study, *n)).collect();
-        let answers = of.send(&study, reports(&[1, 2, 1])).await;
-        assert_eq!(answers, [Accepted, Accepted, Duplicate]);
-        assert_eq!(
-            of.send(&study, reports(&[3, 2])).await,
-            [Accepted, Duplicate]
-        );
+        let answers = of.send(&study, reports(&[1, 1])).await;
+        assert_eq!(answers, [Accepted, Duplicate]);
+        let answers = of.send(&study, reports(&[2, 3, 2, 1])).await;
+        assert_eq!(answers, [Accepted, Accepted, Duplicate, Duplicate]);
         assert_eq!(of.counted(&study), 3);
         assert_eq!(study.reports_accepted(), 3);
     }
@@ -464,13 +452,13 @@ checks![
 /// The checks that fail.
 pub(super) fn failing(kind: Kind) -> Vec<&'static str> {
     let names = CHECKS.iter().map(|(name, _)| *name);
-    names.filter(|name| fails(kind, name)).collect()
+    names.filter(|name| fails(kind, "", name)).collect()
 }
 
-/// Whether this check fails.
-pub(super) fn fails(kind: Kind, name: &str) -> bool {
+/// Whether this check fails with this mistake.
+pub(super) fn fails(kind: Kind, mistake: &str, name: &str) -> bool {
     let (_, check) = CHECKS.iter().find(|(other, _)| *other == name).unwrap();
-    let of = Fixture::new(kind);
+    let of = Fixture::new(kind, mistake);
     catch_unwind(AssertUnwindSafe(|| {
         let ended = async { timeout(Duration::from_secs(60), check(&of)).await };
         Runtime::new().unwrap().block_on(ended).unwrap();
@@ -483,35 +471,62 @@ fn the_embedded_engine_conforms() {
     assert_eq!(failing(Kind::Embedded), Vec::<&str>::new());
 }
 
-#[test]
-fn the_toy_conforms() {
-    assert_eq!(failing(Kind::Toy(None)), Vec::<&str>::new());
-}
-
+/// What a database does behind the engine's back is what another engine may do.
 #[test]
 fn mistakes_of_an_engine_are_noticed() {
-    for (mutation, by) in [
-        (Mutation::NoDedupe, "a_report_is_counted_once"),
-        (Mutation::EarlyAnswer, "answers_come_after_the_commit"),
+    for (by, when, what) in [
         (
-            Mutation::SecondCopyIsDuplicate,
+            "a_report_is_counted_once",
+            "AFTER INSERT ON report_ids",
+            "DELETE FROM report_ids",
+        ),
+        (
+            "answers_come_after_the_commit",
+            "BEFORE INSERT ON buckets",
+            "SELECT RAISE(IGNORE)",
+        ),
+        (
             "outcomes_are_in_order_of_arrival",
+            "AFTER UPDATE ON participant_tokens",
+            "UPDATE participant_tokens SET spent = 0",
         ),
         (
-            Mutation::TokenSpentForARefusedReport,
             "a_refused_report_spends_nothing",
+            "AFTER UPDATE OF state ON studies",
+            "UPDATE participant_tokens SET spent = 1",
         ),
         (
-            Mutation::CloseTouchesTheRegistryOnly,
             "nothing_is_counted_after_a_close",
+            "AFTER UPDATE OF state ON studies WHEN new.state = 'closed'",
+            "UPDATE studies SET state = 'open'",
         ),
-        (Mutation::KeyUsedAgain, "keys_are_never_used_again"),
         (
-            Mutation::CountOfAnotherMoment,
-            "a_snapshot_is_of_one_moment",
+            "keys_are_never_used_again",
+            "AFTER DELETE ON studies",
+            "DELETE FROM deleted_studies",
         ),
-        (Mutation::LeaseIgnored, "a_cancelled_job_stays_cancelled"),
+        (
+            "an_import_adds_all_or_nothing_and_once",
+            "AFTER INSERT ON imports",
+            "DELETE FROM imports",
+        ),
+        (
+            "a_snapshot_is_of_one_moment",
+            "AFTER UPDATE OF reports_accepted ON studies",
+            "UPDATE studies SET reports_accepted = old.reports_accepted",
+        ),
+        (
+            "a_cancelled_job_stays_cancelled",
+            "AFTER UPDATE ON estimates WHEN new.state = 'cancelled'",
+            "UPDATE estimates SET state = 'running'",
+        ),
+        (
+            "arrivals_count_what_was_uploaded",
+            "AFTER INSERT ON arrivals",
+            "UPDATE arrivals SET n = n + 1",
+        ),
     ] {
-        assert!(fails(Kind::Toy(Some(mutation)), by), "{mutation:?}");
+        let mistake = format!("CREATE TRIGGER mistake {when} BEGIN {what}; END");
+        assert!(fails(Kind::Embedded, &mistake, by), "{by}");
     }
 }

@@ -3,19 +3,36 @@
 //! An operation is a method of each engine with the same signature; a [`Store`](super::Store) calls it by [`each!`].
 //! Decisions that do not depend on the engine are in [`decide`](super::decide), and called inside its transactions.
 
-use super::embedded::Embedded;
+use std::sync::Arc;
+
+use eigenveil_shared::Result;
+
 #[cfg(feature = "postgres")]
 use super::fleet::Fleet;
-#[cfg(test)]
-use super::toy::Toy;
+use super::{embedded::Embedded, listener::Listener};
+use crate::{config::ServerConfig, environment::Environment, metrics::Metrics};
 
 pub(super) enum Engine {
     Embedded(Box<Embedded>),
     #[cfg(feature = "postgres")]
     Fleet(Box<Fleet>),
-    /// Maps in memory, for tests: what an engine has to do, without a database.
-    #[cfg(test)]
-    Toy(Box<Toy>),
+}
+
+impl Engine {
+    pub(super) fn open(
+        config: &ServerConfig,
+        environment: Environment,
+        metrics: Arc<Metrics>,
+        listener: Listener,
+    ) -> Result<Self> {
+        #[cfg(feature = "postgres")]
+        if let Some(url) = &config.store {
+            let engine = Fleet::open(config, url, environment, metrics, listener)?;
+            return Ok(Self::Fleet(Box::new(engine)));
+        }
+        let engine = Embedded::open(config, environment, metrics, listener)?;
+        Ok(Self::Embedded(Box::new(engine)))
+    }
 }
 
 /// Calls an operation of the store's engine.
@@ -25,8 +42,6 @@ macro_rules! each {
             $crate::store::engine::Engine::Embedded($engine) => $call,
             #[cfg(feature = "postgres")]
             $crate::store::engine::Engine::Fleet($engine) => $call,
-            #[cfg(test)]
-            $crate::store::engine::Engine::Toy($engine) => $call,
         }
     };
 }

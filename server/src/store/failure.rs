@@ -123,6 +123,20 @@ pub(super) const TAKEN_OVER: &str = "another server has since opened this data d
 pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved, replaced or written by another program while the server was running, so it has stopped \
      writing and nothing more is acknowledged; put the files back, or restore a backup, and start it again";
 
+pub(super) fn queue_is_full() -> Error {
+    Error::new(
+        ErrorCode::TooManyRequests,
+        "the write queue is full; retry after a second",
+    )
+}
+
+pub(super) fn stopping() -> Error {
+    Error::new(
+        ErrorCode::ShuttingDown,
+        "the server is stopping and did not write this; retry when it is back",
+    )
+}
+
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::StoreUnavailable, detail)
 }

@@ -1,11 +1,11 @@
 //! Estimate jobs as an engine hands them out.
 
 use eigenveil_estimation as estimation;
-use eigenveil_shared::api::{EstimateJob, EstimateRequest, EstimateState};
+use eigenveil_shared::api::{EstimateJob, EstimateRequest, EstimateState, Problem};
 
 use super::{
     failure::Failure,
-    study::{Study, StudyKey},
+    study::{Study, StudyId, StudyKey},
 };
 use crate::config::ServerConfig;
 
@@ -39,6 +39,51 @@ pub(crate) fn settings<'a>(
 pub(crate) struct StoredEstimate {
     pub(crate) document: EstimateJob,
     pub(crate) text: Option<String>,
+}
+
+/// The columns that [`document`] is made of.
+pub(super) const COLUMNS: &str = "number, state, request, problem, created_at_ms";
+
+/// Without its result.
+pub(super) fn document(
+    study: StudyId,
+    number: u64,
+    state: EstimateState,
+    request: EstimateRequest,
+    problem: Option<Problem>,
+    created_at_ms: u64,
+) -> EstimateJob {
+    EstimateJob {
+        number,
+        study: study.to_string(),
+        state,
+        request,
+        estimate: None,
+        problem,
+        created_at_ms,
+    }
+}
+
+/// How a job has ended, as it is stored.
+pub(super) struct Ended {
+    pub(super) state: EstimateState,
+    pub(super) estimate: Option<String>,
+    pub(super) problem: Option<String>,
+}
+
+impl Ended {
+    pub(super) fn with(result: Result<String, Problem>) -> Result<Self, Failure> {
+        let (state, estimate, problem) = match result {
+            Ok(estimate) => (EstimateState::Done, Some(estimate), None),
+            Err(problem) => (EstimateState::Failed, None, Some(problem)),
+        };
+        let problem = problem.map(|problem| serde_json::to_string(&problem));
+        Ok(Self {
+            state,
+            estimate,
+            problem: problem.transpose().map_err(Failure::damaged)?,
+        })
+    }
 }
 
 /// The state with this name in the database.

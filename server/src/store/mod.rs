@@ -24,19 +24,17 @@ mod listener;
 mod report;
 mod study;
 mod study_json;
+mod submission;
 mod sums;
 mod token;
-#[cfg(test)]
-mod toy;
 mod transfer;
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
-use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource as _, sums_of_seeds};
+use eigenveil_estimation::{Cancel, sums_of_seeds};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, EstimateJob, EstimateRequest, Problem, StudyState},
-    mechanism::PayloadKind,
 };
 
 pub use self::embedded::{database_path, rotate_operator_token};
@@ -67,9 +65,9 @@ pub use self::{
 
 use self::{
     credentials::Credentials,
-    embedded::Embedded,
     engine::{Engine, each},
     failure::Failure,
+    job::Ended,
     listener::Listener,
     study::{NewStudy, StudyIndex},
 };
@@ -115,28 +113,13 @@ impl Store {
     /// `randomness-unavailable` at the first start.
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
-        Self::over(config, environment, |environment, metrics, listener| {
-            #[cfg(feature = "postgres")]
-            if let Some(url) = &config.store {
-                let engine = fleet::Fleet::open(config, url, environment, metrics, listener)?;
-                return Ok(Engine::Fleet(Box::new(engine)));
-            }
-            let engine = Embedded::open(config, environment, metrics, listener)?;
-            Ok(Engine::Embedded(Box::new(engine)))
-        })
-    }
-
-    /// A store over this engine.
-    fn over(
-        config: &ServerConfig,
-        environment: Environment,
-        engine: impl FnOnce(Environment, Arc<Metrics>, Listener) -> Result<Engine>,
-    ) -> Result<Self> {
         let metrics = Metrics::new(config.tuning.max_queued_requests);
         let listener = Listener::default();
+        let (told, measured) = (listener.clone(), Arc::clone(&metrics));
+        let engine = Engine::open(config, environment.clone(), measured, told)?;
         Ok(Self {
             shared: Arc::new(Shared {
-                engine: engine(environment.clone(), Arc::clone(&metrics), listener.clone())?,
+                engine,
                 listener,
                 environment,
                 config: config.clone(),
@@ -289,7 +272,7 @@ impl Store {
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `estimate-failed` if the sums
     /// of seeds need more than `sum_cache_bytes`, or if it was cancelled.
     pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
-        if study.report_format().payload_kind() != PayloadKind::Seed {
+        if !study.has_seeds() {
             return each!(self, engine => engine.sums(study));
         }
         let seeds = self.seeds(study, cancel)?;
@@ -297,7 +280,7 @@ impl Store {
         Ok(BucketSums {
             n: seeds.stored,
             duplicates: seeds.repeated(),
-            buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+            buckets: sums_of_seeds(&*seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
         })
     }
 
@@ -308,7 +291,7 @@ impl Store {
     /// `store-unavailable` if they cannot be read; `invalid-request` for a study whose reports are not seeds;
     /// `estimate-failed` if it was cancelled.
     pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
-        if study.report_format().payload_kind() != PayloadKind::Seed {
+        if !study.has_seeds() {
             return Err(Error::invalid_request(format!(
                 "study {} has no seeds; only studies with double-cap have",
                 study.id()
@@ -364,7 +347,8 @@ impl Store {
 
     /// Stores the result of a job, an estimate as JSON, unless it was cancelled. Blocks.
     pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
-        each!(self, engine => engine.finish_job(job, result))
+        let ended = Ended::with(result).map_err(Failure::into_error)?;
+        each!(self, engine => engine.finish_job(job, ended))
     }
 
     /// Undoes [`claim_job`](Self::claim_job): after a graceful shutdown the job runs again. Blocks.
@@ -379,7 +363,27 @@ impl Store {
     /// Closes open studies whose last day is over, and reopens those whose closing time lies in the future because the
     /// clock was wrong. Returns the time until the next study ends. Blocks.
     pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
-        each!(self, engine => engine.close_ended())
+        let now = each!(self, engine => engine.moment_ms())?;
+        let mut next: Option<u64> = None;
+        for study in self.studies() {
+            let Some(day) = study.about().last_day else {
+                continue;
+            };
+            let (over_at, over) = (day.end_ms(), day.is_over(now));
+            let wanted = match study.state() {
+                StudyState::Open if over => Some(StudyState::Closed),
+                StudyState::Closed if !over => Some(StudyState::Open),
+                _ => None,
+            };
+            if let Some(wanted) = wanted {
+                each!(self, engine => engine.end(&study, wanted, over_at, now))?;
+            }
+            if study.state() == StudyState::Open {
+                let left = over_at.saturating_sub(now);
+                next = Some(next.map_or(left, |next| next.min(left)));
+            }
+        }
+        Ok(next.map(Duration::from_millis))
     }
 
     /// What is to do while there is no job: removes what is left of deleted studies, and identifiers past their retention
@@ -434,6 +438,11 @@ impl Store {
     pub(crate) fn measure(&self) -> Result<()> {
         let ingest = self.shared.ingest.used() as u64;
         self.shared.metrics.ingest_bytes.set(signed(ingest));
+        let studies = self.studies();
+        for state in [StudyState::Draft, StudyState::Open, StudyState::Closed] {
+            let of_it = studies.iter().filter(|study| study.state() == state);
+            self.shared.metrics.studies_are(state, of_it.count());
+        }
         each!(self, engine => engine.measure())
     }
 

@@ -131,6 +131,11 @@ impl Study {
         &self.report_format
     }
 
+    /// Whether its reports are seeds, which are kept as they are.
+    pub(crate) fn has_seeds(&self) -> bool {
+        self.report_format.payload_kind() == PayloadKind::Seed
+    }
+
     /// Number of components of an estimate that does not specify it.
     pub fn default_k(&self) -> ComponentCount {
         self.document.default_k

@@ -1,9 +1,12 @@
 //! What a study has counted, as of one moment.
 
-use eigenveil_estimation::{Cancel, accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use std::ops::Deref;
+
+use bytes::Bytes;
+use eigenveil_estimation::{accumulate::Accumulator, sparse_from_seeds::SeedSource};
 use eigenveil_shared::{
     Result,
-    mechanism::double_cap::Seed,
+    mechanism::{Payload, double_cap::Seed},
     packed::{PackedSymmetric, packed_len},
 };
 
@@ -51,30 +54,51 @@ impl StoredSeeds<'_> {
     }
 }
 
-impl SeedSource for StoredSeeds<'_> {
-    fn buckets(&self) -> u32 {
-        self.source.buckets()
-    }
+impl<'a> Deref for StoredSeeds<'a> {
+    type Target = dyn SeedSource + 'a;
 
-    fn repeated(&self) -> u64 {
-        self.source.repeated()
+    fn deref(&self) -> &Self::Target {
+        &*self.source
     }
+}
 
-    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
-        self.source.pass(take)
-    }
+/// What a commit adds to a bucket.
+#[derive(Default)]
+pub(super) struct Delta {
+    /// Reports.
+    pub(super) n: u64,
+    /// Seeds are appended as they are.
+    pub(super) seeds: Vec<Seed>,
+    /// Numbers are added to a sum.
+    pub(super) sum: Option<Accumulator>,
+}
 
-    fn folded(
-        &self,
-        cancel: Cancel<'_>,
-        take: &mut dyn FnMut(u32, Accumulator) -> Result<()>,
-    ) -> Result<()> {
-        self.source.folded(cancel, take)
+impl Delta {
+    /// `begin`: what the first numbers are added to.
+    pub(super) fn add(
+        &mut self,
+        payload: &Payload<Bytes>,
+        begin: impl FnOnce() -> Result<Accumulator, Failure>,
+    ) -> Result<(), Failure> {
+        self.n += 1;
+        let current = &mut self.sum;
+        let sum = || match current {
+            Some(sum) => Ok(sum),
+            empty => Ok::<_, Failure>(empty.insert(begin()?)),
+        };
+        match payload {
+            Payload::Seed(seed) => self.seeds.push(*seed),
+            Payload::Floats(numbers) => sum()?.add(numbers)?,
+            Payload::Integers(numbers) => sum()?.add(numbers)?,
+        }
+        Ok(())
     }
+}
 
-    fn pass_unfolded(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
-        self.source.pass_unfolded(take)
-    }
+/// A sum as it is stored.
+pub(super) fn encode_sum(sum: &Accumulator) -> Vec<u8> {
+    let entries = sum.sum().as_slice().iter();
+    entries.flat_map(|entry| entry.to_le_bytes()).collect()
 }
 
 /// The sum of `n` reports from its stored bytes.

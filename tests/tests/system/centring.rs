@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use eigenveil_shared::estimate::Estimate;
 
-use crate::harness::{Folder, has, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has, run, run_json, succeeded};
 
 /// Rows around (0.6, 0.5, 0.3) that spread along (0, 3, 4)/5: the leading direction of the second-moment matrix is the
 /// mean, that of the covariance is not.
@@ -55,23 +55,4 @@ fn demo_removes_the_mean_and_project_uses_it() {
     let score = scores.lines().nth(1).unwrap().strip_prefix("1,");
     let score: f64 = score.unwrap().parse().unwrap();
     assert!(score.abs() < 1e-12, "{scores}");
-}
-
-#[test]
-fn simulate_centres_with_both_noise_sources_and_refuses_a_wrong_constant() {
-    let folder = Folder::new();
-    let rows = folder.write("rows.csv", rows());
-    for noise in ["from-sum", "per-report"] {
-        let result = run_json(&format!(
-            "simulate --n 6000 --k 1 --epsilon 8 --bound-rows clip --centring=0.6 --rows {rows} --noise {noise}"
-        ));
-        has(&result, "p=3 centring=0.6");
-        assert!(result["error_mean"].as_f64().unwrap() < 0.5, "{result}");
-        let plain = result["nonprivate_error"].as_f64().unwrap();
-        assert!(plain < 0.05, "{result}");
-    }
-    refuses(
-        "simulate --n 10 --k 1 --epsilon 1 --model spiked --p 4",
-        &[("--centring=1.5", "private centring is 1.5")],
-    );
 }

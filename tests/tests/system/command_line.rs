@@ -162,11 +162,14 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
         &format!("--rows {libsvm}"),
         // Compared with the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
+        &format!("--rows {csv} --bound-rows clip --centring=0.6"),
     ] {
         for noise in ["from-sum", "per-report"] {
             let result = run_json(&format!("{simulate} --repeats 2 --noise {noise} {source}"));
             has_keys(&result, SIMULATE_KEYS);
             has(&result, &format!("noise={noise} repeats=2"));
+            let centring = source.contains("--centring").then_some(0.6);
+            assert_eq!(result["centring"].as_f64(), centring);
             assert_eq!(
                 result["support_f1"].is_null(),
                 !source.contains("--sparse"),
@@ -201,8 +204,10 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
     );
 }
 
-/// A server with a study of 6,000 rows in which two features are correlated and six are noise.
-fn study_with_two_correlated_features(folder: &Folder) -> (ServerProcess, String) {
+/// 6,000 rows in which two features are correlated and six are noise, in one upload that is split into many commits.
+#[test]
+fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
+    let folder = Folder::new();
     let mut text = String::new();
     for i in 0..6000_u64 {
         let tall = (i * 37 % 101) as f64 - 50.0;
@@ -215,48 +220,27 @@ fn study_with_two_correlated_features(folder: &Folder) -> (ServerProcess, String
     let server = folder.server();
     let id = server.create_study("--p 8 --epsilon 8");
     server.report(&id, &folder.write("rows.csv", text));
-    (server, id)
-}
-
-#[test]
-fn a_sparse_estimate_over_http_carries_its_settings() {
-    let folder = Folder::new();
-    let (server, id) = study_with_two_correlated_features(&folder);
-    let out = folder.at("result");
+    let estimate = format!(
+        "estimate --study {id} --sparse --wait --out {}",
+        folder.at("result")
+    );
     let done = server.cli_json(&format!(
-        "estimate --study {id} --k 1 --sparse --lambda 0.12 --rho 0.5 --refit --max-iterations 777 \
-         --tolerance 1e-5 --wait --out {out}"
+        "{estimate} --k 1 --lambda 0.12 --rho 0.5 --refit --max-iterations 777 --tolerance 1e-5"
     ));
     assert_eq!(done["state"], "done");
-    let estimate = folder.read_json("result/estimate.json");
-    let sparse = &estimate["sparse"];
+    let document = folder.read_json("result/estimate.json");
+    let sparse = &document["sparse"];
     assert_eq!(sparse["settings"]["max_iterations"], 777);
     has(sparse, "lambda=0.12 settings.rho=0.5 refit=true");
     assert_eq!(sparse["converged"], true);
     assert!(sparse["duality_gap"].as_f64().unwrap() >= -1e-12);
     assert_eq!(sparse["support"], serde_json::json!([0, 1]), "{sparse}");
-    let loadings = estimate["components"][0]["loadings"].as_array().unwrap();
+    let loadings = document["components"][0]["loadings"].as_array().unwrap();
     assert!(
         loadings[2..].iter().all(|loading| loading == 0.0),
         "{loadings:?}"
     );
-    // Four reports are in at most four commits: too few buckets for cross-validation.
-    let id = server.create_study("--p 8 --epsilon 8");
-    server.report(&id, &folder.write("few.csv", "1,2,3,4,5,6,7,8\n".repeat(4)));
-    // In the temporary folder, in case it is not refused.
-    let cv = format!("estimate --study {id} --sparse --lambda cv --wait --out {out}");
-    refused(&server.cli(&cv), 2, &["buckets with reports"]);
-}
 
-#[test]
-fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
-    let folder = Folder::new();
-    // One upload, split into many commits.
-    let (server, id) = study_with_two_correlated_features(&folder);
-    let estimate = format!(
-        "estimate --study {id} --sparse --wait --out {}",
-        folder.at("result")
-    );
     let text = succeeded(&server.cli(&format!("{estimate} --k 1 --refit --lambda cv")));
     assert!(text.contains(" ± "), "{text}");
     let document = folder.read_json("result/estimate.json");
@@ -274,6 +258,15 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     assert!(cv["grid"].as_array().unwrap().len() > 3, "{cv}");
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
     check_files_of_a_lambda_path(&folder, &text);
+
+    // Four reports are in at most four commits: too few buckets for cross-validation.
+    let few = server.create_study("--p 8 --epsilon 8");
+    server.report(
+        &few,
+        &folder.write("few.csv", "1,2,3,4,5,6,7,8\n".repeat(4)),
+    );
+    let cv = format!("{estimate} --lambda cv").replace(&id, &few);
+    refused(&server.cli(&cv), 2, &["buckets with reports"]);
 }
 
 /// With `--lambda path` every table and figure is written, and they agree with the document.

@@ -102,12 +102,7 @@ fn files_of_an_earlier_estimate_are_removed() {
         server.cli_json(&format!(
             "estimate --study {study} --k 2 --wait --out {out} {more}"
         ));
-        let names = fs::read_dir(&out).unwrap();
-        let mut names: Vec<String> = names
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        folder.names("out")
     };
     let plain = estimate("");
     assert_eq!(folder.read("out/lambda_rows.svg"), "mine");

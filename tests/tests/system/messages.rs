@@ -2,29 +2,26 @@
 
 use std::process::Stdio;
 
-use crate::harness::{
-    Folder, ServerProcess, program, refused, refuses, run, says, succeeded, words,
-};
-
-fn create(server: &ServerProcess, name: &str) -> String {
-    let made = server.cli_json(&format!("study create --name {name} --p 3 --epsilon 1"));
-    made["id"].as_str().unwrap().to_owned()
-}
+use crate::harness::{Folder, program, refused, refuses, run, says, succeeded, words};
 
 /// (Ambiguous and unknown names: `cli/src/commands/study_name.rs` and `bad_input.rs`.)
 #[test]
 fn studies_are_found_by_name_and_identifier_prefix() {
     let folder = Folder::new();
     let server = folder.server();
-    let [wine, _] = ["wine", "twice"].map(|name| create(&server, name));
+    let [wine, _] = ["wine", "twice"].map(|name| {
+        server.cli_json(&format!("study create --name {name} --p 3 --epsilon 1"))["id"].clone()
+    });
+    let id = wine.as_str().unwrap();
     // Identifiers begin with the time, so two created at the same time share most digits.
-    for text in ["wine", &wine, &wine[..31]] {
-        assert_eq!(
-            server.cli_json(&format!("study show {text}"))["id"],
-            wine.as_str()
-        );
+    for text in ["wine", id, &id[..31]] {
+        assert_eq!(server.cli_json(&format!("study show {text}"))["id"], wine);
     }
     assert_eq!(server.cli_json("study close wine")["state"], "closed");
+    // A second study of one name needs a flag.
+    let create = "study create --name wine --p 3 --epsilon 4";
+    refused(&server.cli(create), 2, &["wine", "--same-name"]);
+    succeeded(&server.cli(&format!("{create} --same-name")));
 }
 
 #[test]
@@ -71,30 +68,6 @@ fn closed_pipes_are_not_errors() {
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(message, "", "{line}");
         assert!(output.status.success(), "{line}");
-    }
-}
-
-#[test]
-fn one_ledger_holds_the_reports_of_several_studies() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let rows = folder.write("rows.csv", "a,b,c\n1,2,3\n2,1,0\n");
-    let report = |study: &str, more: &str| {
-        let flags = format!("--header yes --by-position {more}");
-        server.cli(&format!("report --study {study} --rows {rows} {flags}"))
-    };
-    let [first, second] = ["first", "second"].map(|name| create(&server, name));
-    let message = succeeded(&report(&first, ""));
-    // A pure mechanism shows no δ.
-    assert!(
-        message.contains("epsilon 1.00000095367431") && message.contains("delta 0;"),
-        "{message}"
-    );
-    assert!(!message.contains("0e0"), "{message}");
-    succeeded(&report(&second, ""));
-    for flag in ["--outbox", "--state"] {
-        let gone = report(&first, &format!("{flag} {rows}.box"));
-        refused(&gone, 2, &[flag, "is gone", "--ledger"]);
     }
 }
 

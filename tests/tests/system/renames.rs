@@ -1,6 +1,6 @@
 //! The table of renames in CHANGELOG.md: an old name is refused with an error that names the new one.
 
-use crate::harness::{Folder, PROGRAM, run, stderr};
+use crate::harness::{Folder, PROGRAM, refused, run, stderr};
 
 /// Kind, old name and new name of every rename; a row may list several of one kind.
 fn renames() -> Vec<(String, String, String)> {
@@ -52,6 +52,10 @@ fn old_names_are_refused_with_the_new_one() {
         let new = now.split(' ').next_back().unwrap();
         assert!(message.contains(new), "{before} became {now}: {message}");
         checked.push(kind);
+    }
+    for flag in ["--outbox", "--state"] {
+        let gone = run(&format!("report --study x --rows rows.csv {flag} box"));
+        refused(&gone, 2, &[flag, "is gone", "--ledger"]);
     }
     for kind in ["flag", "value", "exhibit", "key"] {
         assert!(checked.iter().any(|of| of == kind), "no {kind} was checked");

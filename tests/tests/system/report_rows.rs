@@ -143,16 +143,6 @@ fn a_person_with_several_rows_sends_one_report() {
 }
 
 #[test]
-fn a_second_study_of_one_name_needs_a_flag() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let create = "study create --name wines --p 3 --epsilon 4";
-    succeeded(&server.cli(create));
-    refused(&server.cli(create), 2, &["wines", "--same-name"]);
-    succeeded(&server.cli(&format!("{create} --same-name")));
-}
-
-#[test]
 fn weights_are_asked_for_and_sent() {
     let folder = Folder::new();
     let server = folder.server();

@@ -17,7 +17,7 @@ struct Bench {
 impl Bench {
     fn new(rows: u64) -> Self {
         let folder = Folder::new();
-        let text = (0..rows).map(|i| format!("{},{},1\n", i % 7, i % 5 + 1));
+        let text = (0..rows).map(|i| format!("{},{},9\n", i % 7, i % 5 + 1));
         Self {
             rows: folder.write("rows.csv", text.collect::<String>()),
             server: folder.server(),
@@ -117,9 +117,16 @@ fn a_second_run_gives_no_second_report() {
         has(&again, &format!("acknowledged={ROWS} charged.rows=0"));
     }
     assert_eq!(bench.server.accepted(&study), ROWS);
-    // Read otherwise, its rows would be others.
-    let other = bench.report(&study, "--drop 1");
-    assert_ne!(other.status.code(), Some(0));
+    // Read with a header, its rows would be others.
+    let other = bench.server.cli(&format!(
+        "report --header yes --study {study} --rows {}",
+        bench.rows
+    ));
+    let words = [
+        "another header, other columns, other persons",
+        "the flags that were given then",
+    ];
+    refused(&other, 2, &words);
 
     let receipt = bench.receipt();
     assert_eq!(

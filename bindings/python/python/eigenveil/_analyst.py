@@ -194,7 +194,7 @@ class Analyst:
         id = _id(study)
         if moment is None:
             own = study if isinstance(study, Study) else self.study(id)
-            plain = not (own._core.allows_missing_cells or own._core.has_weights)
+            plain = not (own._checked.allows_missing_cells or own._checked.has_weights)
             moment = plain and own.dimension <= _MOST_WITH_MOMENT and not sparse
         number = self._core.request_estimate(id, estimate_request(k, sparse, moment))
         _log.info("requested estimate %d of study %s", number, id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -57,6 +57,11 @@ class Estimate:
         Sentences, and their stable codes.
     privacy_ : dict
         What one report promises; ``privacy_["sentence"]`` in words.
+    eigenvalues_ : array of p
+        The noisy spectrum, noise included.
+    floor_ : dict
+    support_ : list of str, or None
+        The features that a sparse estimate selected.
     """
 
     def __init__(self, core: _core.Estimate) -> None:
@@ -65,6 +70,32 @@ class Estimate:
         self._core = core
         self._document: dict[str, Any] = json.loads(core.to_json())
         self._derived: dict[str, Any] = json.loads(core.derived())
+        document, derived = self._document, self._derived
+        components = document["components"]
+        self.n_features_in_ = int(document["p"])
+        self.n_components_ = int(document["k"])
+        self.n_reports_ = int(document["n"])
+        shape = (self.n_components_, self.n_features_in_)
+        self.components_: Floats = np.array([own["loadings"] for own in components], dtype=np.float64).reshape(shape)
+        self.explained_variance_ = _numbers(derived["variance"])
+        self.explained_variance_errors_ = _numbers(own["variance_se"] for own in components)
+        self.explained_variance_ratio_ = _numbers(own["explained_variance_ratio"] for own in components)
+        self.mean_ = None if document["mean"] is None else _numbers(document["mean"])
+        self.feature_names_in_ = np.array(derived["names"], dtype=object)
+        self.verdicts_: list[str] = [own["verdict"] for own in components]
+        self.groups_: list[dict[str, Any]] = list(document["groups"])
+        self.alignments_ = _numbers(derived["alignment"])
+        self.alignment_errors_ = _numbers(derived["alignment_se"])
+        self.expected_error_ = float(document["expected_error"])
+        found = document["expected_error_range"]
+        self.expected_error_range_ = None if found is None else (float(found[0]), float(found[1]))
+        self.eigenvalues_ = _numbers(document["eigenvalues"])
+        self.floor_: dict[str, Any] = dict(document["floor"])
+        sparse = document["sparse"]
+        self.support_ = None if sparse is None else [str(derived["names"][row]) for row in sparse["support"]]
+        self.warnings_: list[str] = list(document["warnings"])
+        self.warning_codes_: list[str] = list(document["warning_codes"])
+        self.privacy_: dict[str, Any] = dict(document["privacy"])
 
     @classmethod
     def from_json(cls, text: str) -> Estimate:
@@ -105,100 +136,6 @@ class Estimate:
         return isinstance(other, Estimate) and self._document == other._document
 
     __hash__ = None  # type: ignore[assignment]
-
-    def _of_components(self, key: str) -> Floats:
-        return np.array([_number(own[key]) for own in self._document["components"]], dtype=np.float64)
-
-    @property
-    def components_(self) -> Floats:
-        return np.array([own["loadings"] for own in self._document["components"]], dtype=np.float64).reshape(
-            self.n_components_, self.n_features_in_
-        )
-
-    @property
-    def explained_variance_(self) -> Floats:
-        return np.array([_number(value) for value in self._derived["variance"]], dtype=np.float64)
-
-    @property
-    def explained_variance_errors_(self) -> Floats:
-        return self._of_components("variance_se")
-
-    @property
-    def explained_variance_ratio_(self) -> Floats:
-        return self._of_components("explained_variance_ratio")
-
-    @property
-    def mean_(self) -> Floats | None:
-        mean = self._document["mean"]
-        return None if mean is None else np.array(mean, dtype=np.float64)
-
-    @property
-    def feature_names_in_(self) -> np.ndarray[Any, np.dtype[np.object_]]:
-        return np.array(self._derived["names"], dtype=object)
-
-    @property
-    def n_features_in_(self) -> int:
-        return int(self._document["p"])
-
-    @property
-    def n_components_(self) -> int:
-        return int(self._document["k"])
-
-    @property
-    def n_reports_(self) -> int:
-        return int(self._document["n"])
-
-    @property
-    def verdicts_(self) -> list[str]:
-        return [own["verdict"] for own in self._document["components"]]
-
-    @property
-    def groups_(self) -> list[dict[str, Any]]:
-        return list(self._document["groups"])
-
-    @property
-    def alignments_(self) -> Floats:
-        return np.array([_number(value) for value in self._derived["alignment"]], dtype=np.float64)
-
-    @property
-    def alignment_errors_(self) -> Floats:
-        return np.array([_number(value) for value in self._derived["alignment_se"]], dtype=np.float64)
-
-    @property
-    def expected_error_(self) -> float:
-        return float(self._document["expected_error"])
-
-    @property
-    def expected_error_range_(self) -> tuple[float, float] | None:
-        found = self._document["expected_error_range"]
-        return None if found is None else (float(found[0]), float(found[1]))
-
-    @property
-    def eigenvalues_(self) -> Floats:
-        """The noisy spectrum, noise included."""
-        return np.array(self._document["eigenvalues"], dtype=np.float64)
-
-    @property
-    def floor_(self) -> dict[str, Any]:
-        return dict(self._document["floor"])
-
-    @property
-    def support_(self) -> list[str] | None:
-        """The features that a sparse estimate selected."""
-        sparse = self._document["sparse"]
-        return None if sparse is None else [str(self._derived["names"][row]) for row in sparse["support"]]
-
-    @property
-    def warnings_(self) -> list[str]:
-        return list(self._document["warnings"])
-
-    @property
-    def warning_codes_(self) -> list[str]:
-        return list(self._document["warning_codes"])
-
-    @property
-    def privacy_(self) -> dict[str, Any]:
-        return dict(self._document["privacy"])
 
     def _table(self, rows: Any) -> Floats:
         read = _rows.table(rows)
@@ -296,14 +233,14 @@ class Estimate:
         is not unbiased, so that averages over studies are of :meth:`covariance`, which has standard errors. Where the
         reports show no variances, its diagonal is NaN and nothing is projected.
         """
-        return self._statistics(self._core.covariance)[0][0]
+        return self._statistics(self._core.covariance)[0]
 
     def covariance(self) -> Intervals:
         """The unbiased covariance or second moment, with standard errors and 95 % intervals.
 
         It is not always positive semidefinite: :attr:`covariance_` is.
         """
-        (_, raw, errors), _ = self._statistics(self._core.covariance)
+        _, raw, errors = self._statistics(self._core.covariance)
         half = 1.959963984540054 * errors
         return Intervals(raw, errors, raw - half, raw + half, [])
 
@@ -351,7 +288,7 @@ class Estimate:
 
     def figures(self) -> dict[str, str]:
         """The pictures of the server's pages as SVG, by file name: ``scree.svg``, ``alignment.svg``, …"""
-        return {file: svg for file, _, svg in self._core.figures()}
+        return dict(self._core.figures())
 
     def plot_scree(self, ax: Any = None) -> Any:
         """The variance of each component, noise removed, and the noise floor, as in ``scree.svg``; returns the axes."""
@@ -423,6 +360,10 @@ class Estimate:
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
+
+
+def _numbers(values: Iterable[float | None]) -> Floats:
+    return np.array([_number(value) for value in values], dtype=np.float64)
 
 
 def _package(name: str) -> Any:

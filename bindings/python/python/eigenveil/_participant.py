@@ -46,6 +46,7 @@ class Connection:
     retry_for: float = 60.0
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Study:
     """A study, checked: its parameters have its fingerprint, and its noise keeps the budget.
 
@@ -59,14 +60,28 @@ class Study:
     feature_names : list of str, or None
     epsilon, delta : float
         What is claimed of one report; :attr:`privacy` has what holds.
+    about : dict
+        What the study says of itself: ``purpose``, ``responsible_party``, ``contact``, ``last_day``.
     is_open : bool
         Whether it took reports when it was read, and its last day has not passed.
     """
 
-    def __init__(self, core: _core.Study) -> None:
-        if not isinstance(core, _core.Study):
-            raise TypeError("a study is made by Study.fetch or Study.from_document")
-        self._core = core
+    id: str
+    name: str | None
+    url: str
+    fingerprint: str
+    dimension: int
+    feature_names: list[str] | None
+    epsilon: float
+    delta: float
+    mechanism: str
+    enrolment: str
+    about: dict[str, Any]
+    _checked: _core.Study
+
+    @classmethod
+    def _of(cls, checked: _core.Study) -> Study:
+        return cls(**_object(checked.described()), _checked=checked)
 
     @classmethod
     def fetch(
@@ -91,7 +106,7 @@ class Study:
         ServerError
             The server could not be reached.
         """
-        study = cls(_core.Study.fetch(url, id, fingerprint, connection))
+        study = cls._of(_core.Study.fetch(url, id, fingerprint, connection))
         _log.info("fetched %r", study)
         return study
 
@@ -104,64 +119,19 @@ class Study:
             except UnicodeDecodeError as error:
                 raise InputError("the document is not UTF-8", "malformed-json") from error
         text = document if isinstance(document, str) else json.dumps(document)
-        return cls(_core.Study.from_document(text, url, fingerprint))
-
-    @property
-    def id(self) -> str:
-        return self._core.id
-
-    @property
-    def name(self) -> str | None:
-        return self._core.name
-
-    @property
-    def url(self) -> str:
-        return self._core.url
-
-    @property
-    def fingerprint(self) -> str:
-        return self._core.fingerprint
-
-    @property
-    def dimension(self) -> int:
-        return self._core.dimension
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        return self._core.feature_names
-
-    @property
-    def epsilon(self) -> float:
-        return self._core.epsilon
-
-    @property
-    def delta(self) -> float:
-        return self._core.delta
-
-    @property
-    def mechanism(self) -> str:
-        return self._core.mechanism
-
-    @property
-    def enrolment(self) -> str:
-        return self._core.enrolment
+        return cls._of(_core.Study.from_document(text, url, fingerprint))
 
     @property
     def is_open(self) -> bool:
-        return self._core.is_open
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """What the study says of itself: ``purpose``, ``responsible_party``, ``contact``, ``last_day``."""
-        return _object(self._core.about())
+        return self._checked.is_open
 
     @property
     def privacy(self) -> dict[str, Any]:
         """What one report promises, worked out on this side; ``sentence`` says it in words."""
-        return _object(self._core.privacy())
+        return _object(self._checked.privacy())
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        return (Study.from_document, (self._core.to_document(), self.url))
+        return (Study.from_document, (self._checked.to_document(), self.url))
 
     def __repr__(self) -> str:
         return f"Study({self.id} at {self.url}, parameters {self.fingerprint})"
@@ -221,35 +191,34 @@ class Sent:
 _AnySent = TypeVar("_AnySent", bound=Sent)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Receipt:
-    """Which studies a ledger took part in, and what remains under its limits. ``str`` is for people."""
+    """Which studies a ledger took part in, and what remains under its limits. ``str`` is for people.
 
-    def __init__(self, text: str, document: dict[str, Any]) -> None:
-        self._text = text
-        self._document = document
+    Attributes
+    ----------
+    limits : dict
+    spent : dict
+        ``epsilon`` and ``delta`` of all reports together, rounded up.
+    remaining : dict
+        What the limits leave, rounded down.
+    studies : list of dict
+        The studies, in the order in which the ledger took part.
+    """
 
-    @property
-    def spent(self) -> dict[str, float]:
-        """``epsilon`` and ``delta`` of all reports together, rounded up."""
-        return dict(self._document["spent"])
+    limits: dict[str, float]
+    spent: dict[str, float]
+    remaining: dict[str, float]
+    studies: list[dict[str, Any]]
+    _text: str
 
-    @property
-    def remaining(self) -> dict[str, float]:
-        """What the limits leave, rounded down."""
-        return dict(self._document["remaining"])
-
-    @property
-    def limits(self) -> dict[str, float]:
-        return dict(self._document["limits"])
-
-    @property
-    def studies(self) -> list[dict[str, Any]]:
-        """The studies, in the order in which the ledger took part."""
-        return list(self._document["studies"])
+    @classmethod
+    def _of(cls, text: str, document: str) -> Receipt:
+        return cls(**_object(document), _text=text)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        return dict(self._document)
+        return {"limits": self.limits, "spent": self.spent, "remaining": self.remaining, "studies": self.studies}
 
     def __str__(self) -> str:
         return self._text
@@ -326,7 +295,7 @@ class Ledger:
             ``study-not-open``, ``study-ended``.
         """
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = _object(self._core.take_part(study._core, numbers))
+        kept = _object(self._core.take_part(study._checked, numbers))
         if token is not None:
             self._core.set_token(study.id, token)
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
@@ -345,8 +314,7 @@ class Ledger:
 
     def receipt(self) -> Receipt:
         """Which studies the device took part in, and what remains."""
-        text, document = self._core.receipt()
-        return Receipt(text, _object(document))
+        return Receipt._of(*self._core.receipt())
 
     def set_limits(
         self,
@@ -364,7 +332,7 @@ class Ledger:
 
     def accept_move(self, study: Study) -> None:
         """Records that a study is at another address now. Ask the participant first."""
-        self._core.accept_move(study._core)
+        self._core.accept_move(study._checked)
 
 
 def _logged(sent: _AnySent) -> _AnySent:
@@ -458,7 +426,7 @@ def report(
     """
     if persons is not None and weights is not None:
         raise InputError("persons and weights cannot be combined; give one of them")
-    if study._core.has_weights != (weights is not None):
+    if study._checked.has_weights != (weights is not None):
         raise InputError(
             "participants of this study count by weights; give weights, above 0 and at most 1"
             if weights is None
@@ -481,30 +449,27 @@ def report(
         raise InputError(f"there are {len(own)} tokens for {participants} participants; give one for each")
     if not 1 <= connections <= 1024:
         raise InputError(f"connections is {connections}; it must be from 1 to 1024")
-    core = _core.RowLedger(ledger, False)
-    try:
-        with _Bar(progress, "reports") as told:
-            answer = core.report(
-                study._core,
-                values,
-                numbers,
-                None if weight is None else _rows.weights(weight, n),
-                own,
-                {
-                    "same_participants": same_participants,
-                    "moved": moved,
-                    "accept_new_purpose": accept_new_purpose,
-                    "resend_refused": resend_refused,
-                    "connections": connections,
-                    "epsilon_per_study": epsilon_per_study,
-                    "epsilon_total": epsilon_total,
-                    "delta_total": delta_total,
-                },
-                told,
-                connection,
-            )
-    finally:
-        core.close()
+    with _Bar(progress, "reports") as told:
+        answer = _core.report(
+            ledger,
+            study._checked,
+            values,
+            numbers,
+            None if weight is None else _rows.weights(weight, n),
+            own,
+            {
+                "same_participants": same_participants,
+                "moved": moved,
+                "accept_new_purpose": accept_new_purpose,
+                "resend_refused": resend_refused,
+                "connections": connections,
+                "epsilon_per_study": epsilon_per_study,
+                "epsilon_total": epsilon_total,
+                "delta_total": delta_total,
+            },
+            told,
+            connection,
+        )
     reported = _logged(Reported(**_object(answer)))
     if reported.failures:
         raise _failure(reported)
@@ -526,12 +491,7 @@ def _failure(reported: Reported) -> EigenveilError:
 
 def receipt(ledger: Path) -> Receipt:
     """The receipt of the ledger of a table, as :func:`report` uses it."""
-    core = _core.RowLedger(ledger, True)
-    try:
-        text, document = core.receipt()
-    finally:
-        core.close()
-    return Receipt(text, _object(document))
+    return Receipt._of(*_core.receipt(ledger))
 
 
 class _Bar:

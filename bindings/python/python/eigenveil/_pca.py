@@ -143,7 +143,6 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             to_json(design),
             request,
             _seed(self.random_state),
-            None,
         )
         self.estimate_ = Estimate(core)
         self.components_ = self.estimate_.components_

@@ -1,13 +1,9 @@
 use super::*;
 use crate::error::assert_says;
-use crate::rows::Names;
-
-fn with(header: Header) -> TableArgs {
-    TableArgs {
-        header,
-        ..TableArgs::default()
-    }
-}
+use crate::rows::{
+    Names,
+    testing::{study, with, without},
+};
 
 /// As `project` and `central` read it, but without refusing unreadable values.
 fn local(text: &str) -> Result<RowTable> {
@@ -21,11 +17,6 @@ fn said(text: &str, mark: DecimalMark) -> Result<RowTable> {
         ..with(Header::Auto)
     };
     parse(text.as_bytes(), false, &how, None)
-}
-
-fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
-    let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    ExpectedColumns::study(dimension, names.map(strings))
 }
 
 fn report(text: &str, header: Header, expected: &ExpectedColumns) -> Result<RowTable> {
@@ -256,10 +247,7 @@ fn guesses_are_noted() {
     }
     assert!(local("a,b\n1,2\n").unwrap().check_header_is_known().is_ok());
     // A name among numbers, with its column left out.
-    let how = TableArgs {
-        drop: Some(crate::rows::Names(vec!["1".to_owned()])),
-        ..TableArgs::default()
-    };
+    let how = without(&["1"]);
     let table = parse(b"sample,450,451\ns1,1,2\ns2,3,4\n", false, &how, None).unwrap();
     assert_eq!(table.len(), 3);
     assert!(table.check_header_is_known().is_err());

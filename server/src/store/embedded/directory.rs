@@ -11,7 +11,7 @@ use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
 use super::schema;
-use crate::store::failure::unavailable;
+use crate::store::{failure::unavailable, token::TokenHash};
 
 pub(super) const DATABASE: &str = "eigenveil.db";
 /// Locked while a server uses the directory.
@@ -186,9 +186,7 @@ impl DataDirectory {
     }
 
     pub(super) fn token_files(&self) -> TokenFiles {
-        TokenFiles {
-            directory: self.path.clone(),
-        }
+        TokenFiles::in_directory(&self.path)
     }
 }
 
@@ -199,7 +197,6 @@ pub(in crate::store) struct TokenFiles {
 }
 
 impl TokenFiles {
-    #[cfg(feature = "postgres")]
     pub(in crate::store) fn in_directory(path: &Path) -> Self {
         Self {
             directory: path.to_owned(),
@@ -215,7 +212,7 @@ impl TokenFiles {
     }
 
     /// The token that was staged and neither adopted nor discarded.
-    pub(in crate::store) fn staged(&self) -> Result<Option<String>> {
+    fn staged(&self) -> Result<Option<String>> {
         match fs::read_to_string(self.next()) {
             Ok(text) => Ok(Some(text.trim().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -248,6 +245,20 @@ impl TokenFiles {
         fs::rename(self.next(), self.path())
             .and_then(|()| self.sync())
             .map_err(|error| self.failed(&error))
+    }
+
+    /// After an interruption: the staged token, if there is one, replaces the one in force if it has this hash, and
+    /// otherwise goes. Whether it does.
+    pub(in crate::store) fn settle(&self, hash: &TokenHash) -> Result<bool> {
+        let Some(staged) = self.staged()? else {
+            return Ok(false);
+        };
+        let is_valid = TokenHash::new(&staged).is(hash);
+        match is_valid {
+            true => self.adopt()?,
+            false => self.discard()?,
+        }
+        Ok(is_valid)
     }
 
     pub(in crate::store) fn discard(&self) -> Result<()> {

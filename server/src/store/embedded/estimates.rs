@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Result,
-    api::{EstimateJob, EstimateRequest, EstimateState, Problem},
+    api::{EstimateJob, EstimateRequest, EstimateState},
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
@@ -12,12 +12,10 @@ use super::{Embedded, rows};
 use crate::store::{
     decide,
     failure::Failure,
-    job::{Job, StoredEstimate, state_from},
+    job::{self, COLUMNS, Ended, Job, StoredEstimate, state_from},
     listener::Notice,
     study::{Study, StudyId, StudyKey},
 };
-
-const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 
 impl Embedded {
     pub(crate) async fn add_job(
@@ -32,7 +30,19 @@ impl Embedded {
             move |transaction| {
                 rows::require(transaction, key, id)?;
                 decide::is_room_for_job(waiting(transaction)?, limit)?;
-                insert(transaction, key, id, request, now)
+                let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
+                let number: u64 = transaction.query_row(
+                    "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study_pk = ?",
+                    [key],
+                    |row| row.get(0),
+                )?;
+                transaction.execute(
+                    "INSERT INTO estimates (study_pk, number, state, request, created_at_ms)
+                     VALUES (?, ?, 'running', ?, ?)",
+                    params![key, number, text, now],
+                )?;
+                let state = EstimateState::Running;
+                Ok(job::document(id, number, state, request, None, now))
             },
             move |_, _| listener.tell(Notice::JobAdded),
         )
@@ -44,7 +54,22 @@ impl Embedded {
         let listener = self.listener.clone();
         let (document, _) = self
             .write(
-                move |transaction| cancel(transaction, key, id, number, now),
+                move |transaction| {
+                    let mut document = get(transaction, key, id, number)?.document;
+                    decide::may_cancel(number, document.state)?;
+                    transaction.execute(
+                        "UPDATE estimates SET state = 'cancelled', finished_at_ms = ?
+                         WHERE study_pk = ? AND number = ? AND state = 'running'",
+                        params![now, key, number],
+                    )?;
+                    let job: i64 = transaction.query_row(
+                        "SELECT job FROM estimates WHERE study_pk = ? AND number = ?",
+                        params![key, number],
+                        |row| row.get(0),
+                    )?;
+                    document.state = EstimateState::Cancelled;
+                    Ok((document, job))
+                },
                 move |(_, job), _| listener.tell(Notice::JobCancelled(*job)),
             )
             .await?;
@@ -57,7 +82,15 @@ impl Embedded {
     }
 
     pub(crate) fn jobs(&self, study: &Study) -> Result<Vec<EstimateJob>> {
-        list(&self.reader(), study.key, study.id()).map_err(Failure::into_error)
+        let read = || -> Result<_, Failure> {
+            let reader = self.reader();
+            let mut statement = reader.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM estimates WHERE study_pk = ? ORDER BY number"
+            ))?;
+            let rows = statement.query_map([study.key], |row| Ok(document(row, study.id())))?;
+            rows.map(|row| row?).collect()
+        };
+        read().map_err(Failure::into_error)
     }
 
     pub(crate) fn claim_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
@@ -73,46 +106,34 @@ impl Embedded {
         Err(Failure::damaged("an estimate belongs to no study").into_error())
     }
 
-    pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
+    pub(crate) fn finish_job(&self, job: i64, ended: Ended) -> Result<()> {
         let (now, keep) = (self.unix_ms(), self.config.retain_estimates);
         self.write_blocking(move |transaction| {
-            finish(transaction, job, &result, now)?;
+            transaction.execute(
+                "UPDATE estimates SET state = ?, estimate = ?, problem = ?, finished_at_ms = ?
+                 WHERE job = ? AND state = 'running'",
+                params![
+                    ended.state.as_str(),
+                    ended.estimate,
+                    ended.problem,
+                    now,
+                    job
+                ],
+            )?;
             delete_old(transaction, job, keep)
         })
     }
 
     pub(crate) fn put_back_job(&self, job: i64) -> Result<()> {
-        self.write_blocking(move |transaction| requeue(transaction, job))
+        self.write_blocking(move |transaction| {
+            transaction.execute(
+                "UPDATE estimates SET attempts = attempts - 1
+                 WHERE job = ? AND state = 'running' AND attempts > 0",
+                [job],
+            )?;
+            Ok(())
+        })
     }
-}
-
-fn insert(
-    transaction: &Transaction<'_>,
-    study_pk: StudyKey,
-    study: StudyId,
-    request: EstimateRequest,
-    created_at_ms: u64,
-) -> Result<EstimateJob, Failure> {
-    let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
-    let number: u64 = transaction.query_row(
-        "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study_pk = ?",
-        [study_pk],
-        |row| row.get(0),
-    )?;
-    transaction.execute(
-        "INSERT INTO estimates (study_pk, number, state, request, created_at_ms)
-         VALUES (?, ?, 'running', ?, ?)",
-        params![study_pk, number, text, created_at_ms],
-    )?;
-    Ok(EstimateJob {
-        number,
-        study: study.to_string(),
-        state: EstimateState::Running,
-        request,
-        estimate: None,
-        problem: None,
-        created_at_ms,
-    })
 }
 
 /// Estimates waiting or being computed, over all studies.
@@ -156,43 +177,6 @@ fn get(
         .unwrap_or_else(|| Err(decide::no_estimate(study, number).into()))
 }
 
-/// All jobs of a study, oldest first, without their results.
-fn list(
-    connection: &Connection,
-    study_pk: StudyKey,
-    study: StudyId,
-) -> Result<Vec<EstimateJob>, Failure> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM estimates WHERE study_pk = ? ORDER BY number"
-    ))?;
-    let rows = statement.query_map([study_pk], |row| Ok(document(row, study)))?;
-    rows.map(|row| row?).collect()
-}
-
-/// Cancels a job that is not finished. Returns its document and its position in the queue.
-fn cancel(
-    transaction: &Transaction<'_>,
-    study_pk: StudyKey,
-    study: StudyId,
-    number: u64,
-    now_ms: u64,
-) -> Result<(EstimateJob, i64), Failure> {
-    let mut current = get(transaction, study_pk, study, number)?.document;
-    decide::may_cancel(number, current.state)?;
-    transaction.execute(
-        "UPDATE estimates SET state = 'cancelled', finished_at_ms = ?
-         WHERE study_pk = ? AND number = ? AND state = 'running'",
-        params![now_ms, study_pk, number],
-    )?;
-    let job = transaction.query_row(
-        "SELECT job FROM estimates WHERE study_pk = ? AND number = ?",
-        params![study_pk, number],
-        |row| row.get(0),
-    )?;
-    current.state = EstimateState::Cancelled;
-    Ok((current, job))
-}
-
 fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     let next: Option<(i64, StudyKey, String, u32)> = transaction
         .query_row(
@@ -217,52 +201,16 @@ fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     }))
 }
 
-/// Undoes [`start_next`]: after a graceful shutdown the job runs again.
-fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
-    transaction.execute(
-        "UPDATE estimates SET attempts = attempts - 1
-         WHERE job = ? AND state = 'running' AND attempts > 0",
-        [job],
-    )?;
-    Ok(())
-}
-
-fn finish(
-    transaction: &Transaction<'_>,
-    job: i64,
-    result: &Result<String, Problem>,
-    now_ms: u64,
-) -> Result<(), Failure> {
-    let (state, estimate, problem) = match result {
-        Ok(estimate) => (EstimateState::Done, Some(estimate), None),
-        Err(problem) => (
-            EstimateState::Failed,
-            None,
-            Some(serde_json::to_string(problem).map_err(Failure::damaged)?),
-        ),
-    };
-    transaction.execute(
-        "UPDATE estimates SET state = ?, estimate = ?, problem = ?, finished_at_ms = ?
-         WHERE job = ? AND state = 'running'",
-        params![state.as_str(), estimate, problem, now_ms, job],
-    )?;
-    Ok(())
-}
-
 fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateJob, Failure> {
-    let state: String = row.get(1)?;
-    let request: String = row.get(2)?;
+    let (state, request): (String, String) = (row.get(1)?, row.get(2)?);
     let problem: Option<String> = row.get(3)?;
-    Ok(EstimateJob {
-        number: row.get(0)?,
-        study: study.to_string(),
-        state: state_from(&state)?,
-        request: serde_json::from_str(&request).map_err(Failure::damaged)?,
-        estimate: None,
-        problem: problem
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(Failure::damaged)?,
-        created_at_ms: row.get(4)?,
-    })
+    let problem = problem.map(|text| serde_json::from_str(&text)).transpose();
+    Ok(job::document(
+        study,
+        row.get(0)?,
+        state_from(&state)?,
+        serde_json::from_str(&request).map_err(Failure::damaged)?,
+        problem.map_err(Failure::damaged)?,
+        row.get(4)?,
+    ))
 }

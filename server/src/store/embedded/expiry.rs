@@ -4,7 +4,7 @@
 //! pages, devices and deletion see a closed study. If a wrong clock closed a study, it is reopened once the clock is
 //! right.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use eigenveil_shared::{Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -13,25 +13,21 @@ use super::{Embedded, TaskKind};
 use crate::store::{failure::Failure, study::Study};
 
 impl Embedded {
-    pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
-        let now = self.unix_ms();
-        let mut next: Option<u64> = None;
-        for study in self.studies.list() {
-            let Some(day) = study.about().last_day else {
-                continue;
-            };
-            let (over_at, over) = (day.end_ms(), day.is_over(now));
-            match study.state() {
-                StudyState::Open if over => self.close_at(&study, now)?,
-                StudyState::Closed if !over => self.reopen(&study, over_at)?,
-                _ => {}
-            }
-            if study.state() == StudyState::Open {
-                let left = over_at.saturating_sub(now);
-                next = Some(next.map_or(left, |next| next.min(left)));
-            }
+    pub(crate) fn moment_ms(&self) -> Result<u64> {
+        Ok(self.unix_ms())
+    }
+
+    pub(crate) fn end(
+        &self,
+        study: &Arc<Study>,
+        wanted: StudyState,
+        over_at: u64,
+        now: u64,
+    ) -> Result<()> {
+        match wanted {
+            StudyState::Closed => self.close_at(study, now),
+            _ => self.reopen(study, over_at),
         }
-        Ok(next.map(Duration::from_millis))
     }
 
     fn close_at(&self, study: &Arc<Study>, now: u64) -> Result<()> {

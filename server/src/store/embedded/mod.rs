@@ -36,7 +36,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{oneshot, watch};
 
@@ -55,14 +55,15 @@ use self::{
     lease::{WalFile, WriterLease},
     recent::RecentIds,
     reserve::ReserveFile,
-    writer::{Caches, Command, Submission, Writer},
+    writer::{Caches, Command, Writer},
 };
 use super::{
     credentials::Credentials,
-    failure::{Failure, unavailable},
+    failure::{Failure, queue_is_full, stopping, unavailable},
     listener::Listener,
     report::{Outcomes, Reports},
     study::{Study, StudyIndex},
+    submission::Submission,
 };
 use crate::{
     config::ServerConfig, environment::Environment, metrics::Metrics, net::memory::Reservation,
@@ -220,15 +221,9 @@ impl Embedded {
         reports: Reports,
         reservation: Reservation,
     ) -> Result<Outcomes> {
-        let (reply, outcome) = oneshot::channel();
-        self.send(Command::Submit(Submission {
-            study: Arc::clone(study),
-            reports,
-            reply,
-            reservation,
-            request: request_id::current(),
-        }))?;
-        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
+        let (submission, answer) = Submission::new(study, reports, reservation);
+        self.send(Command::Submit(submission))?;
+        answer.await.unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
     /// Converts a failed read, recording it if it is damage.
@@ -294,10 +289,7 @@ impl Embedded {
         self.commands.try_send(command).map_err(|error| {
             depth.dec();
             match error {
-                TrySendError::Full(_) => Error::new(
-                    ErrorCode::TooManyRequests,
-                    "the write queue is full; retry after a second",
-                ),
+                TrySendError::Full(_) => queue_is_full(),
                 TrySendError::Disconnected(_) => self.writer_stopped(),
             }
         })
@@ -306,10 +298,7 @@ impl Embedded {
     /// Why the writer does not reply.
     fn writer_stopped(&self) -> Error {
         if self.stopping.load(Ordering::Acquire) {
-            Error::new(
-                ErrorCode::ShuttingDown,
-                "the server is stopping and did not write this; retry when it is back",
-            )
+            stopping()
         } else {
             let why = self.health.lease_lost();
             unavailable(

@@ -39,13 +39,7 @@ pub(super) fn ensure(
         Some(Ok(hash)) => {
             let hash = TokenHash::stored(hash);
             // A rotation was interrupted: before its commit, or after it.
-            if let Some(staged) = files.staged()? {
-                if TokenHash::new(&staged).is(&hash) {
-                    files.adopt()?;
-                } else {
-                    files.discard()?;
-                }
-            }
+            files.settle(&hash)?;
             Ok(hash)
         }
         Some(Err(_)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_estimation::Cancel;
-use eigenveil_shared::{Result, api::StudyState};
+use eigenveil_shared::Result;
 use rusqlite::Connection;
 
 use super::{
@@ -68,11 +68,6 @@ impl Embedded {
 
     pub(crate) fn measure(&self) -> Result<()> {
         let metrics = &self.metrics;
-        let studies = self.studies.list();
-        for state in [StudyState::Draft, StudyState::Open, StudyState::Closed] {
-            let of_it = studies.iter().filter(|study| study.state() == state);
-            metrics.studies_are(state, of_it.count());
-        }
         let waiting = estimates::waiting(&self.reader()).map_err(Failure::into_error)?;
         let database = self.directory.database();
         let mut log = database.clone().into_os_string();

@@ -5,7 +5,6 @@ use std::{fs::File, sync::Arc};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{ImportOutcome, StudyState},
-    mechanism::PayloadKind,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -110,7 +109,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     let recent = recent::of_study(connection, study.key)?;
     let has_all = has_identifiers && indexed + recent.len() as u64 == reports;
     decide::has_identifiers(study.id(), has_all, decide::EXPORT_INSTEAD)?;
-    let seeds = study.report_format().payload_kind() == PayloadKind::Seed;
+    let seeds = study.has_seeds();
     let sizes = if seeds {
         "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
     } else {
@@ -221,7 +220,7 @@ fn import_into(
         ArchiveItem::Section { bucket, n, bytes } => {
             // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
             let bucket = bucket % study.buckets();
-            if study.report_format().payload_kind() == PayloadKind::Seed {
+            if study.has_seeds() {
                 next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;
             } else {
                 let p = study.params().report_dimension();

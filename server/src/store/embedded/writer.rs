@@ -9,16 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use eigenveil_estimation::accumulate::Accumulator;
-use eigenveil_shared::{
-    Result,
-    api::StudyState,
-    enrolment::AdmissionKey,
-    mechanism::{Payload, double_cap::Seed},
-};
+use eigenveil_shared::{Result, api::StudyState, enrolment::AdmissionKey};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use tokio::sync::oneshot;
 
 use super::{
     arrivals,
@@ -33,26 +26,15 @@ use super::{
 use crate::store::{
     decide::{Door, Facts, Spent, SubmitOutcome, admit},
     failure::{FILES_REPLACED, Failure},
-    report::{Outcomes, Reports},
+    report::Outcomes,
     study::{Study, StudyIndex, StudyKey, state_from},
+    submission::{self, MAX_COMMIT_BYTES, Submission, by_study, request_ids},
+    sums::Delta,
 };
-use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
-
-/// Payload bytes after which no further request joins a commit.
-const MAX_COMMIT_BYTES: usize = 64 << 20;
+use crate::{environment::Clock, faults::Faults, metrics::Metrics};
 
 /// Time without a command after which nothing seems to be written for a while.
 const QUIET: Duration = Duration::from_millis(1);
-
-/// The reports of one request: all in one commit, or in none.
-pub(super) struct Submission {
-    pub(super) study: Arc<Study>,
-    pub(super) reports: Reports,
-    pub(super) reply: oneshot::Sender<Result<Outcomes>>,
-    /// Holds the memory of the bodies until the commit.
-    pub(super) reservation: Reservation,
-    pub(super) request: Option<u64>,
-}
 
 pub(super) enum Command {
     Submit(Submission),
@@ -82,34 +64,6 @@ pub(super) struct Writer {
     pub(super) studies: Arc<StudyIndex>,
     pub(super) data_dir: PathBuf,
     pub(super) faults: Faults,
-}
-
-#[derive(Default)]
-struct BucketDelta {
-    /// Numbers are added to the bucket's sum, which is fetched with the first of them.
-    sums: Option<Accumulator>,
-    /// Seeds are appended as they are.
-    seeds: Vec<Seed>,
-}
-
-impl BucketDelta {
-    fn add(
-        &mut self,
-        payload: &Payload<Bytes>,
-        sums: impl FnOnce() -> Result<Accumulator, Failure>,
-    ) -> Result<(), Failure> {
-        let current = &mut self.sums;
-        let sum = || match current {
-            Some(sum) => Ok(sum),
-            empty => Ok::<_, Failure>(empty.insert(sums()?)),
-        };
-        match payload {
-            Payload::Seed(seed) => self.seeds.push(*seed),
-            Payload::Floats(numbers) => sum()?.add(numbers)?,
-            Payload::Integers(numbers) => sum()?.add(numbers)?,
-        }
-        Ok(())
-    }
 }
 
 struct StudyUpdate {
@@ -164,13 +118,13 @@ impl Writer {
     /// Takes what is queued without waiting for more: the next group gathers while this one is synced.
     fn collect(&self, first: Submission) -> (Vec<Submission>, Option<Command>) {
         let mut reports = first.reports.len();
-        let mut bytes = payload_bytes(&first);
+        let mut bytes = first.payload_bytes();
         let mut group = vec![first];
         while reports < self.max_commit_reports && bytes < MAX_COMMIT_BYTES {
             match self.commands.try_recv() {
                 Ok(Command::Submit(submission)) => {
                     reports += submission.reports.len();
-                    bytes += payload_bytes(&submission);
+                    bytes += submission.payload_bytes();
                     group.push(submission);
                 }
                 Ok(other) => return (group, Some(other)),
@@ -186,12 +140,12 @@ impl Writer {
         let Err((group, failure)) = self.try_commit(group) else {
             return;
         };
-        let mut studies = by_study(group);
+        let studies = by_study(group);
         if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::LeaseLost(_)) {
             self.reply_failure(studies.into_iter().flatten().collect(), failure);
             return;
         }
-        for group in studies.drain(..) {
+        for group in studies {
             if let Err((group, failure)) = self.try_commit(group) {
                 self.reply_failure(group, failure);
             }
@@ -203,10 +157,7 @@ impl Writer {
         self.metrics.commit_failures.inc();
         let request_ids = request_ids(&group);
         tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
-        let error = failure.into_error();
-        for submission in group {
-            let _ = submission.reply.send(Err(error.clone()));
-        }
+        submission::refuse(group, &failure.into_error());
     }
 
     /// Commits a group and replies to all of it, or gives it back.
@@ -214,10 +165,7 @@ impl Writer {
         let started = Instant::now();
         match self.transact(&group) {
             Ok((outcomes, updates)) => {
-                let reports = group
-                    .iter()
-                    .map(|submission| submission.reports.len())
-                    .sum();
+                let reports = submission::reports(&group);
                 self.metrics.committed(reports, started.elapsed());
                 self.health.succeeded();
                 for update in updates {
@@ -226,11 +174,7 @@ impl Writer {
                         self.caches.sums.put(&update.study, bucket, sums);
                     }
                 }
-                for (submission, outcomes) in group.into_iter().zip(outcomes) {
-                    drop(submission.reservation);
-                    // A client that has gone will retry and get "duplicate".
-                    let _ = submission.reply.send(Ok(outcomes));
-                }
+                submission::answer(group, outcomes);
                 self.faults.after_replies();
                 Ok(())
             }
@@ -375,8 +319,7 @@ fn add_reports<'a>(
         recent,
     } = caches;
     let bucket = cache.bucket_of(study, commit_seq);
-    let mut delta = BucketDelta::default();
-    let mut accepted = 0_u64;
+    let mut delta = Delta::default();
     let fresh = {
         let mut facts = StoredFacts {
             transaction,
@@ -389,19 +332,18 @@ fn add_reports<'a>(
             for report in &submission.reports {
                 let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
                 if outcome == SubmitOutcome::Accepted {
-                    let sums = || cache.take_sum(transaction, study, bucket);
-                    delta.add(&report.payload, sums)?;
-                    accepted += 1;
+                    let stored = || cache.take_sum(transaction, study, bucket);
+                    delta.add(&report.payload, stored)?;
                 }
                 outcomes.push(outcome);
             }
         }
         facts.ids.into_fresh()
     };
-    if accepted > 0 {
+    if delta.n > 0 {
         recent.end(transaction, study.key, fresh)?;
-        if let Some(sums) = &mut delta.sums {
-            cache.write(transaction, study, bucket, sums)?;
+        if let Some(sum) = &delta.sum {
+            cache.write(transaction, study, bucket, sum)?;
         }
         if !delta.seeds.is_empty() {
             seeds::append(transaction, study, bucket, commit_seq, &mut delta.seeds)?;
@@ -411,44 +353,14 @@ fn add_reports<'a>(
                 "UPDATE studies SET reports_accepted = reports_accepted + ?, commit_seq = commit_seq + 1
                  WHERE study_pk = ?",
             )?
-            .execute(params![accepted, study.key])?;
-        arrivals::count(transaction, study.key, now_ms / 1_000, accepted)?;
+            .execute(params![delta.n, study.key])?;
+        arrivals::count(transaction, study.key, now_ms / 1_000, delta.n)?;
     }
     Ok(StudyUpdate {
         study: Arc::clone(study),
-        reports_accepted: before + accepted,
-        sums: delta.sums.map(|sums| (bucket, sums)),
+        reports_accepted: before + delta.n,
+        sums: delta.sum.map(|sum| (bucket, sum)),
     })
-}
-
-fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
-    let mut studies: Vec<Vec<Submission>> = Vec::new();
-    for submission in group {
-        let pk = submission.study.key;
-        let same =
-            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.key == pk);
-        match studies.iter_mut().find(same) {
-            Some(share) => share.push(submission),
-            None => studies.push(vec![submission]),
-        }
-    }
-    studies
-}
-
-/// Numbers of the requests, or the first of them if there are many.
-fn request_ids(group: &[Submission]) -> String {
-    const MAX_SHOWN: usize = 32;
-    let numbers = group.iter().filter_map(|submission| submission.request);
-    let shown: Vec<String> = numbers.take(MAX_SHOWN).map(|id| id.to_string()).collect();
-    shown.join(" ")
-}
-
-fn payload_bytes(submission: &Submission) -> usize {
-    submission
-        .reports
-        .iter()
-        .map(|report| report.payload.as_bytes().len())
-        .sum()
 }
 
 #[cfg(test)]

@@ -10,54 +10,30 @@ use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     enrolment::{AdmissionKey, Enrolment},
-    mechanism::{Payload, PayloadKind, double_cap::Seed},
 };
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio_postgres::Statement;
+use tokio::sync::{Mutex, mpsc};
+use tokio_postgres::{Client, Row, Statement, ToStatement, types::ToSql};
 
 use super::{
     Inner,
     connection::Connection,
     lock,
-    snapshot::sum_bytes,
     statements::{Prepared, require},
     unsigned,
 };
-use crate::{
-    net::memory::Reservation,
-    store::{
-        decide::{Door, Facts, Spent, SubmitOutcome, admit},
-        failure::Failure,
-        report::{Outcomes, Reports},
-        study::{Study, StudyKey},
-        sums::decode_sum,
-    },
+use crate::store::{
+    decide::{Door, Facts, Spent, SubmitOutcome, admit},
+    failure::Failure,
+    report::Outcomes,
+    study::{Study, StudyKey},
+    submission::{self, MAX_COMMIT_BYTES, Submission, by_study},
+    sums::{Delta, decode_sum, encode_sum},
 };
 
 /// Time after which a request is told that nobody knows.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
-/// Payload bytes after which no further request joins a commit.
-const MAX_COMMIT_BYTES: usize = 64 << 20;
 /// Runs of a group: doors close under way, connections break.
 const MAX_RUNS: u32 = 5;
-
-/// The reports of one request: all in one commit, or in none.
-pub(super) struct Submission {
-    pub(super) study: Arc<Study>,
-    pub(super) reports: Reports,
-    pub(super) reply: oneshot::Sender<Result<Outcomes>>,
-    /// Holds the memory of the bodies until the commit.
-    pub(super) _reservation: Reservation,
-}
-
-impl Submission {
-    fn bytes(&self) -> usize {
-        self.reports
-            .iter()
-            .map(|report| report.payload.as_bytes().len())
-            .sum()
-    }
-}
 
 /// Takes groups from the queue and commits them, on a connection of its own.
 pub(super) struct Committer {
@@ -65,25 +41,6 @@ pub(super) struct Committer {
     number: i32,
     queue: Arc<Mutex<mpsc::Receiver<Submission>>>,
     prepared: Option<Prepared>,
-}
-
-/// How a run of a group ended without an answer.
-enum Ended {
-    /// A study closed under way; nothing was written.
-    DoorClosed,
-    Failed(Failure),
-}
-
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl From<tokio_postgres::Error> for Ended {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Failed(error.into())
-    }
 }
 
 impl Committer {
@@ -114,14 +71,14 @@ impl Committer {
         let first = queue.recv().await?;
         #[cfg(test)]
         tokio::task::block_in_place(|| self.inner.environment.faults.wait_while_held());
-        let (mut reports, mut bytes) = (first.reports.len(), first.bytes());
+        let (mut reports, mut bytes) = (first.reports.len(), first.payload_bytes());
         let mut group = vec![first];
         while reports < self.inner.config.tuning.max_commit_reports
             && bytes < MAX_COMMIT_BYTES
             && let Ok(submission) = queue.try_recv()
         {
             reports += submission.reports.len();
-            bytes += submission.bytes();
+            bytes += submission.payload_bytes();
             group.push(submission);
         }
         Some(group)
@@ -130,9 +87,8 @@ impl Committer {
     /// Commits a group, then replies to all of it. If it fails, its studies are committed one by one, so that a failure
     /// of one does not reject the reports of another.
     async fn commit(&mut self, group: Vec<Submission>) {
-        let mut studies: BTreeMap<StudyKey, Vec<Submission>> = BTreeMap::new();
         match self.outcomes(&group).await {
-            Ok(outcomes) => return reply(group, outcomes),
+            Ok(outcomes) => return submission::answer(group, outcomes),
             Err(failure) => {
                 let is_one = group
                     .iter()
@@ -145,15 +101,9 @@ impl Committer {
                 }
             }
         }
-        for submission in group {
-            studies
-                .entry(submission.study.key)
-                .or_default()
-                .push(submission);
-        }
-        for group in studies.into_values() {
+        for group in by_study(group) {
             match self.outcomes(&group).await {
-                Ok(outcomes) => reply(group, outcomes),
+                Ok(outcomes) => submission::answer(group, outcomes),
                 Err(failure) => self.refuse(group, failure),
             }
         }
@@ -168,9 +118,7 @@ impl Committer {
         if is_of_store {
             lock(&self.inner.health).commit_failed = Some(error.clone());
         }
-        for submission in group {
-            let _ = submission.reply.send(Err(error.clone()));
-        }
+        submission::refuse(group, &error);
     }
 
     /// Runs a group until it is committed, or certainly cannot be.
@@ -181,17 +129,14 @@ impl Committer {
             Failure::Unavailable("studies of these reports keep opening and closing".into());
         for _ in 0..MAX_RUNS {
             match self.attempt(group).await {
-                Ok(outcomes) => {
-                    let reports = group
-                        .iter()
-                        .map(|submission| submission.reports.len())
-                        .sum();
+                Ok(Some(outcomes)) => {
+                    let reports = submission::reports(group);
                     self.inner.metrics.committed(reports, started.elapsed());
                     lock(&self.inner.health).commit_failed = None;
                     return Ok(outcomes);
                 }
-                Err(Ended::DoorClosed) => {}
-                Err(Ended::Failed(failure)) => {
+                Ok(None) => {}
+                Err(failure) => {
                     // Whatever its transaction has done is rolled back, or told by the next run.
                     let broke = self
                         .prepared
@@ -225,7 +170,8 @@ impl Committer {
         Ok(())
     }
 
-    async fn attempt(&mut self, group: &[Submission]) -> Result<Vec<Outcomes>, Ended> {
+    /// A run of a group; nothing, neither written nor answered, if a study closed under way.
+    async fn attempt(&mut self, group: &[Submission]) -> Result<Option<Vec<Outcomes>>, Failure> {
         if self
             .prepared
             .as_ref()
@@ -235,7 +181,7 @@ impl Committer {
             self.connect().await?;
         }
         let Some(of) = &self.prepared else {
-            return Err(Failure::Unavailable("there is no connection".into()).into());
+            return Err(Failure::Unavailable("there is no connection".into()));
         };
         let client = &of.connection;
         let studies: BTreeMap<StudyKey, &Arc<Study>> = group
@@ -302,29 +248,20 @@ impl Committer {
         let wanted_order: Vec<(StudyKey, [u8; 16])> = wanted.iter().copied().collect();
         let (wanted_studies, wanted_ids) = columns(&wanted_order);
         let (other_studies, other_ids) = columns(&others);
-        let take = async {
-            match wanted.is_empty() {
-                true => Ok(Vec::new()),
-                false => {
-                    client
-                        .query(&of.take, &[&wanted_studies, &wanted_ids])
-                        .await
-                }
-            }
-        };
-        let look_up = async {
-            match others.is_empty() {
-                true => Ok(Vec::new()),
-                false => client.query(&of.known, &[&other_studies, &other_ids]).await,
-            }
-        };
         let ending = known.ending();
-        let wait = async {
-            match ending.is_empty() {
-                true => Ok(Vec::new()),
-                false => client.query(&of.in_flight, &[&ending]).await,
-            }
-        };
+        let take = ask(
+            client,
+            !wanted.is_empty(),
+            &of.take,
+            [&wanted_studies, &wanted_ids],
+        );
+        let wait = ask(client, !ending.is_empty(), &of.in_flight, [&ending]);
+        let look_up = ask(
+            client,
+            !others.is_empty(),
+            &of.known,
+            [&other_studies, &other_ids],
+        );
         let (old, _, found) = tokio::try_join!(biased; take, wait, look_up)?;
         for row in old.iter().chain(&found) {
             known.counted.insert(key_of(row)?);
@@ -346,16 +283,19 @@ impl Committer {
             if !has_duplicate {
                 // Nothing is acknowledged, and nothing was written.
                 client.batch_execute("ROLLBACK").await?;
-                return Ok(outcomes);
+                return Ok(Some(outcomes));
             }
         }
         undo(client, &of.take_back, "identifiers", &taken_back).await?;
         undo(client, &of.give_back, "tokens", &given_back).await?;
         if deltas.is_empty() {
             of.beat(self.inner.server, self.number).await?;
-            return Ok(outcomes);
+            return Ok(Some(outcomes));
         }
-        self.count(of, &studies, deltas).await?;
+        if !self.count(of, &studies, deltas).await? {
+            client.batch_execute("ROLLBACK").await?;
+            return Ok(None);
+        }
         let counted = client.query(&of.counted, &[&keys]).await?;
         client.commit().await?;
         for row in counted {
@@ -363,16 +303,16 @@ impl Committer {
                 study.publish_count_of_any(unsigned(row.try_get(1)?));
             }
         }
-        Ok(outcomes)
+        Ok(Some(outcomes))
     }
 
-    /// Adds what was accepted to a bucket of each study.
+    /// Adds what was accepted to a bucket of each study; false if one is closed.
     async fn count(
         &self,
         of: &Prepared,
         studies: &BTreeMap<StudyKey, &Arc<Study>>,
         deltas: BTreeMap<StudyKey, Delta>,
-    ) -> Result<(), Ended> {
+    ) -> Result<bool, Failure> {
         let client = &of.connection;
         let accepted = deltas.len();
         let (mut keys, mut buckets, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
@@ -384,7 +324,7 @@ impl Committer {
             delta.seeds.sort_unstable();
             keys.push(key.0);
             buckets.push(bucket);
-            sizes.push(delta.n);
+            sizes.push(delta.n as i64);
             bodies.push((!delta.seeds.is_empty()).then(|| delta.seeds.concat()));
             sums.extend(delta.sum.map(|sum| (key.0, bucket, sum)));
         }
@@ -395,20 +335,13 @@ impl Committer {
         if locks {
             let locked = client.query(&of.lock_buckets, &[&keys, &buckets]).await?;
             if locked.len() != accepted {
-                return self.door_closed(of).await;
+                return Ok(false);
             }
         }
         for (key, bucket, delta) in sums {
-            let row = client.query_opt(&of.sum, &[&key, &bucket]).await?;
-            let Some(row) = row else {
-                return self.door_closed(of).await;
-            };
-            let total = merged(unsigned(row.try_get(0)?), row.try_get(1)?, &delta)?;
-            let (n, bytes) = (total.count() as i64, sum_bytes(&total));
-            let kept = client
-                .execute(&of.keep_sum, &[&key, &bucket, &n, &bytes])
-                .await?;
-            require("sums", kept, 1)?;
+            if !add_to_sum(client, [&of.sum, &of.keep_sum], key, bucket, &delta).await? {
+                return Ok(false);
+            }
         }
         let chunks = bodies.iter().flatten().count();
         let row = client
@@ -417,11 +350,11 @@ impl Committer {
         let [counted, kept, arrived] =
             [0, 1, 2].map(|column| row.try_get::<_, i64>(column).map(unsigned));
         if counted? != accepted as u64 {
-            return self.door_closed(of).await;
+            return Ok(false);
         }
         require("chunks", kept?, chunks)?;
         require("arrivals", arrived?, accepted)?;
-        Ok(())
+        Ok(true)
     }
 
     /// A bucket that nobody can predict, so that buckets are exchangeable.
@@ -431,17 +364,18 @@ impl Committer {
         // 2⁶⁴ values modulo at most 32 buckets.
         Ok((u64::from_le_bytes(random) % u64::from(buckets.max(1))) as i32)
     }
-
-    async fn door_closed<T>(&self, of: &Prepared) -> Result<T, Ended> {
-        of.connection.batch_execute("ROLLBACK").await?;
-        Err(Ended::DoorClosed)
-    }
 }
 
-fn reply(group: Vec<Submission>, outcomes: Vec<Outcomes>) {
-    for (submission, outcomes) in group.into_iter().zip(outcomes) {
-        // A client that has gone will retry and get "duplicate".
-        let _ = submission.reply.send(Ok(outcomes));
+/// What a statement finds, if there is something to ask.
+async fn ask<const N: usize>(
+    client: &Client,
+    is_needed: bool,
+    statement: &Statement,
+    params: [&(dyn ToSql + Sync); N],
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    match is_needed {
+        true => client.query(statement, &params).await,
+        false => Ok(Vec::new()),
     }
 }
 
@@ -451,13 +385,13 @@ async fn undo<const N: usize>(
     statement: &Statement,
     table: &str,
     keys: &[(StudyKey, [u8; N])],
-) -> Result<(), Ended> {
+) -> Result<(), Failure> {
     if keys.is_empty() {
         return Ok(());
     }
     let (studies, columns) = columns(keys);
     let rows = client.execute(statement, &[&studies, &columns]).await?;
-    Ok(require(table, rows, keys.len())?)
+    require(table, rows, keys.len())
 }
 
 /// Two columns for `unnest`.
@@ -471,7 +405,7 @@ fn columns<'a, const N: usize>(
 }
 
 /// An identifier or a token.
-fn key_of<const N: usize>(row: &tokio_postgres::Row) -> Result<(StudyKey, [u8; N]), Failure> {
+fn key_of<const N: usize>(row: &Row) -> Result<(StudyKey, [u8; N]), Failure> {
     let (study, key): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
     let key = key
         .try_into()
@@ -479,12 +413,26 @@ fn key_of<const N: usize>(row: &tokio_postgres::Row) -> Result<(StudyKey, [u8; N
     Ok((StudyKey(study), key))
 }
 
-/// A stored sum and what is added to it.
-pub(super) fn merged(
-    n: u64,
-    body: Option<&[u8]>,
+/// Adds to a stored sum, which one statement finds and the other one keeps; false where there is none.
+pub(super) async fn add_to_sum<S: ToStatement + Sync + ?Sized>(
+    client: &Client,
+    [find, keep]: [&S; 2],
+    study: i64,
+    bucket: i32,
     delta: &Accumulator,
-) -> Result<Accumulator, Failure> {
+) -> Result<bool, Failure> {
+    let Some(row) = client.query_opt(find, &[&study, &bucket]).await? else {
+        return Ok(false);
+    };
+    let total = merged(unsigned(row.try_get(0)?), row.try_get(1)?, delta)?;
+    let (n, body) = (total.count() as i64, encode_sum(&total));
+    let kept = client.execute(keep, &[&study, &bucket, &n, &body]).await?;
+    require("sums", kept, 1)?;
+    Ok(true)
+}
+
+/// A stored sum and what is added to it.
+fn merged(n: u64, body: Option<&[u8]>, delta: &Accumulator) -> Result<Accumulator, Failure> {
     let Some(body) = body else {
         return Ok(delta.clone());
     };
@@ -500,48 +448,21 @@ pub(super) fn merged(
     }
 }
 
-/// What is added to a bucket.
-#[derive(Default)]
-struct Delta {
-    n: i64,
-    seeds: Vec<Seed>,
-    sum: Option<Accumulator>,
-}
-
-impl Delta {
-    fn add(&mut self, study: &Study, payload: &Payload<bytes::Bytes>) -> Result<(), Failure> {
-        self.n += 1;
-        if let Payload::Seed(seed) = payload {
-            self.seeds.push(*seed);
-            return Ok(());
-        }
-        let sum = match &mut self.sum {
-            Some(sum) => sum,
-            empty => empty.insert(Accumulator::new(study.params().report_dimension())?),
-        };
-        match payload {
-            Payload::Floats(numbers) => sum.add(numbers)?,
-            Payload::Integers(numbers) => sum.add(numbers)?,
-            Payload::Seed(_) => {}
-        }
-        Ok(())
-    }
-}
-
 /// What a transaction has read and locked before it decides, and what it takes.
 #[derive(Default)]
 struct Knowledge {
     doors: BTreeMap<StudyKey, Door>,
     /// Unspent ones, which this transaction has spent, and spent ones.
-    unspent: BTreeSet<(StudyKey, AdmissionKey)>,
+    unspent: Tokens,
     spent: HashSet<(StudyKey, AdmissionKey)>,
     /// New ones, which this transaction has inserted.
-    inserted: BTreeSet<(StudyKey, [u8; 16])>,
+    inserted: Identifiers,
     counted: HashSet<(StudyKey, [u8; 16])>,
-    taken: BTreeSet<(StudyKey, [u8; 16])>,
-    spending: BTreeSet<(StudyKey, AdmissionKey)>,
+    taken: Identifiers,
+    spending: Tokens,
 }
 
+type Tokens = BTreeSet<(StudyKey, AdmissionKey)>;
 type Identifiers = BTreeSet<(StudyKey, [u8; 16])>;
 
 impl Knowledge {
@@ -555,7 +476,7 @@ impl Knowledge {
     }
 
     /// Tokens of studies that take reports: of others nothing shall be written.
-    fn presented(&self, group: &[Submission]) -> BTreeSet<(StudyKey, AdmissionKey)> {
+    fn presented(&self, group: &[Submission]) -> Tokens {
         let of_tokens = group.iter().filter(|submission| {
             self.doors.get(&submission.study.key).is_some_and(|door| {
                 door.enrolment == Enrolment::Token && door.is_open && !door.is_over
@@ -621,10 +542,9 @@ impl Knowledge {
             for report in &submission.reports {
                 let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
                 if outcome == SubmitOutcome::Accepted {
-                    deltas
-                        .entry(study.key)
-                        .or_default()
-                        .add(study, &report.payload)?;
+                    let p = study.params().report_dimension();
+                    let delta = deltas.entry(study.key).or_default();
+                    delta.add(&report.payload, || Ok(Accumulator::new(p)?))?;
                 }
                 outcomes.push(outcome);
             }
@@ -669,9 +589,4 @@ impl Facts for View<'_> {
             _ => Spent::Before,
         })
     }
-}
-
-/// Whether its reports are seeds, which are kept as they are.
-pub(super) fn has_seeds(study: &Study) -> bool {
-    study.report_format().payload_kind() == PayloadKind::Seed
 }

@@ -7,7 +7,7 @@ use std::{
     ops::Deref,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -19,9 +19,10 @@ use tokio_postgres::{
     AsyncMessage, Client, Config,
     config::{Host, SslMode, TargetSessionAttrs},
     error::{Severity, SqlState},
+    types::{FromSql, ToSql},
 };
 
-use super::{full, tls::Tls, unusable};
+use super::{full, lock, tls::Tls, unusable};
 use crate::{
     config::{StoreUrl, invalid_config},
     store::failure::Failure,
@@ -250,18 +251,14 @@ impl Pool {
     pub(super) async fn take(self: &Arc<Self>) -> Result<Session, Failure> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| Failure::Unavailable("the server is stopping".into()))?;
-        let used = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let used = lock(&self.idle).pop();
         let connection = match used {
             Some(connection) if !connection.is_closed() => connection,
             // After a failover all of them are closed.
             _ => self.target.connect().await?,
         };
         Ok(Session {
-            connection: Some(connection),
+            connection,
             pool: Arc::clone(self),
             _place: permit,
         })
@@ -288,61 +285,56 @@ impl Pool {
 
 /// A connection of the pool. Dropped without an end it is closed, and its transaction rolled back.
 pub(super) struct Session {
-    connection: Option<Connection>,
+    connection: Connection,
     pool: Arc<Pool>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Deref for Session {
-    type Target = Client;
+    type Target = Connection;
 
-    #[expect(
-        clippy::panic,
-        reason = "only the methods that consume it take the connection"
-    )]
-    fn deref(&self) -> &Client {
-        match &self.connection {
-            Some(connection) => connection,
-            None => panic!("a session was used after its end"),
-        }
+    fn deref(&self) -> &Connection {
+        &self.connection
     }
 }
 
 impl Session {
-    pub(super) async fn commit(mut self) -> Result<(), Failure> {
-        if let Some(connection) = self.connection.take() {
-            connection.commit().await?;
-            self.give_back(connection);
-        }
+    pub(super) async fn commit(self) -> Result<(), Failure> {
+        self.connection.commit().await?;
+        self.done();
         Ok(())
     }
 
     /// Ends a transaction that has changed nothing.
-    pub(super) async fn end(mut self) -> Result<(), Failure> {
-        if let Some(connection) = self.connection.take() {
-            connection.batch_execute("ROLLBACK").await?;
-            self.give_back(connection);
-        }
+    pub(super) async fn end(self) -> Result<(), Failure> {
+        self.connection.batch_execute("ROLLBACK").await?;
+        self.done();
         Ok(())
     }
 
     /// Ends a use without a transaction.
-    pub(super) fn done(mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.give_back(connection);
-        }
+    pub(super) fn done(self) {
+        let Self {
+            connection,
+            pool,
+            _place,
+        } = self;
+        lock(&pool.idle).push(connection);
     }
+}
 
-    fn give_back(&self, connection: Connection) {
-        let mut idle = self
-            .pool
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < POOLED {
-            idle.push(connection);
-        }
-    }
+/// What a query finds that finds one value.
+pub(super) async fn value<T: for<'a> FromSql<'a>>(
+    client: &Client,
+    query: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<T, Failure> {
+    Ok(client.query_one(query, params).await?.try_get(0)?)
+}
+
+/// The time by the database's clock.
+pub(super) async fn moment_ms(client: &Client) -> Result<i64, Failure> {
+    value(client, "SELECT moment_ms()", &[]).await
 }
 
 impl From<tokio_postgres::Error> for Failure {

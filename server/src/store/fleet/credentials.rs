@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eigenveil_shared::Result;
 use tokio_postgres::Client;
 
-use super::{Fleet, statements::require, studies::state_of, unsigned};
+use super::{Fleet, connection::value, statements::require, studies::state_of, unsigned};
 use crate::store::{
     credentials::{Analyst, TokenTable},
     decide,
@@ -51,7 +51,7 @@ pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
     })
 }
 
-fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
+pub(super) fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
     let wrong = |_| {
         Failure::damaged(format!(
             "a stored value has {} bytes instead of {N}",
@@ -99,7 +99,7 @@ impl Fleet {
                 // Held to the commit: a deletion comes before, or removes this token, too.
                 state_of(&session, study.key, study.id(), "FOR SHARE").await?;
             }
-            let count: i64 = session.query_one("SELECT count(*) FROM analysts", &[]).await?.try_get(0)?;
+            let count: i64 = value(&session, "SELECT count(*) FROM analysts", &[]).await?;
             decide::is_room_for_analyst(unsigned(count) as usize)?;
             let (key, created) = (study.map(|study| study.key.0), analyst.created_at_ms as i64);
             session

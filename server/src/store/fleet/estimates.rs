@@ -8,15 +8,15 @@ use std::{
 
 use eigenveil_shared::{
     Result,
-    api::{EstimateJob, EstimateRequest, EstimateState, Problem},
+    api::{EstimateJob, EstimateRequest, EstimateState},
 };
 use tokio_postgres::{Client, Row};
 
-use super::{Fleet, Inner, lock, unsigned};
+use super::{Fleet, Inner, connection::value, lock, unsigned};
 use crate::store::{
     decide,
     failure::{Failure, unavailable},
-    job::{Job, StoredEstimate, state_from},
+    job::{self, COLUMNS, Ended, Job, StoredEstimate, state_from},
     listener::Notice,
     study::{Study, StudyId, StudyKey, study_not_found},
 };
@@ -26,7 +26,6 @@ const LEASE: f64 = 60.0;
 const RENEWAL: Duration = Duration::from_secs(10);
 /// Held to the commit by whoever adds a job: the limit is one of all studies and servers.
 const QUEUE_LOCK: i64 = 0x0045_6956_5300_0002;
-const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 const CLAIMABLE: &str = "state = 'running' AND (lease IS NULL OR lease < moment())";
 
 impl Fleet {
@@ -55,15 +54,8 @@ impl Fleet {
                 .await?;
             session.commit().await?;
             inner.listener.tell(Notice::JobAdded);
-            Ok(EstimateJob {
-                number: unsigned(row.try_get(0)?),
-                study: id.to_string(),
-                state: EstimateState::Running,
-                request,
-                estimate: None,
-                problem: None,
-                created_at_ms: unsigned(row.try_get(1)?),
-            })
+            let (number, created) = (unsigned(row.try_get(0)?), unsigned(row.try_get(1)?));
+            Ok(job::document(id, number, EstimateState::Running, request, None, created))
         })
         .await
     }
@@ -141,14 +133,13 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
-        let (state, estimate, problem) = match result {
-            Ok(estimate) => (EstimateState::Done, Some(estimate), None),
-            Err(problem) => (EstimateState::Failed, None, Some(problem)),
-        };
+    pub(crate) fn finish_job(&self, job: i64, ended: Ended) -> Result<()> {
+        let Ended {
+            state,
+            estimate,
+            problem,
+        } = ended;
         self.wait(async {
-            let problem = problem.map(|problem| serde_json::to_string(&problem));
-            let problem = problem.transpose().map_err(Failure::damaged)?;
             let session = self.inner.pool.begin().await?;
             session
                 .execute(
@@ -275,7 +266,7 @@ impl Inner {
 /// Estimates waiting or being computed, over all studies.
 pub(super) async fn waiting(client: &Client) -> Result<u64, Failure> {
     let count = "SELECT count(*) FROM estimates WHERE state = 'running'";
-    Ok(unsigned(client.query_one(count, &[]).await?.try_get(0)?))
+    Ok(unsigned(value(client, count, &[]).await?))
 }
 
 /// Deletes all but the newest `keep` finished jobs of this job's study. Numbers are not reused, because the newest
@@ -302,18 +293,14 @@ fn newer() -> Failure {
 }
 
 fn document(row: &Row, study: StudyId) -> Result<EstimateJob, Failure> {
-    let state: &str = row.try_get(1)?;
     let problem: Option<&str> = row.try_get(3)?;
-    Ok(EstimateJob {
-        number: unsigned(row.try_get(0)?),
-        study: study.to_string(),
-        state: state_from(state)?,
-        request: serde_json::from_str(row.try_get(2)?).map_err(|_| newer())?,
-        estimate: None,
-        problem: problem
-            .map(serde_json::from_str)
-            .transpose()
-            .map_err(|_| newer())?,
-        created_at_ms: unsigned(row.try_get(4)?),
-    })
+    let problem = problem.map(serde_json::from_str).transpose();
+    Ok(job::document(
+        study,
+        unsigned(row.try_get(0)?),
+        state_from(row.try_get(1)?)?,
+        serde_json::from_str(row.try_get(2)?).map_err(|_| newer())?,
+        problem.map_err(|_| newer())?,
+        unsigned(row.try_get(4)?),
+    ))
 }

@@ -30,10 +30,9 @@ use tokio_postgres::Client;
 
 use super::{
     Fleet, Inner,
-    append::has_seeds,
-    connection::Session,
+    connection::{Session, value},
     lock,
-    snapshot::{next_chunks, sum_bytes},
+    snapshot::next_chunks,
     studies::require_study,
     tidy::{WHOLE, merge_chunks},
     unsigned,
@@ -42,7 +41,7 @@ use crate::store::{
     failure::Failure,
     job::settings,
     study::{Study, StudyKey},
-    sums::decode_sum,
+    sums::{decode_sum, encode_sum},
 };
 
 /// Seeds that are added up before their sum is kept: four megabytes.
@@ -222,7 +221,7 @@ impl Inner {
             .count()
             .min(MAX_THREADS)
             .min(fit as usize);
-        if !has_seeds(study) || p > MAX_DIMENSION || threads == 0 {
+        if !study.has_seeds() || p > MAX_DIMENSION || threads == 0 {
             return Ok(());
         }
         let waiting = self.wait(async {
@@ -301,11 +300,8 @@ impl Inner {
         let session = self.wait(self.pool.take())?;
         // Of two studies it may be the same.
         let (key, number) = (study.key.0 as i32, bucket.number);
-        let is_free: bool = self.wait(async {
-            let lock = "SELECT pg_try_advisory_lock($1, $2)";
-            let row = session.query_one(lock, &[&key, &number]).await?;
-            Ok::<_, Failure>(row.try_get(0)?)
-        })?;
+        let try_lock = "SELECT pg_try_advisory_lock($1, $2)";
+        let is_free: bool = self.wait(value(&session, try_lock, &[&key, &number]))?;
         if !is_free {
             let upto = self.wait(async {
                 let select = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2";
@@ -353,7 +349,7 @@ impl Inner {
             _ => from,
         };
         drop(held);
-        let (n, body) = (sum.count() as i64, sum_bytes(sum));
+        let (n, body) = (sum.count() as i64, encode_sum(sum));
         let swapped = client
             .execute(SWAP, &[&study.0, &bucket, &from, &unread.to, &n, &body])
             .await?;
@@ -490,7 +486,7 @@ mod tests {
             n += seeds.len() as u64;
             Ok(())
         };
-        eigenveil_estimation::sparse_from_seeds::SeedSource::pass_unfolded(&seeds, count).unwrap();
+        seeds.pass_unfolded(count).unwrap();
         n
     }
 

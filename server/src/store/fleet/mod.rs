@@ -14,7 +14,7 @@ mod estimates;
 mod failover;
 mod fold;
 #[cfg(test)]
-pub(super) mod mutations;
+mod mutations;
 mod operators;
 #[cfg(test)]
 mod races;
@@ -44,7 +44,7 @@ use std::{
 use eigenveil_shared::{Error, ErrorCode, Result};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     task::JoinHandle,
 };
 
@@ -52,16 +52,17 @@ pub(crate) use self::operators::check as check_store;
 pub use self::operators::{Migrated, migrate_store};
 
 use self::{
-    append::{Committer, Submission},
+    append::Committer,
     connection::{Pool, Target},
 };
 use super::{
     credentials::Credentials,
     embedded::TokenFiles,
-    failure::{Failure, unavailable},
+    failure::{Failure, queue_is_full, stopping, unavailable},
     listener::Listener,
     report::{Outcomes, Reports},
     study::{Study, StudyIndex},
+    submission::Submission,
     token::TokenHash,
 };
 use crate::{
@@ -204,27 +205,18 @@ impl Fleet {
         reservation: Reservation,
     ) -> Result<Outcomes> {
         let queue = lock(&self.queue).clone().ok_or_else(stopping)?;
-        let (reply, outcome) = oneshot::channel();
-        let submission = Submission {
-            study: Arc::clone(study),
-            reports,
-            reply,
-            _reservation: reservation,
-        };
+        let (submission, answer) = Submission::new(study, reports, reservation);
         let depth = &self.inner.metrics.queue_depth;
         depth.inc();
         queue.try_send(submission).map_err(|error| {
             depth.dec();
             match error {
-                mpsc::error::TrySendError::Full(_) => Error::new(
-                    ErrorCode::TooManyRequests,
-                    "the write queue is full; retry after a second",
-                ),
+                mpsc::error::TrySendError::Full(_) => queue_is_full(),
                 mpsc::error::TrySendError::Closed(_) => stopping(),
             }
         })?;
         drop(queue);
-        match tokio::time::timeout(append::ANSWER, outcome).await {
+        match tokio::time::timeout(append::ANSWER, answer).await {
             // Whoever committed it was stopped.
             Ok(answer) => answer.unwrap_or_else(|_| {
                 Err(Failure::InDoubt("the server is stopping".into()).into_error())
@@ -455,13 +447,6 @@ fn full(what: &str) -> Error {
         format!(
             "{what}, and nothing was changed; the operator has to free space there: retry after that"
         ),
-    )
-}
-
-fn stopping() -> Error {
-    Error::new(
-        ErrorCode::ShuttingDown,
-        "the server is stopping and did not write this; retry when it is back",
     )
 }
 

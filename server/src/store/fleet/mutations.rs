@@ -26,17 +26,16 @@ use crate::store::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Mutation {
+pub(super) enum Mutation {
     /// A commit that writes nothing, which no standby is waited for.
     SilentDuplicate,
-    CloseTouchesStudiesOnly,
     UnsortedIdentifiers,
     /// Rows of buckets are changed without having been locked in order.
     UnlockedBuckets,
     FoldWithoutSwap,
 }
 
-pub(in crate::store) fn mutate(store: &Store, mutation: Option<Mutation>) {
+pub(super) fn mutate(store: &Store, mutation: Option<Mutation>) {
     if let Engine::Fleet(fleet) = &store.shared.engine {
         *lock(&fleet.inner.mutation) = mutation;
     }
@@ -57,8 +56,14 @@ fn a_close_that_touches_studies_only_is_noticed() {
     let Some(_cluster) = Cluster::shared() else {
         return;
     };
-    let mutated = Kind::Fleet(Some(Mutation::CloseTouchesStudiesOnly));
-    assert!(fails(mutated, "nothing_is_counted_after_a_close"));
+    let mistake = "CREATE FUNCTION as_it_was() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN old; END';
+                   CREATE TRIGGER as_it_was BEFORE UPDATE OF open ON eigenveil.buckets FOR EACH ROW WHEN (NOT new.open)
+                   EXECUTE FUNCTION as_it_was()";
+    assert!(fails(
+        Kind::Fleet,
+        mistake,
+        "nothing_is_counted_after_a_close"
+    ));
 }
 
 /// Deadlocks that PostgreSQL has found while two servers insert the same identifiers at once.

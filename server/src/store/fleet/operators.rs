@@ -8,7 +8,7 @@ use super::{
     Background,
     connection::{Connection, Target},
     create_directory,
-    credentials::{self, OPERATOR},
+    credentials::{self, OPERATOR, bytes},
     schema, wait,
 };
 use crate::{
@@ -88,21 +88,8 @@ async fn make_token(
         .query_opt("SELECT value FROM settings WHERE key = $1", &[&OPERATOR])
         .await?;
     if let Some(row) = stored {
-        let is_it = |staged: &String| {
-            row.try_get::<_, &[u8]>(0)
-                .is_ok_and(|hash| hash == TokenHash::new(staged).bytes())
-        };
-        return match files.staged()? {
-            Some(staged) if is_it(&staged) => {
-                files.adopt()?;
-                Ok(Some(files.path()))
-            }
-            Some(_) => {
-                files.discard()?;
-                Ok(None)
-            }
-            None => Ok(None),
-        };
+        let hash = TokenHash::stored(bytes(row.try_get(0)?)?);
+        return Ok(files.settle(&hash)?.then(|| files.path()));
     }
     let token = generate(&*environment.entropy)?;
     files.stage(&token)?;

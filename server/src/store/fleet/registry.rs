@@ -16,7 +16,9 @@ use eigenveil_shared::{
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Row};
 
-use super::{Inner, credentials, lock, statements::Prepared, told, unsigned};
+use super::{
+    Inner, connection::moment_ms, credentials, lock, statements::Prepared, told, unsigned,
+};
 use crate::store::{
     failure::Failure,
     study::{NewStudy, Study, StudyId, StudyKey, state_from},
@@ -108,10 +110,7 @@ impl Inner {
         // First, so that a token that was revoked is refused whatever becomes of the rest.
         let table = credentials::load(&session).await?;
         self.credentials.change(|credentials| *credentials = table);
-        let moment: i64 = session
-            .query_one("SELECT moment_ms()", &[])
-            .await?
-            .try_get(0)?;
+        let moment = moment_ms(&session).await?;
         let own = self.environment.clock.unix_ms().min(i64::MAX as u64) as i64;
         self.ahead_ms
             .store(moment.saturating_sub(own), Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use eigenveil_shared::{Error, Result};
 use tokio_postgres::Client;
 
-use super::connection::{Connection, SCHEMA, Target};
+use super::connection::{Connection, SCHEMA, Target, value};
 use crate::{
     config::Durability,
     store::failure::{Failure, unavailable},
@@ -40,7 +40,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(60);
 pub(super) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
     // Polled: a session that waits for the lock would hold up what the holder may wait for.
     let asked = Instant::now();
-    while !flag(connection, "SELECT pg_try_advisory_lock($1)", &[&LOCK]).await? {
+    while !value::<bool>(connection, "SELECT pg_try_advisory_lock($1)", &[&LOCK]).await? {
         if asked.elapsed() > LOCK_WAIT {
             return Err(unavailable(
                 "another eigenveil store migrate has run for a minute; wait for it, or end it and try again",
@@ -58,7 +58,7 @@ pub(super) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
         if number == 0 {
             // Where it was made for this role, the role may lack the right to make one.
             let exists = "SELECT to_regnamespace($1) IS NOT NULL";
-            if !flag(connection, exists, &[&SCHEMA]).await? {
+            if !value::<bool>(connection, exists, &[&SCHEMA]).await? {
                 let create = format!("CREATE SCHEMA {SCHEMA}");
                 connection.batch_execute(&create).await?;
             }
@@ -82,22 +82,11 @@ pub(super) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
 async fn version(client: &Client) -> Result<Option<usize>, Failure> {
     // By its full name: without a right to the schema that is an error, and not "none".
     let exists = format!("SELECT to_regclass('{SCHEMA}.schema_version') IS NOT NULL");
-    if !flag(client, &exists, &[]).await? {
+    if !value::<bool>(client, &exists, &[]).await? {
         return Ok(None);
     }
-    let row = client
-        .query_one("SELECT version FROM schema_version", &[])
-        .await?;
-    let version: i32 = row.try_get(0)?;
+    let version: i32 = value(client, "SELECT version FROM schema_version", &[]).await?;
     Ok(usize::try_from(version).ok())
-}
-
-async fn flag(
-    client: &Client,
-    query: &str,
-    params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
-) -> Result<bool, Failure> {
-    Ok(client.query_one(query, params).await?.try_get(0)?)
 }
 
 /// Refuses a database that cannot keep its promise, or that a migration is missing from; returns warnings.
@@ -118,8 +107,7 @@ pub(super) async fn check(
         })
         .chain(["schema_version"])
         .collect();
-    let missing = client.query_one(MISSING_GRANTS, &[&tables]).await?;
-    let missing: Option<String> = missing.try_get(0)?;
+    let missing: Option<String> = value(client, MISSING_GRANTS, &[&tables]).await?;
     if let Some(grants) = missing {
         return Err(unavailable(format!(
             "the database {} denies this role what a server needs; as the owner of its schema {SCHEMA} run: {grants}",
@@ -191,7 +179,7 @@ pub(super) async fn check_server(target: &Target, client: &Client) -> Result<(),
 
 async fn setting(client: &Client, name: &str) -> Result<String, Failure> {
     let query = "SELECT coalesce(current_setting($1, true), '')";
-    Ok(client.query_one(query, &[&name]).await?.try_get(0)?)
+    value(client, query, &[&name]).await
 }
 
 fn newer(version: usize) -> Error {

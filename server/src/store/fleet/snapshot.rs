@@ -13,14 +13,18 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     Result,
-    api::StudyState,
     mechanism::double_cap::{SEED_LEN, Seed},
     packed::packed_len,
 };
 use tokio_postgres::{Client, Row};
 
 use super::{
-    Fleet, Inner, connection::Session, estimates, fold::folded, lock, studies::require_study,
+    Fleet, Inner,
+    connection::{Session, value},
+    estimates,
+    fold::folded,
+    lock,
+    studies::require_study,
     unsigned,
 };
 use crate::{
@@ -30,7 +34,7 @@ use crate::{
         duplicates::DuplicateSeeds,
         failure::Failure,
         study::{Study, StudyKey},
-        sums::{BucketSums, StoredSeeds, decode_sum},
+        sums::{BucketSums, StoredSeeds, decode_sum, encode_sum},
     },
 };
 
@@ -100,7 +104,7 @@ impl Fleet {
         for bucket in 0..study.buckets() {
             cancel.check()?;
             let folded = self.inner.wait(folded(&session, study, bucket as i32))?.sum;
-            let body = folded.as_ref().map_or_else(Vec::new, sum_bytes);
+            let body = folded.as_ref().map_or_else(Vec::new, encode_sum);
             file.write_all(&body).map_err(Failure::file)?;
             let mut of = CopiedBucket {
                 sum_at: at,
@@ -149,11 +153,6 @@ impl Fleet {
 
     pub(crate) fn measure(&self) -> Result<()> {
         let metrics = &self.inner.metrics;
-        let studies = self.studies.list();
-        for state in [StudyState::Draft, StudyState::Open, StudyState::Closed] {
-            let of_it = studies.iter().filter(|study| study.state() == state);
-            metrics.studies_are(state, of_it.count());
-        }
         {
             let health = lock(&self.inner.health);
             let is_healthy = health.check().is_ok();
@@ -167,7 +166,7 @@ impl Fleet {
             let session = self.inner.pool.take().await?;
             let waiting = estimates::waiting(&session).await?;
             let size = "SELECT pg_database_size(current_database())";
-            let bytes: i64 = session.query_one(size, &[]).await?.try_get(0)?;
+            let bytes: i64 = value(&session, size, &[]).await?;
             session.done();
             Ok((waiting, bytes))
         });
@@ -187,8 +186,8 @@ impl Inner {
         let session = self.pool.snapshot().await?;
         require_study(&session, study).await?;
         let count = "SELECT coalesce(sum(n), 0)::bigint FROM buckets WHERE study = $1";
-        let row = session.query_one(count, &[&study.key.0]).await?;
-        Ok((session, unsigned(row.try_get(0)?)))
+        let n = value(&session, count, &[&study.key.0]).await?;
+        Ok((session, unsigned(n)))
     }
 
     /// The chunks of a bucket in a snapshot, in order. Blocks.
@@ -238,15 +237,6 @@ const ARRIVALS: &str = "SELECT s, start / s * s AS begins, sum(n)::bigint FROM (
             ELSE 60 END::bigint AS s
         FROM arrivals WHERE study = $1) a
     GROUP BY s, begins ORDER BY begins";
-
-/// A sum as it is stored.
-pub(super) fn sum_bytes(sum: &Accumulator) -> Vec<u8> {
-    sum.sum()
-        .as_slice()
-        .iter()
-        .flat_map(|entry| entry.to_le_bytes())
-        .collect()
-}
 
 /// Takes some seeds of a bucket, and whether they are in the sum kept of it.
 type TakeSeeds<'a> = dyn FnMut(bool, &[Seed]) -> Result<(), Failure> + 'a;

@@ -47,8 +47,9 @@ pub(super) const GIVE_BACK: &str =
 const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
     JOIN unnest($1::bigint[], $2::int[]) u(s, k) ON b.study = u.s AND b.bucket = u.k
     ORDER BY b.study, b.bucket FOR NO KEY UPDATE OF b";
-const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
-const KEEP_SUM: &str = "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
+pub(super) const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
+pub(super) const KEEP_SUM: &str =
+    "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
 // The clock is asked again, with the locks held: a last day may have passed while they were waited for.
 const COUNT: &str = "WITH c AS MATERIALIZED (
         SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bytea[]) c(study, bucket, n, body)),

@@ -2,7 +2,7 @@
 //!
 //! The row of a study is locked before its buckets, and these in order.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use eigenveil_shared::{
     Result,
@@ -12,7 +12,7 @@ use eigenveil_shared::{
 };
 use tokio_postgres::Client;
 
-use super::{Fleet, statements::require, unsigned};
+use super::{Fleet, connection::moment_ms, statements::require, unsigned};
 use crate::store::{
     decide,
     failure::Failure,
@@ -43,11 +43,7 @@ impl Fleet {
             let session = inner.pool.begin().await?;
             let state = locked_state(&session, &study).await?;
             if decide::changes_state(study.id(), state, wanted)? {
-                #[cfg(test)]
-                let skip = inner.has(super::mutations::Mutation::CloseTouchesStudiesOnly);
-                #[cfg(not(test))]
-                let skip = false;
-                change_state(&session, study.key, wanted, skip).await?;
+                change_state(&session, study.key, wanted).await?;
             }
             session.commit().await?;
             study.publish_state(wanted);
@@ -114,43 +110,34 @@ impl Fleet {
         })
     }
 
-    /// By the database's clock.
-    pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
+    pub(crate) fn moment_ms(&self) -> Result<u64> {
         self.wait(async {
-            let inner = &self.inner;
-            let _shown = inner.registry.lock().await;
-            let session = inner.pool.take().await?;
-            let now: i64 = session.query_one("SELECT moment_ms()", &[]).await?.try_get(0)?;
+            let session = self.inner.pool.take().await?;
+            let now = moment_ms(&session).await?;
             session.done();
-            let now = unsigned(now);
-            let mut next: Option<u64> = None;
-            for study in self.studies.list() {
-                let Some(day) = study.about().last_day else {
-                    continue;
-                };
-                let (over_at, over) = (day.end_ms(), day.is_over(now));
-                let wanted = match study.state() {
-                    StudyState::Open if over => Some(StudyState::Closed),
-                    StudyState::Closed if !over => Some(StudyState::Open),
-                    _ => None,
-                };
-                if let Some(wanted) = wanted {
-                    let session = inner.pool.begin().await?;
-                    if may_end(&session, &study, wanted, over_at).await? {
-                        change_state(&session, study.key, wanted, false).await?;
-                        session.commit().await?;
-                        study.publish_state(wanted);
-                        tracing::info!(study = %study.id(), state = wanted.as_str(), "the last day of a study has changed its state");
-                    } else {
-                        session.end().await?;
-                    }
-                }
-                if study.state() == StudyState::Open {
-                    let left = over_at.saturating_sub(now);
-                    next = Some(next.map_or(left, |next| next.min(left)));
-                }
+            Ok(unsigned(now))
+        })
+    }
+
+    /// By the database's clock.
+    pub(crate) fn end(
+        &self,
+        study: &Arc<Study>,
+        wanted: StudyState,
+        over_at: u64,
+        _now: u64,
+    ) -> Result<()> {
+        self.wait(async {
+            let _shown = self.inner.registry.lock().await;
+            let session = self.inner.pool.begin().await?;
+            if !may_end(&session, study, wanted, over_at).await? {
+                return session.end().await;
             }
-            Ok(next.map(Duration::from_millis))
+            change_state(&session, study.key, wanted).await?;
+            session.commit().await?;
+            study.publish_state(wanted);
+            tracing::info!(study = %study.id(), state = wanted.as_str(), "the last day of a study has changed its state");
+            Ok(())
         })
     }
 }
@@ -243,21 +230,13 @@ pub(super) async fn insert(
     )))
 }
 
-async fn change_state(
-    client: &Client,
-    study: StudyKey,
-    wanted: StudyState,
-    studies_only: bool,
-) -> Result<(), Failure> {
+async fn change_state(client: &Client, study: StudyKey, wanted: StudyState) -> Result<(), Failure> {
     let update = "UPDATE studies SET state = $2::text, closed_at_ms = CASE WHEN $2::text = 'closed' THEN moment_ms() END
                   WHERE study = $1";
     let rows = client
         .execute(update, &[&study.0, &wanted.as_str()])
         .await?;
     require("studies", rows, 1)?;
-    if studies_only {
-        return Ok(());
-    }
     let buckets = lock_buckets(client, study).await?;
     let is_open = wanted == StudyState::Open;
     let update = "UPDATE buckets SET open = $2 WHERE study = $1";

@@ -8,7 +8,7 @@ use eigenveil_shared::{
 };
 use tokio_postgres::{Client, types::ToSql};
 
-use super::{Fleet, Inner, statements::require, unsigned};
+use super::{Fleet, Inner, connection::Session, statements::require, unsigned};
 use crate::store::{failure::Failure, study::StudyKey};
 
 const ROWS: i64 = 50_000;
@@ -44,16 +44,28 @@ impl Fleet {
 }
 
 impl Inner {
+    /// A study that a query finds, in a transaction.
+    async fn next_study(
+        &self,
+        query: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Option<(Session, i64)>, Failure> {
+        let session = self.pool.begin().await?;
+        let Some(row) = session.query_opt(query, params).await? else {
+            session.end().await?;
+            return Ok(None);
+        };
+        let study = row.try_get(0)?;
+        Ok(Some((session, study)))
+    }
+
     /// Removes some rows of a deleted study; returns whether there may be more.
     async fn remove_deleted(&self) -> Result<bool, Failure> {
-        let session = self.pool.begin().await?;
         let next = "SELECT study FROM sums s WHERE bucket = 0 AND NOT EXISTS (SELECT 1 FROM studies t WHERE t.study = s.study)
                     LIMIT 1 FOR UPDATE OF s SKIP LOCKED";
-        let Some(row) = session.query_opt(next, &[]).await? else {
-            session.end().await?;
+        let Some((session, study)) = self.next_study(next, &[]).await? else {
             return Ok(false);
         };
-        let study: i64 = row.try_get(0)?;
         let mut removed = 0;
         for (table, key, most) in [
             ("identifiers", "id", REMOVED),
@@ -81,18 +93,13 @@ impl Inner {
         let Some(days) = self.config.retain_ids_days else {
             return Ok(false);
         };
-        let session = self.pool.begin().await?;
         let next = "SELECT study FROM studies s WHERE state = 'closed' AND closed_at_ms < moment_ms() - $1
                     AND (identifiers_kept OR EXISTS (SELECT 1 FROM identifiers i WHERE i.study = s.study))
                     LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED";
-        let Some(row) = session
-            .query_opt(next, &[&(i64::from(days) * 86_400_000)])
-            .await?
-        else {
-            session.end().await?;
+        let age_ms = i64::from(days) * 86_400_000;
+        let Some((session, study)) = self.next_study(next, &[&age_ms]).await? else {
             return Ok(false);
         };
-        let study: i64 = row.try_get(0)?;
         // With the first of them: nobody may take the rest for all.
         let update = "UPDATE studies SET identifiers_kept = false WHERE study = $1";
         session.execute(update, &[&study]).await?;
@@ -105,14 +112,11 @@ impl Inner {
 
     /// Rewrites spent tokens where they lie, many at once: moved elsewhere they could be issued and spent again.
     async fn rewrite_tokens(&self) -> Result<bool, Failure> {
-        let session = self.pool.begin().await?;
         let next = "SELECT study FROM tokens WHERE spent = 1 GROUP BY study
                     HAVING count(*) >= $1 OR (SELECT state FROM studies s WHERE s.study = tokens.study) = 'closed' LIMIT 1";
-        let Some(row) = session.query_opt(next, &[&TOGETHER]).await? else {
-            session.end().await?;
+        let Some((session, study)) = self.next_study(next, &[&TOGETHER]).await? else {
             return Ok(false);
         };
-        let study: i64 = row.try_get(0)?;
         let lock = "SELECT key FROM tokens WHERE study = $1 AND spent = 1 ORDER BY study, key LIMIT $2 FOR NO KEY UPDATE";
         let rows = session.query(lock, &[&study, &ROWS]).await?;
         let mut keys: Vec<&[u8]> = Vec::with_capacity(rows.len());

@@ -8,11 +8,10 @@ use eigenveil_shared::{
 
 use super::{
     Fleet, Inner,
-    append::{has_seeds, merged},
-    connection::Session,
+    append::add_to_sum,
+    connection::{Session, value},
     lock,
-    snapshot::sum_bytes,
-    statements::require,
+    statements::{KEEP_SUM, SUM, require},
     studies::{insert, lock_buckets, locked_state, require_study},
     unsigned,
 };
@@ -60,7 +59,7 @@ impl Fleet {
 impl Inner {
     fn export(&self, study: &Study) -> Result<File, Failure> {
         let file = self.temporary_file()?;
-        let seeds = has_seeds(study);
+        let seeds = study.has_seeds();
         let per_sum = 8 * packed_len(study.params().report_dimension()) as u64;
         let (session, header, sizes) = self.wait(async {
             let session = self.pool.snapshot().await?;
@@ -165,8 +164,8 @@ impl Inner {
             });
         }
         let kept = "SELECT identifiers_kept FROM studies WHERE study = $1";
-        let kept = self.wait(session.query_one(kept, &[&study.key.0]))?;
-        decide::has_identifiers(study.id(), kept.try_get(0)?, decide::IMPORT_INSTEAD)?;
+        let kept = self.wait(value(&session, kept, &[&study.key.0]))?;
+        decide::has_identifiers(study.id(), kept, decide::IMPORT_INSTEAD)?;
         let mut merge = Merge {
             inner: self,
             session: &session,
@@ -186,10 +185,10 @@ impl Inner {
             return Err(archive::malformed("its content, which changed while it was read").into());
         }
         let count = "SELECT sum(n)::bigint FROM buckets WHERE study = $1";
-        let total = self.wait(session.query_one(count, &[&study.key.0]))?;
+        let total = self.wait(value(&session, count, &[&study.key.0]))?;
         let _shown = self.registry.blocking_lock();
         self.wait(session.commit())?;
-        study.publish_count_of_any(unsigned(total.try_get(0)?));
+        study.publish_count_of_any(unsigned(total));
         if created {
             self.studies.add(Arc::clone(&study));
         }
@@ -270,7 +269,7 @@ impl Merge<'_> {
         }
         // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
         let bucket = (bucket % self.study.buckets()) as i32;
-        let commits = if has_seeds(self.study) {
+        let commits = if self.study.has_seeds() {
             self.chunks(bucket, bytes)?
         } else {
             self.sum(bucket, n, bytes)?;
@@ -302,18 +301,14 @@ impl Merge<'_> {
 
     fn sum(&self, bucket: i32, n: u64, bytes: &[u8]) -> Result<(), Failure> {
         let delta = decode_sum(self.study.params().report_dimension(), n, bytes)?;
-        let select = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
-        let row = self.inner.wait(
-            self.session
-                .query_one(select, &[&self.study.key.0, &bucket]),
-        )?;
-        let total = merged(unsigned(row.try_get(0)?), row.try_get(1)?, &delta)?;
-        let (n, body) = (total.count() as i64, sum_bytes(&total));
-        let update = "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
-        let rows = self.inner.wait(
-            self.session
-                .execute(update, &[&self.study.key.0, &bucket, &n, &body]),
-        )?;
-        require("sums", rows, 1)
+        let adding = add_to_sum(
+            self.session,
+            [SUM, KEEP_SUM],
+            self.study.key.0,
+            bucket,
+            &delta,
+        );
+        let added = self.inner.wait(adding)?;
+        require("sums", added.into(), 1)
     }
 }
