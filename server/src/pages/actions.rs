@@ -1,7 +1,7 @@
 //! The actions of a study's page, and the files of its estimates.
 
 use axum::{
-    extract::{Path, RawQuery, State},
+    extract::{Path, State},
     http::header,
     response::{IntoResponse, Response},
 };
@@ -90,11 +90,11 @@ pub(super) async fn file(
     Path((_, _, name)): Path<(String, String, String)>,
     State(app): State<Pages>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
-    let narrow = Fields::parse(query.unwrap_or_default().as_bytes()).has("narrow");
+    let narrow = fields.has("narrow");
     let response = run_blocking(move || {
         let format = match name.as_str() {
             "estimate.json" => Some(Format::Json),

@@ -201,29 +201,6 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     assert_eq!(closed_at, [TOMORROW]);
 }
 
-/// A clock that is ahead for a while, as before a machine has synchronized its time, ends nothing permanently.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_study_closed_by_a_wrong_clock_is_reopened() {
-    let (server, clock) = timed();
-    let (study, closed) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
-    server.close(&closed).await;
-    let now = clock.0.swap(TOMORROW + 5, Ordering::Relaxed);
-    let (directory, config) = server.stop();
-    let server = Harness::at(directory, config, &clock);
-    until_it_is(&server, &study, StudyState::Closed).await;
-    clock.0.store(now, Ordering::Relaxed);
-    let (directory, config) = server.stop();
-    let server = Harness::at(directory, config, &clock);
-    until_it_is(&server, &study, StudyState::Open).await;
-    server.counts(&study, report(&study, new_id(), 1.0)).await;
-    // A study closed by the operator stays closed.
-    assert_eq!(shown(&server, &closed).await.state, StudyState::Closed);
-    // And the last day still ends.
-    clock.0.store(TOMORROW, Ordering::Relaxed);
-    let late = server.post_report(&study, report(&study, new_id(), 1.0));
-    refused(late, 409, E::StudyEnded).await;
-}
-
 async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {
     let path = format!("/studies/{}/participate", study.id);
     let mut request = Request::get(path);
