@@ -246,7 +246,6 @@ fn unsupported_requests_are_rejected() {
     assert!(error.detail().contains("analyze-gauss"), "{error}");
 }
 
-/// For 20 rows with 6 columns, k = 2. (Limits of single parameters are tested with their table.)
 /// Whatever iterates asks; the three others have one decomposition.
 #[test]
 fn a_cancelled_run_ends() {
@@ -270,6 +269,7 @@ fn a_cancelled_run_ends() {
     }
 }
 
+/// For 20 rows with 6 columns, k = 2. (Limits of single parameters are tested with their table.)
 #[test]
 fn parameters_that_do_not_fit_are_rejected() {
     let with = |set: &[(_, usize)]| {
