@@ -323,14 +323,10 @@ fn logarithmic(extent: (f64, f64), target: usize) -> ((f64, f64), Vec<Tick>) {
             .rev()
             .find(|&s| every(s).nth(1).is_some())
             .unwrap_or(1);
-        every(step).map(pow10).collect()
+        every(step).map(|e| multiple(1.0, (1.0, e))).collect()
     };
     let labels = log_labels(&values);
     (domain, zip(&values, labels))
-}
-
-fn pow10(exponent: i32) -> f64 {
-    multiple(1.0, (1.0, exponent))
 }
 
 fn zip(values: &[f64], labels: Vec<String>) -> Vec<Tick> {

@@ -24,6 +24,7 @@ arcene.npy: GitHub jundongl/scikit-feature, skfeature/data/arcene.mat, as float3
 pcmac.npy: GitHub jundongl/scikit-feature, skfeature/data/PCMAC.mat, as uint8
 a9a.npy: LIBSVM data, a9a, features as 123 columns of 0 and 1, uint8
 mnist_train.npy: MNIST, the 60,000 training pictures as 784 columns, uint8
+mnist_t10k.npy: MNIST, its 10,000 test pictures as 784 columns, uint8
 cifar10_test2500.npy: CIFAR-10, 2,500 of its test pictures as 3,072 columns, uint8
 breast_cancer.npy: scikit-learn, sklearn.datasets.load_breast_cancer, as float32
 digits.npy: scikit-learn, sklearn.datasets.load_digits, as float32 (also examples/data)

@@ -312,6 +312,28 @@ impl ServerConfig {
     }
 }
 
+/// As it is displayed and parsed.
+macro_rules! serialized_as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse()
+                    .map_err(|error: Error| serde::de::Error::custom(error.detail()))
+            }
+        }
+    };
+}
+serialized_as_text!(Network);
+serialized_as_text!(PublicUrl);
+serialized_as_text!(StoreUrl);
+
 pub(crate) fn invalid_config(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidConfig, detail)
 }

@@ -577,11 +577,6 @@ impl Estimate {
         rows.into_iter().enumerate().map(of_row).collect()
     }
 
-    /// Reports with as much noise as the estimate's.
-    pub fn n_eff(&self) -> f64 {
-        self.n as f64
-    }
-
     /// Share of the participants who, acting together, could have made this component from nothing: each sends the report
     /// that passes all checks and reaches furthest along it. At most 1; `None` where the component is not visible.
     pub fn share_that_could_make(&self, component: &Component) -> Option<f64> {

@@ -82,7 +82,6 @@ fn without_a_budget_each_is_pca_on_three_data_sets() {
             for &k in *ranks {
                 let found = fit(name, &options(rows), read, k, Privacy::None).unwrap();
                 let error = projector_distance(&found.subspace, &exact(rows, k)).unwrap();
-                println!("{name} on {table}, k = {k}: {error:e}");
                 assert!(error < *limit, "{name} on {table}, k = {k}: {error}");
                 assert!(found.privacy.is_none() && found.n == read.n() as u64);
                 assert!(orthonormality_defect(&found.subspace) < 1e-12);

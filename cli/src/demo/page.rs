@@ -76,14 +76,14 @@ pub(super) fn render(page: &Page<'_>) -> String {
                 section .tiles { (number_tiles(result)) }
                 section {
                     h2 { "How much of it is real" }
-                    @for shown in judged { (figure(shown.figure)) }
+                    @for shown in judged { (figure(&*shown.figure)) }
                     (components_table(estimate))
                     @for warning in &estimate.warnings { p .warning { (warning) } }
                 }
                 @if !selected.is_empty() {
                     section {
                         h2 { "The selected features" }
-                        @for shown in selected { (figure(shown.figure)) }
+                        @for shown in selected { (figure(&*shown.figure)) }
                     }
                 }
                 section {
@@ -93,7 +93,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                             @let narrow = ImageGrid { cell: NARROW / (estimate.k.min(MAX_CHARTS) as f64 + 2.0), ..images.clone() };
                             (drawn_twice(&images.to_svg(), &narrow.to_svg()))
                         }
-                        None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(Box::new(chart))) } }
+                        None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(&chart)) } }
                     }
                 }
                 @if let Some(scatter) = page.scatter {
@@ -190,7 +190,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     )
 }
 
-fn figure(figure: Box<dyn Figure>) -> Markup {
+fn figure(figure: &dyn Figure) -> Markup {
     drawn_twice(&figure.to_svg(), &figure.to_svg_of_width(NARROW))
 }
 

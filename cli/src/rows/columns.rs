@@ -120,7 +120,7 @@ pub(super) fn map_columns(
             at + 1
         )));
     }
-    let (mut chosen, numbered) = select(found, how)?;
+    let (mut chosen, mut numbered) = select(found, how)?;
     if let Some(features) = how.features()?
         && (chosen.names.is_none() || numbered)
     {
@@ -132,7 +132,7 @@ pub(super) fn map_columns(
             )));
         }
         chosen.names = Some(features.into_iter().map(|feature| feature.name).collect());
-        chosen.shown = true;
+        (chosen.shown, numbered) = (true, false);
         let note = "the columns are named by the features file, in its order";
         chosen.notes.push(note.to_owned());
     }
@@ -683,6 +683,13 @@ mod tests {
             let named = map_columns(found, &how, Some(&expected)).unwrap();
             assert_eq!(named.take, [1, 0]);
         }
+        let other = study(Some(&["a", "c"]), 2);
+        let error = map_columns(found(&["0", "1"], true), &how, Some(&other)).unwrap_err();
+        assert_says(
+            &error,
+            &["it lacks \"c\"", "does not have \"b\""],
+            &["0, 1"],
+        );
         // Names that are there stay.
         let own = map_columns(found(&["a", "b"], true), &how, Some(&expected)).unwrap();
         assert_eq!(own.take, [0, 1]);

@@ -7,9 +7,7 @@ use super::{
     haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, MEASURES, PlanBuilder, Recorded, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{
-    Data, Exhibit, Minutes, Paper, Record, RunPlan, RunSize, Table, Verdict, number::digits,
-};
+use crate::{Exhibit, Minutes, Paper, Record, RunPlan, RunSize, Table, Verdict, number::digits};
 
 /// The methods of Figure 2, in the paper's order.
 pub(super) const FIGURE_2_VARIANTS: [Variant; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
@@ -36,14 +34,6 @@ fn plan(variants: &[Variant], size: RunSize, quick: &[usize], full: &[usize]) ->
         }
     }
     Ok(builder.plan)
-}
-
-fn figure_2(_: &Data, size: RunSize) -> Result<RunPlan> {
-    plan(&FIGURE_2_VARIANTS, size, &[10, 50], &[10, 20, 50, 100])
-}
-
-fn figures_7_8_9(_: &Data, size: RunSize) -> Result<RunPlan> {
-    plan(&Variant::ALL, size, &[10, 40], &[10, 20, 40, 80])
 }
 
 /// The smallest and the largest number in a column.
@@ -186,7 +176,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
     key_columns: COLUMNS,
     per_cell: CONSTANTS,
     measures: MEASURES,
-    plan: figure_2,
+    plan: |_, size| plan(&FIGURE_2_VARIANTS, size, &[10, 50], &[10, 20, 50, 100]),
     check_claims: check_claims_2,
     to_svg: |table| {
         grid::svg(
@@ -207,7 +197,7 @@ pub(crate) const FIGURE_7: Exhibit = Exhibit {
     item: "Figure 7",
     caption: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
     minutes: Minutes::new(0.5, 25.0),
-    plan: figures_7_8_9,
+    plan: |_, size| plan(&Variant::ALL, size, &[10, 40], &[10, 20, 40, 80]),
     check_claims: |table| {
         // The tolerance of the other figures, on this scale.
         let works = super::haystack::TOLERANCE.log10();

@@ -4,7 +4,6 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use eigenveil_shared::Error;
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::invalid_config;
 
@@ -46,19 +45,5 @@ impl FromStr for Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl Serialize for Network {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map_err(|error: Error| serde::de::Error::custom(error.detail()))
     }
 }

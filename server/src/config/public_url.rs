@@ -3,7 +3,6 @@
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 use eigenveil_shared::{Error, Result};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::invalid_config;
 
@@ -116,20 +115,6 @@ pub(crate) fn is_host(text: &str) -> bool {
 impl fmt::Display for PublicUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-impl Serialize for PublicUrl {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for PublicUrl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map_err(|error: Error| serde::de::Error::custom(error.detail()))
     }
 }
 

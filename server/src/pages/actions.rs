@@ -1,7 +1,7 @@
 //! The actions of a study's page, and the files of its estimates.
 
 use axum::{
-    extract::{Path, RawQuery, State},
+    extract::{Path, State},
     http::header,
     response::{IntoResponse, Response},
 };
@@ -33,6 +33,7 @@ pub(super) async fn open(
     posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
+    app.jobs().wake();
     Ok(redirect_to_study(&posted.visitor, &study))
 }
 
@@ -42,6 +43,7 @@ pub(super) async fn close(
     posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
+    app.jobs().wake();
     Ok(redirect_to_study(&posted.visitor, &study))
 }
 
@@ -90,11 +92,11 @@ pub(super) async fn file(
     Path((_, _, name)): Path<(String, String, String)>,
     State(app): State<Pages>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
-    let narrow = Fields::parse(query.unwrap_or_default().as_bytes()).has("narrow");
+    let narrow = fields.has("narrow");
     let response = run_blocking(move || {
         let format = match name.as_str() {
             "estimate.json" => Some(Format::Json),

@@ -2,12 +2,11 @@
 
 use std::sync::LazyLock;
 
-use axum::{
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::response::Response;
 use eigenveil_shared::study::to_hex;
 use sha2::{Digest, Sha256};
+
+use super::images;
 
 const STYLE: &str = include_str!("assets/style.css");
 const SCRIPT: &str = include_str!("assets/live.js");
@@ -39,14 +38,6 @@ pub(super) async fn icon() -> Response {
     asset("image/svg+xml", SYMBOL)
 }
 
-fn asset(media_type: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, media_type),
-        (header::CACHE_CONTROL, "public, max-age=86400"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-        ),
-    ];
-    (headers, text).into_response()
+fn asset(media_type: &str, text: &'static str) -> Response {
+    images::file(media_type, "public, max-age=86400", text)
 }

@@ -1,7 +1,7 @@
 //! A form for a new study, with the planner beside it.
 
 use axum::{
-    extract::{RawQuery, State},
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -81,12 +81,8 @@ pub(super) async fn preview(
 }
 
 /// The planner's figure; its query is the form's fields.
-pub(super) async fn curve(
-    visitor: Visitor,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+pub(super) async fn curve(visitor: Visitor, fields: Fields) -> Result<Response, ApiError> {
     visitor.require_operator()?;
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let svg = run_blocking(move || {
         let design = Design::read_for_planner(&fields).map_err(FieldErrors::first)?;
         let outlooks: Vec<Outlook> = design
@@ -120,12 +116,7 @@ async fn form(
 }
 
 fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
-    let text = |name: &str, label: &str, help: &str, kind: &str| {
-        text(fields, errors, name, label, help, kind)
-    };
-    let choice = |name: &str, label: &str, help: &str, options: &[(&str, &str)]| {
-        choice(fields, errors, name, label, help, options)
-    };
+    let form = Form { fields, errors };
     let mechanisms: Vec<_> = MechanismKind::ALL
         .iter()
         .map(|kind| (kind.as_str(), kind.as_str()))
@@ -150,36 +141,36 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                 div {
                     fieldset {
                         legend { "The data" }
-                        (text("name", "Name", "Shown to everybody.", "text"))
-                        (text("dimension", "Features p", "Numbers in each participant's row.", "number"))
-                        (text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
-                        (choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
-                        (text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
-                        (text("features", "Features (optional)", "One a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
-                        (checkbox(fields, "centring", "Private centring: estimate and remove the mean too"))
+                        (form.text("name", "Name", "Shown to everybody.", "text"))
+                        (form.text("dimension", "Features p", "Numbers in each participant's row.", "number"))
+                        (form.text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
+                        (form.choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
+                        (form.text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
+                        (form.text("features", "Features (optional)", "One a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
+                        (form.checkbox("centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {
                         legend { "What participants are told" }
                         p .help { "Shown word for word on the study's page and in their receipts; an empty field is shown as \"not stated\". It cannot be changed later." }
-                        (text("purpose", "Purpose", "What the results are for, in a sentence or two.", "text"))
-                        (text("responsible_party", "Responsible", "The person or organisation responsible for the study.", "text"))
-                        (text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
-                        (text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is accepted after it. Empty: until you close the study.", "text"))
+                        (form.text("purpose", "Purpose", "What the results are for, in a sentence or two.", "text"))
+                        (form.text("responsible_party", "Responsible", "The person or organisation responsible for the study.", "text"))
+                        (form.text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
+                        (form.text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is accepted after it. Empty: until you close the study.", "text"))
                     }
                     fieldset {
                         legend { "Privacy and people" }
-                        (choice("mechanism", "Mechanism", &mechanism_help, &mechanisms))
-                        (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the maximum.", "decimal"))
-                        (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
-                        (choice("enrolment", "Who may take part", "With tokens each participant can report only once: you make one token for each and hand it out.", &[
+                        (form.choice("mechanism", "Mechanism", &mechanism_help, &mechanisms))
+                        (form.text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the maximum.", "decimal"))
+                        (form.text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
+                        (form.choice("enrolment", "Who may take part", "With tokens each participant can report only once: you make one token for each and hand it out.", &[
                             ("open", "anybody with the address"),
                             ("token", "anybody with a one-time token"),
                         ]))
-                        (checkbox(fields, "draft", "Create it as a draft: nobody can take part before you open it"))
+                        (form.checkbox("draft", "Create it as a draft: nobody can take part before you open it"))
                     }
                     fieldset {
                         legend { "For the planner only" }
-                        (text("users", "Participants expected", "Not part of the study.", "number"))
+                        (form.text("users", "Participants expected", "Not part of the study.", "number"))
                     }
                     p .actions {
                         button type="submit" name="step" value="plan" { "Show what it can show" }
@@ -249,72 +240,75 @@ fn privacy_section(design: &Design) -> Markup {
     html! {
         h3 { "What it promises a participant" }
         p { (privacy.sentence) }
-        @if !privacy.warnings.is_empty() {
-            ul .cautions { @for warning in &privacy.warnings { li { (warning) } } }
-        }
+        (layout::cautions(None, &privacy.warnings))
         p .muted { "One report has " (with_thousands(privacy.report_bytes as u64)) " bytes." }
     }
 }
 
-fn text(
-    fields: &Fields,
-    errors: &FieldErrors,
-    name: &str,
-    label: &str,
-    help: &str,
-    kind: &str,
-) -> Markup {
-    let wrong = errors.of_field(name);
-    let described = format!("{name}-help");
-    let invalid = wrong.map(|_| "true");
-    let mode = match kind {
-        "number" => Some("numeric"),
-        "decimal" => Some("decimal"),
-        _ => None,
-    };
-    html! {
-        div .field {
-            label for=(name) { (label) }
-            @if kind == "lines" {
-                textarea id=(name) name=(name) rows="3" aria-describedby=(described) aria-invalid=[invalid] { (fields.get(name)) }
-            } @else {
-                input id=(name) type="text" inputmode=[mode] name=(name) value=(fields.get(name))
-                    autocomplete="off" aria-describedby=(described) aria-invalid=[invalid];
-            }
-            p id=(described) class=(if wrong.is_some() { "wrong" } else { "help" }) { (wrong.unwrap_or(help)) }
-        }
-    }
+/// What was entered, and what is wrong with it.
+struct Form<'a> {
+    fields: &'a Fields,
+    errors: &'a FieldErrors,
 }
 
-fn choice(
-    fields: &Fields,
-    errors: &FieldErrors,
-    name: &str,
-    label: &str,
-    help: &str,
-    options: &[(&str, &str)],
-) -> Markup {
-    let wrong = errors.of_field(name);
-    let described = format!("{name}-help");
-    let chosen = fields.get(name);
-    html! {
-        div .field {
-            label for=(name) { (label) }
-            select id=(name) name=(name) aria-describedby=(described) aria-invalid=[wrong.map(|_| "true")] {
-                @for (value, what) in options {
-                    option value=(value) selected[*value == chosen] { (what) }
+impl Form<'_> {
+    fn text(&self, name: &str, label: &str, help: &str, kind: &str) -> Markup {
+        let value = self.fields.get(name);
+        let mode = match kind {
+            "number" => Some("numeric"),
+            "decimal" => Some("decimal"),
+            _ => None,
+        };
+        self.field(name, label, help, |described, invalid| {
+            html! {
+                @if kind == "lines" {
+                    textarea id=(name) name=(name) rows="3" aria-describedby=(described) aria-invalid=[invalid] { (value) }
+                } @else {
+                    input id=(name) type="text" inputmode=[mode] name=(name) value=(value)
+                        autocomplete="off" aria-describedby=(described) aria-invalid=[invalid];
                 }
             }
-            p id=(described) class=(if wrong.is_some() { "wrong" } else { "help" }) { (wrong.unwrap_or(help)) }
+        })
+    }
+
+    fn choice(&self, name: &str, label: &str, help: &str, options: &[(&str, &str)]) -> Markup {
+        let chosen = self.fields.get(name);
+        self.field(name, label, help, |described, invalid| {
+            html! {
+                select id=(name) name=(name) aria-describedby=(described) aria-invalid=[invalid] {
+                    @for (value, what) in options {
+                        option value=(value) selected[*value == chosen] { (what) }
+                    }
+                }
+            }
+        })
+    }
+
+    /// A labelled input, given by the identifier of its help and by whether it is invalid.
+    fn field(
+        &self,
+        name: &str,
+        label: &str,
+        help: &str,
+        input: impl FnOnce(&str, Option<&str>) -> Markup,
+    ) -> Markup {
+        let wrong = self.errors.of_field(name);
+        let described = format!("{name}-help");
+        html! {
+            div .field {
+                label for=(name) { (label) }
+                (input(&described, wrong.map(|_| "true")))
+                p id=(described) class=(if wrong.is_some() { "wrong" } else { "help" }) { (wrong.unwrap_or(help)) }
+            }
         }
     }
-}
 
-fn checkbox(fields: &Fields, name: &str, label: &str) -> Markup {
-    html! {
-        div .checkbox {
-            input id=(name) type="checkbox" name=(name) value="yes" checked[fields.has(name)];
-            " " label for=(name) { (label) }
+    fn checkbox(&self, name: &str, label: &str) -> Markup {
+        html! {
+            div .checkbox {
+                input id=(name) type="checkbox" name=(name) value="yes" checked[self.fields.has(name)];
+                " " label for=(name) { (label) }
+            }
         }
     }
 }

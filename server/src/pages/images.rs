@@ -35,15 +35,19 @@ pub(super) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
     }
 }
 
-/// An SVG response. It has its own styles, and may load nothing else.
 pub(super) fn svg(image: Bytes) -> Response {
+    file("image/svg+xml", "no-store", image)
+}
+
+/// A response that may have its own styles, and load nothing else.
+pub(super) fn file(media_type: &str, cached: &str, content: impl IntoResponse) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, "image/svg+xml"),
+        (header::CONTENT_TYPE, media_type),
+        (header::CACHE_CONTROL, cached),
         (
             header::CONTENT_SECURITY_POLICY,
             "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
         ),
-        (header::CACHE_CONTROL, "no-store"),
     ];
-    (headers, image).into_response()
+    (headers, content).into_response()
 }

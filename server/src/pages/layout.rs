@@ -86,6 +86,15 @@ pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
     (StatusCode::SEE_OTHER, to).into_response()
 }
 
+/// A list of warnings, if there are any.
+pub(super) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
+    html! {
+        @if !warnings.is_empty() {
+            ul id=[id] .cautions { @for warning in warnings { li { (warning) } } }
+        }
+    }
+}
+
 pub(super) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
 }

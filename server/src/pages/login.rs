@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::{
-    extract::{RawQuery, State},
+    extract::State,
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
@@ -24,9 +24,8 @@ use crate::{
 pub(super) async fn show(
     State(app): State<AppState>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     Ok(form(&app, visitor, StatusCode::OK, next(&fields), None)?)
 }
 

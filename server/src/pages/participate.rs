@@ -1,10 +1,6 @@
 //! For participants: what one report reveals, as prior and posterior beliefs.
 
-use axum::{
-    extract::{RawQuery, State},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
@@ -19,7 +15,7 @@ use super::{
     render_cache::PageKind,
     state::{self, ChartKind, Pages},
     study::hide_drafts,
-    visitor::Visitor,
+    visitor::{Fields, Visitor},
 };
 use crate::{
     http::{ApiError, extract::StudyInPath},
@@ -123,9 +119,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 }
             }
             p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
-            @if !privacy.warnings.is_empty() {
-                ul .cautions { @for warning in &privacy.warnings { li { (warning) } } }
-            }
+            (layout::cautions(None, &privacy.warnings))
         }
         section aria-labelledby="h-about" {
             h2 #h-about { "Who is asking, and what for" }
@@ -240,12 +234,12 @@ pub(super) async fn belief(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let what = (study.id(), ChartKind::Belief, None);
     let chart = move || Ok(belief_chart(&study));
-    state::cached_chart(&app, visitor.client(), what, query, || 0, chart).await
+    state::cached_chart(&app, visitor.client(), what, fields, || 0, chart).await
 }
 
 fn belief_chart(study: &Study) -> LineChart {

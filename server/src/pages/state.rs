@@ -85,11 +85,10 @@ pub(super) async fn cached_chart(
     app: &Pages,
     client: Option<ClientKey>,
     (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
-    query: Option<String>,
+    fields: Fields,
     version: impl Fn() -> u64,
     chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let key = ChartKey {
         study,
         kind,

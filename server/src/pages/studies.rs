@@ -5,11 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::{
-    extract::{RawQuery, State},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::api::StudyState;
 use maud::{Markup, html};
@@ -31,9 +27,8 @@ const MAX_SEARCH_CHARS: usize = 200;
 pub(super) async fn show(
     State(app): State<Pages>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
     let search: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
     let operator = visitor.is_operator();

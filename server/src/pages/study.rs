@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{RawQuery, State},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
@@ -21,7 +17,7 @@ use super::{
     render_cache::PageKind,
     state::{self, ChartKind, Pages},
     view::View,
-    visitor::Visitor,
+    visitor::{Fields, Visitor},
 };
 use crate::{
     http::{
@@ -152,7 +148,7 @@ pub(super) async fn arrivals(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let what = (study.id(), ChartKind::Arrivals, None);
@@ -166,14 +162,14 @@ pub(super) async fn arrivals(
         chart.height = 320.0;
         Ok(chart)
     };
-    state::cached_chart(&pages, visitor.client(), what, query, reports, chart).await
+    state::cached_chart(&pages, visitor.client(), what, fields, reports, chart).await
 }
 
 pub(super) async fn expected_error(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
     visitor: Visitor,
-    RawQuery(query): RawQuery,
+    fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let (pages, counted) = (app.clone(), Arc::clone(&study));
@@ -193,7 +189,7 @@ pub(super) async fn expected_error(
         chart.title.clear();
         Ok(chart)
     };
-    state::cached_chart(&pages, client, what, query, reports, chart).await
+    state::cached_chart(&pages, client, what, fields, reports, chart).await
 }
 
 fn no_forecast() -> Error {
@@ -330,9 +326,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                 section aria-labelledby="h-privacy" {
                     h2 #h-privacy { "Privacy" }
                     p { (study.privacy().sentence) }
-                    @if !study.privacy().warnings.is_empty() {
-                        ul .cautions { @for warning in &study.privacy().warnings { li { (warning) } } }
-                    }
+                    (layout::cautions(None, &study.privacy().warnings))
                     p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
                 }
             }
@@ -469,9 +463,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     html! {
         p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::format_number(view.seconds)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
-        @if !view.warnings.is_empty() {
-            ul #warnings .cautions { @for warning in &view.warnings { li { (warning) } } }
-        }
+        (layout::cautions(Some("warnings"), &view.warnings))
         p #downloads { "Download: "
             @for (i, file) in FILES.iter().enumerate() {
                 @if i > 0 { " · " }

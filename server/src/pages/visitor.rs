@@ -182,8 +182,19 @@ fn host(headers: &HeaderMap) -> Option<&str> {
     is_host(host).then_some(host)
 }
 
+/// The fields of a form, or of the query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Fields {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::parse(
+            parts.uri.query().unwrap_or_default().as_bytes(),
+        ))
+    }
+}
 
 impl Fields {
     pub(super) fn parse(text: &[u8]) -> Self {

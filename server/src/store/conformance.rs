@@ -26,7 +26,7 @@ use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 use super::fleet::tests::Database;
 use super::{
     Notice, Store, Study, SubmitOutcome, VerifiedExport, database_path,
-    fixtures::{SetClock, create, report},
+    fixtures::{SetClock, admissions, create, report},
     report::NewReport,
 };
 use crate::{Environment, ServerConfig, faults::Faults};
@@ -112,19 +112,13 @@ impl Fixture {
     fn spent(&self, study: &Study) -> u64 {
         self.store.token_counts(study).unwrap().spent
     }
-
-    async fn tokens(&self, study: &Study, count: usize) -> Vec<Admission> {
-        let issued = self.store.issue_tokens(study, count).await.unwrap();
-        let parse = |text: &String| Some(ParticipantToken::parse(text).unwrap()).into();
-        issued.tokens.iter().map(parse).collect()
-    }
 }
 
 /// Requests of one group get what they would get one after the other.
 async fn outcomes_are_in_order_of_arrival(of: &Fixture) {
     use SubmitOutcome::{Accepted, Duplicate, NotAdmitted};
     let study = create(&of.store, &json!({"enrolment": "token"})).await;
-    let good = of.tokens(&study, 2).await;
+    let good = admissions(&of.store, &study, 2).await;
     let unknown = Some(ParticipantToken::from_bytes([9; 32])).into();
     let group = [
         (1, &unknown, NotAdmitted(ErrorCode::ParticipantTokenUnknown)),
@@ -198,7 +192,7 @@ async fn nothing_is_counted_after_a_close(of: &Fixture) {
 async fn a_refused_report_spends_nothing(of: &Fixture) {
     use SubmitOutcome::{Accepted, Duplicate, NotOpen};
     let study = create(&of.store, &json!({"enrolment": "token"})).await;
-    let tokens = of.tokens(&study, 3).await;
+    let tokens = admissions(&of.store, &study, 3).await;
     let send = |number, token: &Admission| {
         let report = report(&study, number).admitted_by(token);
         of.send(&study, vec![report])
@@ -221,20 +215,25 @@ async fn keys_are_never_used_again(of: &Fixture) {
     of.send(&first, vec![report(&first, 1)]).await;
     let open = of.store.delete_study(&first).await.unwrap_err();
     assert_eq!(open.code(), ErrorCode::InvalidTransition);
+    let export = of.store.export(&first).unwrap();
     of.store
         .set_state(&first, StudyState::Closed)
         .await
         .unwrap();
-    let export = of.store.export(&first).unwrap();
     of.store.delete_study(&first).await.unwrap();
     block_in_place(|| of.store.sweep(&|| false)).unwrap();
     let export = VerifiedExport::read(export).unwrap();
     let again = of.store.import(export, None).await.unwrap().study;
     assert_eq!(again.id(), first.id());
-    let answer = of.send(&first, vec![report(&first, 2)]).await;
-    assert_eq!(answer, [SubmitOutcome::StudyDeleted]);
+    // In one group, which affects no other study.
+    let (gone, counted) = tokio::join!(
+        of.send(&first, vec![report(&first, 2)]),
+        of.send(&again, vec![report(&again, 3)])
+    );
+    assert_eq!(gone, [SubmitOutcome::StudyDeleted]);
+    assert_eq!(counted, [SubmitOutcome::Accepted]);
     assert!(of.store.bucket_sums(&first, Cancel::NEVER).is_err());
-    assert_eq!(of.counted(&again), 1);
+    assert_eq!(of.counted(&again), 2);
 }
 
 async fn an_import_adds_all_or_nothing_and_once(of: &Fixture) {
@@ -304,7 +303,13 @@ async fn a_study_without_identifiers_takes_no_import(of: &Fixture) {
 
 async fn the_last_day_ends_to_the_millisecond(of: &Fixture) {
     use SubmitOutcome::{Accepted, Duplicate, Ended};
-    let study = create(&of.store, &json!({"about": {"last_day": "2023-11-20"}})).await;
+    let ending = json!({"about": {"last_day": "2023-11-20"}});
+    let study = create(&of.store, &ending).await;
+    let by_hand = create(&of.store, &ending).await;
+    of.store
+        .set_state(&by_hand, StudyState::Closed)
+        .await
+        .unwrap();
     let over = study.about().last_day.unwrap().end_ms();
     of.set_clock(over - 1);
     assert_eq!(of.send(&study, vec![report(&study, 1)]).await, [Accepted]);
@@ -320,6 +325,7 @@ async fn the_last_day_ends_to_the_millisecond(of: &Fixture) {
     block_in_place(|| of.store.close_ended()).unwrap();
     assert_eq!(study.state(), StudyState::Open);
     assert_eq!(of.send(&study, vec![report(&study, 3)]).await, [Accepted]);
+    assert_eq!(by_hand.state(), StudyState::Closed);
 }
 
 async fn a_cancelled_job_stays_cancelled(of: &Fixture) {

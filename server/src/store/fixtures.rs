@@ -7,6 +7,7 @@ use std::sync::{
 
 use eigenveil_shared::{
     codec,
+    enrolment::{Admission, ParticipantToken},
     report::{Report, ReportId},
 };
 use serde_json::{Value, json};
@@ -45,6 +46,13 @@ pub(crate) async fn create(store: &Store, changes: &Value) -> Arc<Study> {
     }
     let design = serde_json::from_value(design).unwrap();
     store.create_study(design).await.unwrap()
+}
+
+/// New tokens of a study.
+pub(crate) async fn admissions(store: &Store, study: &Study, count: usize) -> Vec<Admission> {
+    let issued = store.issue_tokens(study, count).await.unwrap();
+    let parse = |text: &String| Some(ParticipantToken::parse(text).unwrap()).into();
+    issued.tokens.iter().map(parse).collect()
 }
 
 /// The report with this number: always the same identifier and payload.

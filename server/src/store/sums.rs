@@ -96,6 +96,7 @@ impl Delta {
 }
 
 /// A sum as it is stored.
+#[cfg(feature = "postgres")]
 pub(super) fn encode_sum(sum: &Accumulator) -> Vec<u8> {
     let entries = sum.sum().as_slice().iter();
     entries.flat_map(|entry| entry.to_le_bytes()).collect()

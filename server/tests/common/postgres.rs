@@ -145,6 +145,12 @@ impl Cluster {
         }
     }
 
+    /// Changes a setting.
+    pub(crate) fn set(&self, name: &str, value: &str) {
+        self.sql("postgres", &format!("ALTER SYSTEM SET {name} = '{value}'"));
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
     /// Makes a standby the primary.
     pub(crate) fn promote(&self) {
         assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, Page},
-    common::{Harness, SetClock, at, batch, data, design, new_id, refused, report, waiting::until},
+    common::{Harness, SetClock, at, data, design, new_id, refused, report, waiting::until},
     pages::{CREATE, form},
 };
 
@@ -155,7 +155,7 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     let draft = json!({ "about": { "last_day": TODAY }, "draft": true });
     let draft = server.study_with(draft).await;
     clock.0.store(TOMORROW - 1, Ordering::Relaxed);
-    let (first, second) = (new_id(), new_id());
+    let first = new_id();
     server.counts(&study, report(&study, first, 1.0)).await;
     assert_eq!(shown(&server, &study).await.state, StudyState::Open);
     let page = participate(&server, &study, None).await;
@@ -173,14 +173,6 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     }
     // A report that was counted is recognised, so that a device which lost the response learns it.
     server.knows(&study, report(&study, first, 1.0)).await;
-    let both = server
-        .receipt(&study, batch(&study, &[(second, 1.0), (first, 1.0)]))
-        .await;
-    assert_eq!((both.accepted, both.duplicates), (0, 1));
-    assert_eq!(
-        (both.refused[0].index, both.refused[0].code),
-        (0, E::StudyEnded)
-    );
     server.counts(&longer, report(&longer, new_id(), 1.0)).await;
     // Nobody could take part.
     let open = at(&draft, "/open");
@@ -199,29 +191,6 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     );
     let closed_at: Vec<u64> = server.column(&closed_at);
     assert_eq!(closed_at, [TOMORROW]);
-}
-
-/// A clock that is ahead for a while, as before a machine has synchronized its time, ends nothing permanently.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_study_closed_by_a_wrong_clock_is_reopened() {
-    let (server, clock) = timed();
-    let (study, closed) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
-    server.close(&closed).await;
-    let now = clock.0.swap(TOMORROW + 5, Ordering::Relaxed);
-    let (directory, config) = server.stop();
-    let server = Harness::at(directory, config, &clock);
-    until_it_is(&server, &study, StudyState::Closed).await;
-    clock.0.store(now, Ordering::Relaxed);
-    let (directory, config) = server.stop();
-    let server = Harness::at(directory, config, &clock);
-    until_it_is(&server, &study, StudyState::Open).await;
-    server.counts(&study, report(&study, new_id(), 1.0)).await;
-    // A study closed by the operator stays closed.
-    assert_eq!(shown(&server, &closed).await.state, StudyState::Closed);
-    // And the last day still ends.
-    clock.0.store(TOMORROW, Ordering::Relaxed);
-    let late = server.post_report(&study, report(&study, new_id(), 1.0));
-    refused(late, 409, E::StudyEnded).await;
 }
 
 async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {

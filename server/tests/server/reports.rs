@@ -12,7 +12,7 @@ use axum::{
 use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{BatchResponse, REPORT_MEDIA_TYPE},
+    api::REPORT_MEDIA_TYPE,
     codec::{self, batch_len, report_len},
     report::{Report, ReportId},
     study::Fingerprint,
@@ -21,49 +21,6 @@ use futures_util::stream;
 use serde_json::json;
 
 use crate::common::{Harness, at, batch, format_of, new_id, payload, refused, report, report_with};
-
-#[tokio::test]
-async fn a_report_is_counted_once() {
-    let server = Harness::new();
-    let study = server.study(3).await;
-    let body = report(&study, new_id(), 0.5);
-    server.counts(&study, body.clone()).await;
-    for _ in 0..3 {
-        server.knows(&study, body.clone()).await;
-    }
-    assert_eq!(server.accepted(&study).await, 1);
-    assert_eq!(server.total(&study), [0.5; 6]);
-    // The same identifier in another study is another report.
-    let other = server.study(4).await;
-    let id = new_id();
-    server.post_report(&study, report(&study, id, 1.0)).await;
-    server.counts(&other, report(&other, id, 1.0)).await;
-}
-
-#[tokio::test]
-async fn a_batch_counts_each_identifier_once_and_lists_rejected_reports() {
-    let server = Harness::new();
-    let study = server.study(3).await;
-    let (a, b, c) = (new_id(), new_id(), new_id());
-    server.post_report(&study, report(&study, a, 1.0)).await;
-    let bad = ReportId([0; 16]);
-    let reports = [
-        (a, 1.0),
-        (b, 2.0),
-        (bad, 9.0),
-        (b, 2.0),
-        (c, f32::NAN),
-        (c, 4.0),
-    ];
-    let response = server.post_batch(&study, batch(&study, &reports)).await;
-    assert_eq!(response.status, StatusCode::OK);
-    let receipt: BatchResponse = response.json();
-    assert_eq!((receipt.accepted, receipt.duplicates), (2, 2));
-    let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
-    assert_eq!(refused, [(2, E::MalformedReport), (4, E::PayloadNotFinite)]);
-    assert_eq!(server.accepted(&study).await, 3);
-    assert_eq!(server.total(&study), [7.0; 6]);
-}
 
 #[tokio::test]
 async fn bad_bodies_are_rejected_and_change_nothing() {

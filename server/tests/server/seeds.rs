@@ -2,18 +2,17 @@
 
 use std::cell::Cell;
 
-use eigenveil_estimation::{Cancel, Request, Source, accumulate::SeedSum, estimate};
+use eigenveil_estimation::{Cancel, Request, Source, estimate};
 use eigenveil_server::StudyId;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{EstimateState, StudyDocument},
     estimate::ComponentCount,
     mechanism::double_cap::Seed,
-    report::ReportId,
 };
 use serde_json::json;
 
-use crate::common::{Harness, batch_with, new_id, report_with, waiting::until};
+use crate::common::{Harness, batch_with, new_id, waiting::until};
 
 fn new_seed() -> Seed {
     // Any 16 bytes are a seed, even an identifier.
@@ -27,73 +26,6 @@ async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed
         assert_eq!(receipt.accepted, some.len() as u64);
     }
     reports.into_iter().map(|(_, seed)| seed).collect()
-}
-
-/// Exactly these seeds are stored, in any order.
-#[track_caller]
-fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
-    let n = seeds.len() as u64;
-    let accepted = server.stored(study).reports_accepted();
-    assert_eq!((server.bucket_sums(study).n, accepted), (n, n));
-    let mut expected = SeedSum::new(study.params.report_dimension()).unwrap();
-    seeds.iter().for_each(|seed| expected.add(seed));
-    let expected = expected.finish().unwrap();
-    for (a, b) in server.total(study).iter().zip(expected.sum().as_slice()) {
-        // Products of directions are single precision, here in other blocks.
-        assert!((a - b).abs() <= 1e-6 * n as f64, "{a} {b}");
-    }
-    let blobs: Vec<Vec<u8>> = server.column("SELECT seeds FROM seeds");
-    let mut on_disk: Vec<[u8; 16]> = blobs.concat().as_chunks().0.to_vec();
-    let mut wanted = seeds.to_vec();
-    on_disk.sort_unstable();
-    wanted.sort_unstable();
-    assert!(on_disk == wanted, "other seeds are stored than were sent");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
-    let server = Harness::new();
-    let study = server
-        .seed_study(json!({"epsilon": 4.0, "dimension": 5, "centring": 0.7}))
-        .await;
-    assert_eq!(study.params.report_dimension(), 6);
-    assert_stored(&server, &study, &[]);
-    let mut seeds = Vec::new();
-    for _ in 0..40 {
-        let (id, seed) = (new_id(), new_seed());
-        let body = report_with(&study, id, seed.to_vec());
-        server.counts(&study, body.clone()).await;
-        // Again, also with another seed: the first one counts.
-        for body in [body, report_with(&study, id, new_seed().to_vec())] {
-            server.knows(&study, body).await;
-        }
-        seeds.push(seed);
-    }
-    let (a, b, c) = (new_id(), new_id(), new_id());
-    let reports = [
-        (a, new_seed()),
-        (b, new_seed()),
-        (a, new_seed()),
-        (ReportId([0; 16]), new_seed()),
-        (c, new_seed()),
-    ];
-    let receipt = server.receipt(&study, batch_with(&study, &reports)).await;
-    assert_eq!((receipt.accepted, receipt.duplicates), (3, 1));
-    assert_eq!(receipt.refused.len(), 1);
-    seeds.extend([reports[0].1, reports[1].1, reports[4].1]);
-    seeds.extend(send(&server, &study, 5_000).await);
-    assert_stored(&server, &study, &seeds);
-
-    let server = server.restart();
-    assert_stored(&server, &study, &seeds);
-    let again = server
-        .receipt(&study, batch_with(&study, &reports[..2]))
-        .await;
-    assert_eq!((again.accepted, again.duplicates), (0, 2));
-    // A commit of duplicates only stores nothing, not even its number.
-    assert_stored(&server, &study, &seeds);
-    seeds.extend(send(&server, &study, 10).await);
-    assert_stored(&server, &study, &seeds);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,13 +2,10 @@
 
 use axum::http::StatusCode;
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{
-    ServerConfig, Store,
-    store::{SubmitOutcome, database_path},
-};
+use eigenveil_server::{ServerConfig, Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{ImportOutcome, ImportResponse, REPORT_BATCH_MEDIA_TYPE, StudyDocument, StudyState},
+    api::{ImportOutcome, ImportResponse, StudyDocument},
     mechanism::PayloadKind,
     report::ReportId,
 };
@@ -17,7 +14,6 @@ use sha2::{Digest, Sha256};
 
 use crate::common::{
     Harness, at, batch_with, data, decoded, environment, format_of, new_id, refused, study_in,
-    waiting::until,
 };
 
 /// A study of each kind of payload with some reports in several commits, and the bodies of its reports.
@@ -206,60 +202,6 @@ fn leftovers_are_removed_at_the_start() {
     std::fs::write(&left, "half a backup").unwrap();
     drop(Store::open(&config, environment()).unwrap());
     assert!(!left.exists());
-}
-
-#[tokio::test]
-async fn keys_of_deleted_studies_are_never_reused() {
-    let server = Harness::new();
-    let all = studies(&server).await;
-    let (last, bodies) = all.last().unwrap();
-    let path = at(last, "");
-    refused(server.remove(&path), 409, E::InvalidTransition).await;
-    let stale = server.stored(last);
-    let file = server.export(last).await;
-    server.order(&format!("{path}/close")).await;
-    assert_eq!(server.remove(&path).await.status, StatusCode::NO_CONTENT);
-    refused(server.get(&path), 404, E::StudyNotFound).await;
-    refused(server.remove(&path), 404, E::StudyNotFound).await;
-    let reports = format!("{path}/reports");
-    let response = server
-        .post(&reports, REPORT_BATCH_MEDIA_TYPE, bodies[0].clone())
-        .await;
-    response.is_problem(404, E::StudyNotFound);
-
-    // A request that found the study before it was deleted does not reach the next one.
-    let next = server.seed_study(json!({"epsilon": 4.0})).await;
-    let submitted = decoded(&stale, some_reports(&next, 1, 5));
-    let kept = server.stored(&all[0].0);
-    let counted = decoded(&kept, some_reports(&all[0].0, 1, 6));
-    let store = server.app.store();
-    // In one group, which affects no other study.
-    let (gone, counted) = tokio::join!(
-        store.submit(&stale, submitted),
-        store.submit(&kept, counted)
-    );
-    assert_eq!(gone.unwrap(), [SubmitOutcome::StudyDeleted]);
-    assert_eq!(counted.unwrap(), [SubmitOutcome::Accepted]);
-    assert_eq!(server.accepted(&next).await, 0);
-    assert!(
-        server
-            .app
-            .store()
-            .bucket_sums(&stale, Cancel::NEVER)
-            .is_err()
-    );
-
-    // Others are not affected, even after the rows are removed; and an exported study can be imported again.
-    let rows = || server.column::<u64>("SELECT count(*) FROM studies")[0];
-    until("the rows are cleared away", async || rows() <= 3).await;
-    let server = server.restart();
-    for ((study, _), reports) in all.iter().zip([36, 35]) {
-        assert_eq!(server.accepted(study).await, reports);
-    }
-    let back: ImportResponse = server.import(None, file).await.json();
-    assert_eq!((back.outcome, back.reports), (ImportOutcome::Created, 35));
-    assert_eq!(back.study.state, StudyState::Open);
-    assert_eq!(server.accepted(last).await, 35);
 }
 
 /// An export with another sum in its first bucket, and a matching checksum.

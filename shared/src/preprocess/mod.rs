@@ -124,9 +124,7 @@ impl Feature {
             ..self
         }
     }
-}
 
-impl Feature {
     /// Checks share and section; `sections` has the share of each section so far.
     fn check_observed<'a>(
         &'a self,

@@ -57,7 +57,7 @@ fn reject_emptied(path: &Path, database: &Path) -> Result<()> {
         return Ok(());
     }
     Err(unavailable(format!(
-        "the store {} is empty although it was in use: something has emptied it, and nothing was changed. Put the file back, with its {} if that has content,          or restore a backup (eigenveil backup) into an empty directory. To begin anew, give an empty directory",
+        "the store {} is empty although it was in use: something has emptied it, and nothing was changed. Put the file back, with its {} if that has content, or restore a backup (eigenveil backup) into an empty directory. To begin anew, give an empty directory",
         database.display(),
         log.display()
     )))

@@ -48,7 +48,6 @@ impl Embedded {
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::Cancel;
-    use eigenveil_shared::enrolment::ParticipantToken;
     use serde_json::json;
 
     use crate::{
@@ -56,7 +55,7 @@ mod tests {
         faults::{Fault, Faults},
         store::{
             Store, SubmitOutcome,
-            fixtures::{create, report},
+            fixtures::{admissions, create, report},
         },
     };
 
@@ -69,9 +68,8 @@ mod tests {
         let open = || Store::with_faults(&config, &faults);
         let store = open();
         let study = create(&store, &json!({"enrolment": "token"})).await;
-        let issued = store.issue_tokens(&study, 2).await.unwrap();
-        let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
-        let report = report(&study, 7).admitted_by(&Some(token.clone()).into());
+        let tokens = admissions(&store, &study, 2).await;
+        let report = report(&study, 7).admitted_by(&tokens[0]);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
         let counted = |store: &Store| store.bucket_sums(&study, Cancel::NEVER).unwrap().n;
         let stored = |store: &Store| (spent(store), counted(store));

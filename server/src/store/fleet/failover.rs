@@ -1,20 +1,16 @@
 //! The primary is killed under load and its standby promoted.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use eigenveil_estimation::Cancel;
-use tokio::{runtime::Runtime, task::JoinSet};
+use tokio::runtime::Runtime;
 
-use super::tests::{Servers, eventually, of_seeds, postgres::Cluster, until_acknowledged};
+use super::tests::{Devices, Servers, of_seeds, postgres::Cluster};
 use crate::store::fixtures::create;
 
-const DEVICES: u32 = 24;
 const REPORTS_OF_EACH: u32 = 400;
 const SYNCHRONOUS: &[&str] = &["synchronous_standby_names=standby"];
 
@@ -29,7 +25,7 @@ struct Round {
     longest: Duration,
 }
 
-/// Three servers; devices send to them in turn, until each report is acknowledged. `others`: standbys that are not
+/// Three servers; devices send to them, until each report is acknowledged. `others`: standbys that are not
 /// promoted. `lag`: the one that is receives nothing for the last 3,000 reports before the end of the primary.
 fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) -> Option<Round> {
     let primary = Arc::new(Cluster::start_with(settings)?);
@@ -40,37 +36,8 @@ fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) 
     Some(runtime.block_on(async {
         let study = create(&servers.stores[0], &of_seeds()).await;
         let everywhere = servers.everywhere(&study).await;
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let mut devices = JoinSet::new();
-        for device in 0..DEVICES {
-            let pairs: Vec<_> = servers
-                .stores
-                .iter()
-                .cloned()
-                .zip(everywhere.clone())
-                .collect();
-            let acknowledged = Arc::clone(&acknowledged);
-            devices.spawn(async move {
-                let mut longest = Duration::ZERO;
-                let mut turn = device as usize;
-                for number in 0..REPORTS_OF_EACH {
-                    let begun = Instant::now();
-                    let next = || {
-                        turn += 1;
-                        &pairs[(turn - 1) % pairs.len()]
-                    };
-                    until_acknowledged(next, 1_000 * device + number).await;
-                    longest = longest.max(begun.elapsed());
-                    acknowledged.fetch_add(1, Ordering::SeqCst);
-                }
-                longest
-            });
-        }
-        let reached = async |wanted| {
-            eventually(async || (acknowledged.load(Ordering::SeqCst) >= wanted).then_some(()))
-                .await;
-        };
-        reached(2_000).await;
+        let devices = Devices::start(&servers, &everywhere, REPORTS_OF_EACH);
+        devices.until(2_000).await;
         let receiver = standby.sql("postgres", "SELECT pid FROM pg_stat_wal_receiver");
         let signal = |name: &str| {
             let sent = std::process::Command::new("kill")
@@ -81,7 +48,7 @@ fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) 
         if lag {
             signal("-STOP");
         }
-        reached(5_000).await;
+        devices.until(5_000).await;
         let begun = Instant::now();
         let (killed, promoted) = (Arc::clone(&primary), Arc::clone(&standby));
         tokio::task::spawn_blocking(move || killed.kill())
@@ -94,15 +61,15 @@ fn round(settings: &'static [&'static str], others: &[&'static str], lag: bool) 
             .await
             .unwrap();
         println!("the standby is the primary after {:?}", begun.elapsed());
-        let longest = devices.join_all().await.into_iter().max().unwrap();
+        let sent = devices.end().await;
         let sums = servers.stores[0]
             .bucket_sums(&study, Cancel::NEVER)
             .unwrap();
         Round {
-            acknowledged: acknowledged.load(Ordering::SeqCst),
+            acknowledged: sent.acknowledged,
             counted: sums.n,
             twice: sums.duplicates,
-            longest,
+            longest: sent.longest,
         }
     }))
 }

@@ -414,19 +414,23 @@ mod tests {
         store::{BucketSums, Store, SubmitOutcome, VerifiedExport, fixtures::create},
     };
 
-    /// Servers, and a study of seeds with one bucket as each of them has it.
-    async fn of_one_bucket(cluster: &Arc<Cluster>, number: usize) -> (Servers, Vec<Arc<Study>>) {
-        let mut servers = Servers::start(cluster, 1);
-        let id = create(&servers.stores[0], &of_seeds()).await.id();
-        servers.sql(
-            "UPDATE eigenveil.studies SET buckets = 1; DELETE FROM eigenveil.buckets WHERE bucket > 0;
-             DELETE FROM eigenveil.sums WHERE bucket > 0",
-        );
-        let open = || Store::open(&servers.config, Environment::system()).unwrap();
-        servers.stores = (0..number).map(|_| open()).collect();
-        let studies = servers.stores.iter().map(|store| store.study(id).unwrap());
-        let studies = studies.collect();
-        (servers, studies)
+    /// Runs this with so many servers, and a study of seeds with one bucket as each of them has it.
+    fn with_one_bucket(number: usize, test: impl AsyncFnOnce(&Servers, &[Arc<Study>])) {
+        let Some(cluster) = Cluster::shared() else {
+            return;
+        };
+        let mut servers = Servers::start(&cluster, 1);
+        Runtime::new().unwrap().block_on(async {
+            let id = create(&servers.stores[0], &of_seeds()).await.id();
+            servers.sql(
+                "UPDATE eigenveil.studies SET buckets = 1; DELETE FROM eigenveil.buckets WHERE bucket > 0;
+                 DELETE FROM eigenveil.sums WHERE bucket > 0",
+            );
+            let open = || Store::open(&servers.config, Environment::system()).unwrap();
+            servers.stores = (0..number).map(|_| open()).collect();
+            let studies = servers.stores.iter().map(|store| store.study(id).unwrap());
+            test(&servers, &studies.collect::<Vec<_>>()).await;
+        });
     }
 
     /// These commits: 512 reports each, as many as are multiplied at once, so that sums do not depend on where others
@@ -490,8 +494,10 @@ mod tests {
         n
     }
 
+    const KEPT: &str = "SELECT upto || ' ' || n FROM eigenveil.sums";
+
     fn kept(servers: &Servers) -> String {
-        servers.sql("SELECT upto || ' ' || n FROM eigenveil.sums")
+        servers.sql(KEPT)
     }
 
     /// The last commit of each.
@@ -502,11 +508,7 @@ mod tests {
     /// The second one takes over; what is kept is what the embedded engine adds up.
     #[test]
     fn two_add_up_one_bucket_and_one_is_killed() {
-        let Some(cluster) = Cluster::shared() else {
-            return;
-        };
-        Runtime::new().unwrap().block_on(async {
-            let (servers, studies) = of_one_bucket(&cluster, 2).await;
+        with_one_bucket(2, async |servers, studies| {
             let (store, study) = (&servers.stores[0], &studies[0]);
             commit(store, study, 0..16, |number| number).await;
             store.sweep(&|| false).unwrap();
@@ -514,16 +516,11 @@ mod tests {
                 let (store, study) = (servers.stores[number].clone(), Arc::clone(&studies[number]));
                 spawn_blocking(move || store.fold(&study, Cancel::NEVER))
             };
-            let waiting =
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND ";
-            let held = servers.begin_sql(
-                "BEGIN; SELECT 1 FROM eigenveil.sums FOR UPDATE; SELECT pg_sleep(3); COMMIT",
-            );
-            let sleeps = format!("{waiting} wait_event = 'PgSleep'");
-            eventually(async || (servers.sql(&sleeps) == "1").then_some(())).await;
+            let hold = "BEGIN; SELECT 1 FROM eigenveil.sums FOR UPDATE; SELECT pg_sleep(3); COMMIT";
+            let held = servers.hold(hold).await;
             let first = fold(0);
-            let locks = format!("{waiting} wait_event_type = 'Lock'");
-            eventually(async || (servers.sql(&locks) == "1").then_some(())).await;
+            let locks = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            servers.until(locks, "1").await;
             let second = fold(1);
             servers.sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -532,7 +529,7 @@ mod tests {
             assert!(first.await.unwrap().is_err());
             held.await.unwrap();
             second.await.unwrap().unwrap();
-            assert_eq!(kept(&servers), "16 8192");
+            assert_eq!(kept(servers), "16 8192");
             assert_eq!(unfolded(store, study), 0);
             assert_close(
                 &sums(store, study),
@@ -552,9 +549,8 @@ mod tests {
 
     /// Whether what is kept goes back when one comes last that has begun before another one.
     fn goes_back(mutation: Option<Mutation>) -> Option<bool> {
-        let cluster = Cluster::shared()?;
-        Some(Runtime::new().unwrap().block_on(async {
-            let (servers, studies) = of_one_bucket(&cluster, 1).await;
+        let mut back = None;
+        with_one_bucket(1, async |servers, studies| {
             let (store, study) = (&servers.stores[0], &studies[0]);
             mutate(store, mutation);
             commit(store, study, 0..8, |number| number).await;
@@ -564,16 +560,17 @@ mod tests {
             let old = unread(&session, study, 0).await.unwrap();
             commit(store, study, 8..16, |number| number).await;
             store.fold(study, Cancel::NEVER).unwrap();
-            assert_eq!(kept(&servers), "16 8192");
+            assert_eq!(kept(servers), "16 8192");
             let sum = old.sum(3, Cancel::NEVER).unwrap();
             let swapped = inner
                 .swap(&session, study.key, 0, &old, &sum)
                 .await
                 .unwrap();
-            let goes_back = kept(&servers) != "16 8192";
+            let goes_back = kept(servers) != "16 8192";
             assert_eq!(swapped, goes_back);
-            goes_back
-        }))
+            back = Some(goes_back);
+        });
+        back
     }
 
     #[test]
@@ -589,13 +586,15 @@ mod tests {
     /// version before merged them.
     #[test]
     fn copies_and_merged_chunks_are_counted_once() {
-        let Some(cluster) = Cluster::shared() else {
-            return;
-        };
-        Runtime::new().unwrap().block_on(async {
-            let (servers, studies) = of_one_bucket(&cluster, 1).await;
+        with_one_bucket(1, async |servers, studies| {
             let (store, study) = (&servers.stores[0], &studies[0]);
-            let seed = |number: u32| if number % 9 == 8 { number % 100 } else { number };
+            let seed = |number: u32| {
+                if number % 9 == 8 {
+                    number % 100
+                } else {
+                    number
+                }
+            };
             let commit = async |commits| commit(store, study, commits, seed).await;
             let fold = || store.fold(study, Cancel::NEVER).unwrap();
             let merge_by_hand = |from: u32, to: u32| {
@@ -614,7 +613,7 @@ mod tests {
             commit(0..9).await;
             fold();
             commit(9..12).await;
-            assert_eq!(kept(&servers), "9 4608");
+            assert_eq!(kept(servers), "9 4608");
             check().await;
             // What a fold has read may be merged before it ends.
             commit(12..17).await;
@@ -626,25 +625,33 @@ mod tests {
             commit(17..18).await;
             merge_by_hand(17, 18);
             let sum = before.sum(3, Cancel::NEVER).unwrap();
-            assert!(!inner.swap(&session, study.key, 0, &before, &sum).await.unwrap());
+            assert!(
+                !inner
+                    .swap(&session, study.key, 0, &before, &sum)
+                    .await
+                    .unwrap()
+            );
             // Across what is kept: nothing of it is used until it is made anew.
             merge_by_hand(9, 18);
-            assert_eq!(unfolded(store, study) + sums(store, study).duplicates, 18 * 512);
+            assert_eq!(
+                unfolded(store, study) + sums(store, study).duplicates,
+                18 * 512
+            );
             check().await;
             fold();
-            assert_eq!(kept(&servers), "18 9216");
+            assert_eq!(kept(servers), "18 9216");
             check().await;
             commit(18..21).await;
             store.set_state(study, StudyState::Closed).await.unwrap();
             let decoded = unfolded(store, study);
             store.sweep(&|| false).unwrap();
-            assert_eq!(chunks(&servers), "18 21");
+            assert_eq!(chunks(servers), "18 21");
             assert_eq!(unfolded(store, study), decoded);
             check().await;
             // What is kept goes with the study.
             store.delete_study(study).await.unwrap();
             store.sweep(&|| false).unwrap();
-            assert_eq!(kept(&servers), "");
+            assert_eq!(kept(servers), "");
         });
     }
 
@@ -652,11 +659,7 @@ mod tests {
     /// sum is not used.
     #[test]
     fn a_kept_sum_keeps_no_chunk_small() {
-        let Some(cluster) = Cluster::shared() else {
-            return;
-        };
-        Runtime::new().unwrap().block_on(async {
-            let (servers, studies) = of_one_bucket(&cluster, 1).await;
+        with_one_bucket(1, async |servers, studies| {
             let (store, study) = (&servers.stores[0], &studies[0]);
             let commit = async |commits| commit(store, study, commits, |number| number).await;
             let fold = || store.fold(study, Cancel::NEVER).unwrap();
@@ -664,13 +667,13 @@ mod tests {
             fold();
             commit(9..12).await;
             fold();
-            assert_eq!(kept(&servers), "9 4608");
+            assert_eq!(kept(servers), "9 4608");
             commit(12..17).await;
             store.sweep(&|| false).unwrap();
-            assert_eq!(chunks(&servers), "9 17");
+            assert_eq!(chunks(servers), "9 17");
             fold();
             assert_eq!(
-                (kept(&servers), unfolded(store, study)),
+                (kept(servers), unfolded(store, study)),
                 ("17 8704".into(), 0)
             );
             let wanted = embedded_sums(store, study).await;
@@ -681,22 +684,18 @@ mod tests {
             store.set_state(study, StudyState::Closed).await.unwrap();
             store.sweep(&|| false).unwrap();
             assert_eq!(
-                (chunks(&servers), kept(&servers)),
+                (chunks(servers), kept(servers)),
                 ("9 18".into(), "0 0".into())
             );
             fold();
-            assert_eq!(kept(&servers), "18 9216");
+            assert_eq!(kept(servers), "18 9216");
         });
     }
 
     /// Whoever helps with an estimate stops when it is cancelled.
     #[test]
     fn nobody_adds_up_for_an_estimate_that_was_cancelled() {
-        let Some(cluster) = Cluster::shared() else {
-            return;
-        };
-        Runtime::new().unwrap().block_on(async {
-            let (servers, studies) = of_one_bucket(&cluster, 2).await;
+        with_one_bucket(2, async |servers, studies| {
             let (store, study) = (&servers.stores[0], &studies[0]);
             commit(store, study, 0..8, |number| number).await;
             store
@@ -716,18 +715,14 @@ mod tests {
             store.cancel_job(study, 1).await.unwrap();
             let ended = tokio::time::timeout(PATIENCE / 2, helping).await;
             ended.expect("it helps on").unwrap().unwrap();
-            assert_eq!(kept(&servers), "0 0");
+            assert_eq!(kept(servers), "0 0");
         });
     }
 
     /// An estimate keeps what it has added up; so does a server without a job while another one computes one.
     #[test]
     fn servers_add_up_for_estimates_of_their_own_and_of_others() {
-        let Some(cluster) = Cluster::shared() else {
-            return;
-        };
-        Runtime::new().unwrap().block_on(async {
-            let (servers, studies) = of_one_bucket(&cluster, 2).await;
+        with_one_bucket(2, async |servers, studies| {
             let [first, second] = [&servers.stores[0], &servers.stores[1]];
             commit(first, &studies[0], 0..8, |number| number).await;
             first
@@ -737,7 +732,7 @@ mod tests {
             let (_, job) = first.claim_job().unwrap().unwrap();
             let queue =
                 EstimateQueue::start(second.clone(), second.config().estimate_threads()).unwrap();
-            eventually(async || (kept(&servers) == "8 4096").then_some(())).await;
+            servers.until(KEPT, "8 4096").await;
             first.put_back_job(job.id).unwrap();
             commit(first, &studies[0], 8..16, |number| number).await;
             let ended = async || {
@@ -754,7 +749,7 @@ mod tests {
                 (state == EstimateState::Done).then_some(())
             })
             .await;
-            assert_eq!(kept(&servers), "16 8192");
+            assert_eq!(kept(servers), "16 8192");
             queue.stop(Duration::from_secs(5));
         });
     }

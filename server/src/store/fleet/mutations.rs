@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     lock,
-    tests::{Servers, counted, eventually, numbered, of_seeds, postgres::Cluster},
+    tests::{Servers, counted, eventually, numbered, of_seeds, postgres::Cluster, with_servers},
 };
 use crate::store::{
     Store, SubmitOutcome,
@@ -114,15 +114,11 @@ fn waiting_for_a_bucket(cluster: &Arc<Cluster>, mutation: Option<Mutation>) -> S
     mutate(store, mutation);
     Runtime::new().unwrap().block_on(async {
         let study = create(store, &of_seeds()).await;
-        let other = servers
-            .begin_sql("BEGIN; SELECT 1 FROM eigenveil.buckets FOR UPDATE; SELECT pg_sleep(2)");
-        let here = "FROM pg_stat_activity WHERE datname = current_database() AND";
-        let sleeps = format!("SELECT count(*) {here} wait_event = 'PgSleep'");
-        eventually(async || (servers.sql(&sleeps) == "1").then_some(())).await;
+        let lock = "BEGIN; SELECT 1 FROM eigenveil.buckets FOR UPDATE; SELECT pg_sleep(2)";
+        let other = servers.hold(lock).await;
         let sent = store.submit(&study, vec![report(&study, 1)]);
-        let waits = format!("SELECT query {here} wait_event_type = 'Lock'");
-        let waiting =
-            eventually(async || Some(servers.sql(&waits)).filter(|text| !text.is_empty()));
+        let waits = "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiting = eventually(async || Some(servers.sql(waits)).filter(|text| !text.is_empty()));
         let (sent, waiting) = tokio::join!(sent, waiting);
         assert_eq!(sent.unwrap(), [SubmitOutcome::Accepted]);
         other.await.unwrap();
@@ -152,11 +148,8 @@ fn after_the_last_moment(clock: &str) -> Option<SubmitOutcome> {
     let runtime = Runtime::new().unwrap();
     let outcomes = runtime.block_on(async {
         let study = create(store, &of_seeds()).await;
-        let ending = servers.begin_sql(
-            "BEGIN; UPDATE eigenveil.buckets SET until = clock_timestamp() + interval '1.5 s'; SELECT pg_sleep(2); COMMIT",
-        );
-        let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-        eventually(async || (servers.sql(sleeps) == "1").then_some(())).await;
+        let end = "BEGIN; UPDATE eigenveil.buckets SET until = clock_timestamp() + interval '1.5 s'; SELECT pg_sleep(2); COMMIT";
+        let ending = servers.hold(end).await;
         let outcomes = store.submit(&study, vec![report(&study, 1)]).await.unwrap();
         ending.await.unwrap();
         outcomes
@@ -179,17 +172,12 @@ fn a_lock_got_after_the_last_moment_counts_nothing() {
 
 #[test]
 fn a_statement_that_fails_counts_nothing() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 1);
-    let store = &servers.stores[0];
-    servers.sql(
-        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END';
-         CREATE TRIGGER fail BEFORE INSERT ON eigenveil.arrivals EXECUTE FUNCTION fail()",
-    );
-    let runtime = Runtime::new().unwrap();
-    runtime.block_on(async {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
+        servers.sql(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END';
+             CREATE TRIGGER fail BEFORE INSERT ON eigenveil.arrivals EXECUTE FUNCTION fail()",
+        );
         let study = create(store, &of_seeds()).await;
         let send = || store.submit(&study, vec![report(&study, 1)]);
         let full = send().await.unwrap_err();
@@ -211,27 +199,20 @@ fn acknowledges_without_standby(mutation: Option<Mutation>) -> Option<bool> {
     let runtime = Runtime::new().unwrap();
     let acknowledged = runtime.block_on(async {
         let study = create(store, &of_seeds()).await;
-        let set = |value: &str| {
-            cluster.sql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{value}'"));
-            cluster.sql("postgres", "SELECT pg_reload_conf()");
-        };
+        let set = |value: &str| cluster.set("synchronous_standby_names", value);
         set("nobody");
-        eventually(async || (cluster.sql("postgres", "SHOW synchronous_standby_names") == "nobody").then_some(())).await;
+        servers.until("SHOW synchronous_standby_names", "nobody").await;
         let send = || {
             let (store, study) = (store.clone(), Arc::clone(&study));
             tokio::spawn(async move { store.submit(&study, vec![report(&study, 1)]).await })
         };
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         let original = send();
-        eventually(async || (cluster.sql("postgres", waiting) == "1").then_some(())).await;
+        servers.until(waiting, "1").await;
         // The wait is cancelled: the row is visible from now on, and no standby has it.
         let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         cluster.sql("postgres", cancel);
-        eventually(async || {
-            let visible = servers.sql("SELECT count(*) FROM eigenveil.identifiers");
-            (visible == "1").then_some(())
-        })
-        .await;
+        servers.until("SELECT count(*) FROM eigenveil.identifiers", "1").await;
         let mut copies = vec![original, send()];
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(2) && !copies.iter().any(tokio::task::JoinHandle::is_finished) {

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use eigenveil_shared::{
     ErrorCode,
     api::{CreateAnalystRequest, EstimateRequest, EstimateState, ImportOutcome},
-    enrolment::ParticipantToken,
 };
 use serde_json::json;
 use tokio::{
@@ -18,7 +17,7 @@ use super::{
     Fleet,
     connection::Target,
     statements,
-    tests::{Servers, eventually, numbered, of_seeds, postgres::Cluster},
+    tests::{SLEEPS, Servers, eventually, numbered, of_seeds, postgres::Cluster, with_servers},
 };
 use crate::{
     Environment, ServerConfig,
@@ -26,7 +25,7 @@ use crate::{
     store::{
         Store, Study, SubmitOutcome, TokenHash, VerifiedExport,
         engine::Engine,
-        fixtures::{SetClock, create, report},
+        fixtures::{SetClock, admissions, create, report},
     },
 };
 
@@ -52,21 +51,16 @@ async fn analyst(
 /// Made while another server deletes its study, an analyst's token for it alone would be one for all.
 #[test]
 fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 2);
-    let [first, second] = [&servers.stores[0], &servers.stores[1]];
-    servers.sql(
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
-         CREATE TRIGGER slow BEFORE INSERT ON eigenveil.analysts EXECUTE FUNCTION slow()",
-    );
-    Runtime::new().unwrap().block_on(async {
+    with_servers(2, async |servers| {
+        let [first, second] = [&servers.stores[0], &servers.stores[1]];
+        servers.sql(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
+             CREATE TRIGGER slow BEFORE INSERT ON eigenveil.analysts EXECUTE FUNCTION slow()",
+        );
         let study = create(first, &json!({"draft": true})).await;
         let seen = servers.everywhere(&study).await;
         let deletes = async {
-            let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-            eventually(async || (servers.sql(sleeps) == "1").then_some(())).await;
+            servers.until(SLEEPS, "1").await;
             second.delete_study(&seen[1]).await.unwrap();
         };
         let (made, ()) = tokio::join!(analyst(first, Some(&study)), deletes);
@@ -84,12 +78,8 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
 /// As many imports as the pool has places, and the first waits for the registry: whoever holds it gets a connection.
 #[test]
 fn imports_do_not_lock_out_whoever_they_wait_for() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 1);
-    let store = &servers.stores[0];
-    Runtime::new().unwrap().block_on(async {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
         let from = create(store, &json!({})).await;
         store.submit(&from, vec![report(&from, 1)]).await.unwrap();
         let mut into = Vec::new();
@@ -105,7 +95,7 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
         }
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                        AND state = 'idle in transaction' AND query LIKE 'SELECT sum(n)%'";
-        eventually(async || (servers.sql(waiting) == "1").then_some(())).await;
+        servers.until(waiting, "1").await;
         let place = timeout(Duration::from_secs(5), fleet(store).inner.pool.begin()).await;
         assert!(place.is_ok(), "it waits for those who wait for it");
         drop((place, shown));
@@ -165,13 +155,15 @@ fn a_job_that_comes_back_is_computed() {
         let study = create(store, &of_seeds()).await;
         let reports = (0..20).map(|number| numbered(&study, number)).collect();
         store.submit(&study, reports).await.unwrap();
-        let held = servers.begin_sql("BEGIN; LOCK TABLE eigenveil.chunks; SELECT pg_sleep(4); COMMIT");
-        let locks = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-        eventually(async || (servers.sql(locks) == "1").then_some(())).await;
+        let held = servers
+            .hold("BEGIN; LOCK TABLE eigenveil.chunks; SELECT pg_sleep(4); COMMIT")
+            .await;
         queue.add(&study, EstimateRequest::default()).await.unwrap();
         let computing = "SELECT count(*) FROM eigenveil.estimates WHERE holder IS NOT NULL";
-        eventually(async || (servers.sql(computing) == "1").then_some(())).await;
-        servers.sql("UPDATE eigenveil.estimates SET holder = 7, lease = clock_timestamp() + interval '2 s'");
+        servers.until(computing, "1").await;
+        servers.sql(
+            "UPDATE eigenveil.estimates SET holder = 7, lease = clock_timestamp() + interval '2 s'",
+        );
         held.await.unwrap();
         eventually(async || {
             (store.estimate(&study, 1).unwrap().state != EstimateState::Running).then_some(())
@@ -185,19 +177,22 @@ fn a_job_that_comes_back_is_computed() {
 /// refused all the same.
 #[test]
 fn what_a_newer_program_stores_holds_nothing_up() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 2);
-    let [first, second] = [&servers.stores[0], &servers.stores[1]];
-    Runtime::new().unwrap().block_on(async {
+    with_servers(2, async |servers| {
+        let [first, second] = [&servers.stores[0], &servers.stores[1]];
         let study = create(first, &json!({})).await;
         for _ in 0..2 {
-            first.add_job(&study, EstimateRequest::default()).await.unwrap();
+            first
+                .add_job(&study, EstimateRequest::default())
+                .await
+                .unwrap();
         }
-        servers.sql("UPDATE eigenveil.estimates SET request = '{\"unheard_of\": 1}' WHERE number = 1");
+        servers
+            .sql("UPDATE eigenveil.estimates SET request = '{\"unheard_of\": 1}' WHERE number = 1");
         let (_, job) = first.claim_job().unwrap().unwrap();
-        let number = servers.sql(&format!("SELECT number FROM eigenveil.estimates WHERE job = {}", job.id));
+        let number = servers.sql(&format!(
+            "SELECT number FROM eigenveil.estimates WHERE job = {}",
+            job.id
+        ));
         assert_eq!(number, "2");
         assert!(first.claim_job().unwrap().is_none());
         assert!(first.estimates(&study).is_err() && !first.is_damaged());
@@ -217,41 +212,34 @@ fn what_a_newer_program_stores_holds_nothing_up() {
 /// The database's clock decides, also before a report reaches it.
 #[test]
 fn a_server_whose_clock_is_wrong_asks_the_databases() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 0);
-    let environment = Environment {
-        clock: SetClock::new(),
-        ..Environment::system()
-    };
-    let store = Store::open(&servers.config, environment).unwrap();
-    let design = json!({
-        "name": "test", "dimension": 3, "epsilon": 1.0, "about": {"last_day": "2023-12-31"},
+    with_servers(0, async |servers| {
+        let environment = Environment {
+            clock: SetClock::new(),
+            ..Environment::system()
+        };
+        let store = Store::open(&servers.config, environment).unwrap();
+        let design = json!({
+            "name": "test", "dimension": 3, "epsilon": 1.0, "about": {"last_day": "2023-12-31"},
+        });
+        let design = serde_json::from_value(design).unwrap();
+        let refused = store.create_study(design).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidAbout);
     });
-    let created = Runtime::new()
-        .unwrap()
-        .block_on(store.create_study(serde_json::from_value(design).unwrap()));
-    assert_eq!(created.unwrap_err().code(), ErrorCode::InvalidAbout);
 }
 
 /// A server that gets no connection for reports is not ready, though it has one for all else.
 #[test]
 fn without_connections_for_reports_it_is_not_ready() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 0);
-    servers.sql(
-        "CREATE ROLE few LOGIN; GRANT USAGE ON SCHEMA eigenveil TO few; GRANT ALL ON ALL TABLES IN SCHEMA eigenveil TO few",
-    );
-    let url = servers.url().replace("postgres@", "few@");
-    let config = ServerConfig {
-        store: Some(url.parse().unwrap()),
-        ..servers.config.clone()
-    };
-    let store = Store::open(&config, Environment::system()).unwrap();
-    Runtime::new().unwrap().block_on(async {
+    with_servers(0, async |servers| {
+        servers.sql(
+            "CREATE ROLE few LOGIN; GRANT USAGE ON SCHEMA eigenveil TO few; GRANT ALL ON ALL TABLES IN SCHEMA eigenveil TO few",
+        );
+        let url = servers.url().replace("postgres@", "few@");
+        let config = ServerConfig {
+            store: Some(url.parse().unwrap()),
+            ..servers.config.clone()
+        };
+        let store = Store::open(&config, Environment::system()).unwrap();
         let study = create(&store, &of_seeds()).await;
         servers.sql("ALTER ROLE few CONNECTION LIMIT 1");
         let send = || store.submit(&study, vec![report(&study, 1)]);
@@ -266,9 +254,9 @@ fn without_connections_for_reports_it_is_not_ready() {
         servers.sql("ALTER ROLE few CONNECTION LIMIT -1");
         eventually(async || store.check_writable().await.ok()).await;
         assert_eq!(send().await.unwrap(), [SubmitOutcome::Accepted]);
+        drop(store);
+        servers.sql("DROP OWNED BY few; DROP ROLE few");
     });
-    drop(store);
-    servers.sql("DROP OWNED BY few; DROP ROLE few");
 }
 
 /// A client that has stopped reads no answer; its transaction ends all the same.
@@ -299,11 +287,9 @@ fn a_stopped_client_holds_no_identifiers() {
         }
         unread = Some(query);
     });
-    Runtime::new().unwrap().block_on(eventually(async || {
-        let held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
-                    AND pid != pg_backend_pid()";
-        (servers.sql(held) == "0").then_some(())
-    }));
+    let held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
+                AND pid != pg_backend_pid()";
+    Runtime::new().unwrap().block_on(servers.until(held, "0"));
     drop(unread);
 }
 
@@ -316,27 +302,19 @@ fn a_copy_after_the_last_day_waits_for_its_original() {
     let cluster = Arc::new(cluster);
     let servers = Servers::start(&cluster, 1);
     let store = &servers.stores[0];
-    let set = |standbys: &str| {
-        let name = "synchronous_standby_names";
-        cluster.sql(
-            "postgres",
-            &format!("ALTER SYSTEM SET {name} = '{standbys}'"),
-        );
-        cluster.sql("postgres", "SELECT pg_reload_conf()");
-    };
+    let set = |standbys: &str| cluster.set("synchronous_standby_names", standbys);
     Runtime::new().unwrap().block_on(async {
         let study = create(store, &of_seeds()).await;
         servers.sql("UPDATE eigenveil.buckets SET until = '2100-01-01'");
         set("nobody");
-        let names = || cluster.sql("postgres", "SHOW synchronous_standby_names");
-        eventually(async || (names() == "nobody").then_some(())).await;
+        servers.until("SHOW synchronous_standby_names", "nobody").await;
         let send = || {
             let (store, study) = (store.clone(), Arc::clone(&study));
             tokio::spawn(async move { store.submit(&study, vec![report(&study, 1)]).await })
         };
         let original = send();
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-        eventually(async || (cluster.sql("postgres", waiting) == "1").then_some(())).await;
+        servers.until(waiting, "1").await;
         servers.sql(
             "SET synchronous_commit = local; CREATE OR REPLACE FUNCTION eigenveil.moment() RETURNS timestamptz
              LANGUAGE sql VOLATILE AS 'SELECT timestamptz ''2100-01-02'''",
@@ -353,21 +331,16 @@ fn a_copy_after_the_last_day_waits_for_its_original() {
 /// A device believes for ever that its token is spent: that is told of what was seen, also where it was waited for.
 #[test]
 fn a_token_that_was_waited_for_is_looked_up_again() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 1);
-    let store = &servers.stores[0];
-    Runtime::new().unwrap().block_on(async {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
         let study = create(store, &json!({"enrolment": "token"})).await;
-        let issued = store.issue_tokens(&study, 1).await.unwrap().tokens;
-        let token = Some(ParticipantToken::parse(&issued[0]).unwrap()).into();
-        let send = || store.submit(&study, vec![numbered(&study, 1).admitted_by(&token)]);
+        let tokens = admissions(store, &study, 1).await;
+        let send = || store.submit(&study, vec![numbered(&study, 1).admitted_by(&tokens[0])]);
         let set = |spent: u8| format!("UPDATE eigenveil.tokens SET spent = {spent}");
         let held_by = async |ends: &str| {
-            let held = servers.begin_sql(&format!("BEGIN; {}; SELECT pg_sleep(1); {ends}", set(1)));
-            let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-            eventually(async || (servers.sql(sleeps) == "1").then_some(())).await;
+            let held = servers
+                .hold(&format!("BEGIN; {}; SELECT pg_sleep(1); {ends}", set(1)))
+                .await;
             let sent = send().await;
             held.await.unwrap();
             sent
@@ -379,13 +352,19 @@ fn a_token_that_was_waited_for_is_looked_up_again() {
         let gone = servers.sql("SELECT key FROM eigenveil.tokens");
         let sent = held_by("DELETE FROM eigenveil.tokens; COMMIT").await;
         assert_eq!(sent.unwrap_err().code(), ErrorCode::StoreUnavailable);
-        servers.sql(&format!("INSERT INTO eigenveil.tokens VALUES ({}, '{gone}')", study.key.0));
+        servers.sql(&format!(
+            "INSERT INTO eigenveil.tokens VALUES ({}, '{gone}')",
+            study.key.0
+        ));
         // It is not written, and nobody says so.
         servers.sql(
             "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
              CREATE TRIGGER skip BEFORE UPDATE ON eigenveil.tokens FOR EACH ROW EXECUTE FUNCTION skip()",
         );
-        assert_eq!(send().await.unwrap_err().code(), ErrorCode::StoreUnavailable);
+        assert_eq!(
+            send().await.unwrap_err().code(),
+            ErrorCode::StoreUnavailable
+        );
         servers.sql("DROP FUNCTION skip() CASCADE");
         eventually(async || store.check_writable().await.ok()).await;
         let sent = held_by(&format!("{}; COMMIT", set(0))).await;

@@ -18,7 +18,6 @@ use eigenveil_shared::{
     ErrorCode,
     api::{EstimateRequest, StudyState},
     codec,
-    enrolment::ParticipantToken,
     report::{Report, ReportId},
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha20Rng};
@@ -38,7 +37,7 @@ use crate::{
         NewReport, Store, Study, StudyId, SubmitOutcome,
         conformance::{Kind, failing},
         engine::Engine,
-        fixtures::{START_MS, create, report},
+        fixtures::{START_MS, admissions, create, report},
     },
 };
 
@@ -114,6 +113,9 @@ pub(crate) fn blobs(store: &Store, query: &str, study: StudyId) -> Vec<Vec<u8>> 
     })
 }
 
+/// Sessions of a database that sleep.
+pub(super) const SLEEPS: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+
 /// Servers over one database.
 pub(super) struct Servers {
     pub(super) stores: Vec<Store>,
@@ -159,7 +161,7 @@ impl Servers {
     }
 
     /// As [`sql`](Self::sql), on a thread of its own.
-    pub(super) fn begin_sql(&self, sql: &str) -> tokio::task::JoinHandle<()> {
+    fn begin_sql(&self, sql: &str) -> tokio::task::JoinHandle<()> {
         let (cluster, name) = (
             Arc::clone(&self.database.cluster),
             self.database.name.clone(),
@@ -168,6 +170,18 @@ impl Servers {
         tokio::task::spawn_blocking(move || {
             cluster.sql(&name, &sql);
         })
+    }
+
+    /// As [`begin_sql`](Self::begin_sql), once it sleeps.
+    pub(super) async fn hold(&self, sql: &str) -> tokio::task::JoinHandle<()> {
+        let held = self.begin_sql(sql);
+        self.until(SLEEPS, "1").await;
+        held
+    }
+
+    /// Until this is what a query finds.
+    pub(super) async fn until(&self, query: &str, wanted: &str) {
+        eventually(async || (self.sql(query) == wanted).then_some(())).await;
     }
 
     /// A number, once the servers have ended and told the database what they know.
@@ -201,6 +215,70 @@ impl Servers {
     }
 }
 
+/// Devices that send reports, each to a server that is drawn, until they are acknowledged.
+pub(super) struct Devices {
+    acknowledged: Arc<AtomicU64>,
+    tasks: tokio::task::JoinSet<Sent>,
+}
+
+/// What devices have met.
+pub(super) struct Sent {
+    pub(super) acknowledged: u64,
+    /// Requests that were not acknowledged.
+    pub(super) failures: u32,
+    /// From a first attempt to its acknowledgement.
+    pub(super) longest: Duration,
+}
+
+impl Devices {
+    /// `studies`: the study as each server has it.
+    pub(super) fn start(servers: &Servers, studies: &[Arc<Study>], reports: u32) -> Self {
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let mut tasks = tokio::task::JoinSet::new();
+        for device in 0..24_u32 {
+            let stores = servers.stores.iter().cloned();
+            let pairs: Vec<_> = stores.zip(studies.iter().cloned()).collect();
+            let acknowledged = Arc::clone(&acknowledged);
+            tasks.spawn(async move {
+                let mut rng = ChaCha20Rng::seed_from_u64(device.into());
+                let (mut failures, mut longest) = (0, Duration::ZERO);
+                for number in 0..reports {
+                    let begun = Instant::now();
+                    let next = || &pairs[rng.random_range(0..pairs.len())];
+                    failures += until_acknowledged(next, 1_000 * device + number).await;
+                    longest = longest.max(begun.elapsed());
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
+                Sent {
+                    acknowledged: reports.into(),
+                    failures,
+                    longest,
+                }
+            });
+        }
+        Self {
+            acknowledged,
+            tasks,
+        }
+    }
+
+    /// Until so many reports are acknowledged.
+    pub(super) async fn until(&self, wanted: u64) {
+        eventually(async || (self.acknowledged.load(Ordering::SeqCst) >= wanted).then_some(()))
+            .await;
+    }
+
+    pub(super) async fn end(self) -> Sent {
+        let all = self.tasks.join_all().await.into_iter();
+        let together = |one: Sent, other: Sent| Sent {
+            acknowledged: one.acknowledged + other.acknowledged,
+            failures: one.failures + other.failures,
+            longest: one.longest.max(other.longest),
+        };
+        all.reduce(together).unwrap()
+    }
+}
+
 /// Sends this report to one store after another until it is acknowledged; returns how often it was not.
 pub(super) async fn until_acknowledged<'a>(
     mut next: impl FnMut() -> &'a (Store, Arc<Study>),
@@ -226,6 +304,14 @@ pub(super) async fn until_acknowledged<'a>(
         }
     }
     unreachable!("more failures than numbers")
+}
+
+/// Runs this with so many servers over an empty database, where there is PostgreSQL.
+pub(super) fn with_servers(number: usize, test: impl AsyncFnOnce(&Servers)) {
+    if let Some(cluster) = Cluster::shared() {
+        let servers = Servers::start(&cluster, number);
+        Runtime::new().unwrap().block_on(test(&servers));
+    }
 }
 
 pub(super) async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
@@ -284,20 +370,11 @@ fn the_fleet_conforms() {
 /// for all, before they know it.
 #[test]
 fn servers_share_what_is_counted() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 3);
-    let runtime = Runtime::new().unwrap();
-    runtime.block_on(async {
+    with_servers(3, async |servers| {
         let first = &servers.stores[0];
         let open = create(first, &of_seeds()).await;
         let enrolled = create(first, &json!({"enrolment": "token"})).await;
-        let issued = first.issue_tokens(&enrolled, 200).await.unwrap().tokens;
-        let admissions: Vec<_> = issued
-            .iter()
-            .map(|text| Some(ParticipantToken::parse(text).unwrap()).into())
-            .collect();
+        let admissions = admissions(first, &enrolled, 200).await;
         let (all_open, all_enrolled) = (
             servers.everywhere(&open).await,
             servers.everywhere(&enrolled).await,
@@ -355,12 +432,7 @@ fn servers_share_what_is_counted() {
 /// the other that computes it.
 #[test]
 fn a_job_passes_to_another_server_when_its_lease_is_over() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 2);
-    let runtime = Runtime::new().unwrap();
-    runtime.block_on(async {
+    with_servers(2, async |servers| {
         let [first, second] = [&servers.stores[0], &servers.stores[1]];
         let study = create(first, &json!({})).await;
         first
@@ -405,43 +477,15 @@ fn nothing_is_lost_when_the_database_is_killed() {
     runtime.block_on(async {
         let study = create(&servers.stores[0], &of_seeds()).await;
         let everywhere = servers.everywhere(&study).await;
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let mut devices = tokio::task::JoinSet::new();
-        for device in 0..24_u32 {
-            let pairs: Vec<_> = servers
-                .stores
-                .iter()
-                .cloned()
-                .zip(everywhere.clone())
-                .collect();
-            let acknowledged = Arc::clone(&acknowledged);
-            devices.spawn(async move {
-                let mut rng = ChaCha20Rng::seed_from_u64(device.into());
-                let mut failures = 0_u32;
-                for number in 0..150 {
-                    let next = || &pairs[rng.random_range(0..pairs.len())];
-                    failures += until_acknowledged(next, 1_000 * device + number).await;
-                    acknowledged.fetch_add(1, Ordering::SeqCst);
-                }
-                failures
-            });
-        }
+        let devices = Devices::start(&servers, &everywhere, 150);
         // Demoted without closing a socket: what every server has open is read-only.
-        let set = |value: &str| {
-            cluster.sql(
-                "postgres",
-                &format!("ALTER SYSTEM SET default_transaction_read_only = {value}"),
-            );
-            cluster.sql("postgres", "SELECT pg_reload_conf()");
-        };
-        eventually(async || (acknowledged.load(Ordering::SeqCst) >= 100).then_some(())).await;
+        let set = |value: &str| cluster.set("default_transaction_read_only", value);
+        devices.until(100).await;
         set("on");
         tokio::time::sleep(Duration::from_millis(300)).await;
         set("off");
         for kills in 1..=3 {
-            let wanted = kills * 700;
-            eventually(async || (acknowledged.load(Ordering::SeqCst) >= wanted).then_some(()))
-                .await;
+            devices.until(kills * 700).await;
             let killing = Arc::clone(&cluster);
             tokio::task::spawn_blocking(move || {
                 killing.kill();
@@ -450,7 +494,7 @@ fn nothing_is_lost_when_the_database_is_killed() {
             .await
             .unwrap();
         }
-        let failures: u32 = devices.join_all().await.into_iter().sum();
+        let Sent { failures, .. } = devices.end().await;
         assert!(
             failures > 0,
             "no request met the database while it was away"
@@ -467,20 +511,15 @@ fn nothing_is_lost_when_the_database_is_killed() {
 /// Small chunks are merged and spent tokens rewritten, while nothing of what is counted changes.
 #[test]
 fn what_is_merged_and_rewritten_counts_as_before() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 1);
-    let (store, runtime) = (&servers.stores[0], Runtime::new().unwrap());
-    runtime.block_on(async {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
         let mut design = of_seeds();
         design["enrolment"] = "token".into();
         let study = create(store, &design).await;
-        let issued = store.issue_tokens(&study, 150).await.unwrap().tokens;
-        for (number, token) in (0..).zip(&issued[..100]) {
-            let token = Some(ParticipantToken::parse(token).unwrap()).into();
+        let tokens = admissions(store, &study, 150).await;
+        for (number, token) in (0..).zip(&tokens[..100]) {
             store
-                .submit(&study, vec![numbered(&study, number).admitted_by(&token)])
+                .submit(&study, vec![numbered(&study, number).admitted_by(token)])
                 .await
                 .unwrap();
         }
@@ -529,69 +568,63 @@ fn what_is_merged_and_rewritten_counts_as_before() {
 /// What cannot keep the promise is refused with its way out, and no message has the password.
 #[test]
 fn a_database_that_cannot_be_used_is_refused() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 0);
-    let refused = |url: &str| servers.refusal(url);
-    let url = servers.database.url();
-    let with_password = url.replace("postgres@", "postgres:secret@");
-    for (url, says) in [
-        (
-            with_password.replace("postgres:secret@", "nobody:secret@"),
-            "role \"nobody\" does not exist",
-        ),
-        (format!("{with_password}x"), "createdb"),
-        (
-            "postgres://postgres:secret@127.0.0.1:1/x".to_owned(),
-            "Connection refused",
-        ),
-        (format!("{with_password}?nonsense=1"), "nonsense"),
-        (format!("{with_password}?sslrootcert=/nowhere"), "/nowhere"),
-    ] {
-        let text = refused(&url);
-        assert!(text.contains(says), "{url}: {text}");
-    }
-    servers.sql("UPDATE eigenveil.settings SET value = 'short'");
-    assert!(refused(&url).contains("5 bytes instead of 32"));
-    servers.sql("DELETE FROM eigenveil.settings");
-    assert!(refused(&url).contains("store migrate, which makes it"));
-    servers.sql("UPDATE eigenveil.schema_version SET version = 99");
-    assert!(refused(&url).contains("schema version 99"));
-    servers.sql("UPDATE eigenveil.schema_version SET version = 0");
-    assert!(refused(&url).contains("store migrate"));
-    let empty = Database::in_cluster(cluster);
-    assert!(refused(&empty.url()).contains("store migrate"));
+    with_servers(0, async |servers| {
+        let refused = |url: &str| servers.refusal(url);
+        let url = servers.database.url();
+        let with_password = url.replace("postgres@", "postgres:secret@");
+        for (url, says) in [
+            (
+                with_password.replace("postgres:secret@", "nobody:secret@"),
+                "role \"nobody\" does not exist",
+            ),
+            (format!("{with_password}x"), "createdb"),
+            (
+                "postgres://postgres:secret@127.0.0.1:1/x".to_owned(),
+                "Connection refused",
+            ),
+            (format!("{with_password}?nonsense=1"), "nonsense"),
+            (format!("{with_password}?sslrootcert=/nowhere"), "/nowhere"),
+        ] {
+            let text = refused(&url);
+            assert!(text.contains(says), "{url}: {text}");
+        }
+        servers.sql("UPDATE eigenveil.settings SET value = 'short'");
+        assert!(refused(&url).contains("5 bytes instead of 32"));
+        servers.sql("DELETE FROM eigenveil.settings");
+        assert!(refused(&url).contains("store migrate, which makes it"));
+        servers.sql("UPDATE eigenveil.schema_version SET version = 99");
+        assert!(refused(&url).contains("schema version 99"));
+        servers.sql("UPDATE eigenveil.schema_version SET version = 0");
+        assert!(refused(&url).contains("store migrate"));
+        let empty = Database::in_cluster(Arc::clone(&servers.database.cluster));
+        assert!(refused(&empty.url()).contains("store migrate"));
+    });
 }
 
 /// A role that lacks a right is told the GRANT, which is all that a server needs; one that may not migrate, who may.
 #[test]
 fn a_role_without_a_right_is_told_which() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 0);
-    servers.sql(
-        "CREATE ROLE lesser LOGIN; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA eigenveil FROM PUBLIC",
-    );
-    let url = servers.url().replace("postgres@", "lesser@");
-    for wanted in [
-        "run: GRANT USAGE ON SCHEMA eigenveil TO lesser; GRANT DELETE, INSERT, SELECT, UPDATE ON ALL TABLES IN SCHEMA eigenveil TO lesser; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA eigenveil TO lesser",
-        "run: GRANT DELETE ON ALL TABLES IN SCHEMA eigenveil TO lesser",
-    ] {
-        let text = servers.refusal(&url);
-        let (_, grants) = text.split_once("run: ").unwrap();
-        let (grants, _) = grants.split_once(" [").unwrap();
-        assert!(text.contains(wanted), "{text}");
-        servers.sql(&grants.replace("DELETE, ", ""));
-    }
-    servers.sql("CREATE TABLE eigenveil.of_somebody_else (n int)");
-    let mut config = ServerConfig {
-        store: Some(url.parse().unwrap()),
-        ..servers.config.clone()
-    };
-    let store = Store::open(&config, Environment::system()).unwrap();
-    Runtime::new().unwrap().block_on(async {
+    with_servers(0, async |servers| {
+        servers.sql(
+            "CREATE ROLE lesser LOGIN; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA eigenveil FROM PUBLIC",
+        );
+        let url = servers.url().replace("postgres@", "lesser@");
+        for wanted in [
+            "run: GRANT USAGE ON SCHEMA eigenveil TO lesser; GRANT DELETE, INSERT, SELECT, UPDATE ON ALL TABLES IN SCHEMA eigenveil TO lesser; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA eigenveil TO lesser",
+            "run: GRANT DELETE ON ALL TABLES IN SCHEMA eigenveil TO lesser",
+        ] {
+            let text = servers.refusal(&url);
+            let (_, grants) = text.split_once("run: ").unwrap();
+            let (grants, _) = grants.split_once(" [").unwrap();
+            assert!(text.contains(wanted), "{text}");
+            servers.sql(&grants.replace("DELETE, ", ""));
+        }
+        servers.sql("CREATE TABLE eigenveil.of_somebody_else (n int)");
+        let mut config = ServerConfig {
+            store: Some(url.parse().unwrap()),
+            ..servers.config.clone()
+        };
+        let store = Store::open(&config, Environment::system()).unwrap();
         let study = create(&store, &of_seeds()).await;
         let reports = vec![numbered(&study, 1)];
         let outcomes = store.submit(&study, reports).await.unwrap();
@@ -602,10 +635,9 @@ fn a_role_without_a_right_is_told_which() {
         store.sweep(&|| false).unwrap();
         // Rows that a policy hides would make a token unknown, which a device is told for ever.
         let enrolled = create(&store, &json!({"enrolment": "token"})).await;
-        let issued = store.issue_tokens(&enrolled, 1).await.unwrap().tokens;
-        let token = Some(ParticipantToken::parse(&issued[0]).unwrap()).into();
+        let tokens = admissions(&store, &enrolled, 1).await;
         let send = || {
-            let report = numbered(&enrolled, 1).admitted_by(&token);
+            let report = numbered(&enrolled, 1).admitted_by(&tokens[0]);
             store.submit(&enrolled, vec![report])
         };
         servers.sql("ALTER TABLE eigenveil.tokens ENABLE ROW LEVEL SECURITY");
@@ -616,26 +648,22 @@ fn a_role_without_a_right_is_told_which() {
         servers.sql("ALTER TABLE eigenveil.tokens DISABLE ROW LEVEL SECURITY");
         eventually(async || store.check_writable().await.ok()).await;
         assert_eq!(send().await.unwrap(), [SubmitOutcome::Accepted]);
+        let empty = Database::in_cluster(Arc::clone(&servers.database.cluster));
+        config.store = Some(empty.url().replace("postgres@", "lesser@").parse().unwrap());
+        let migrate = || migrate_store(&config, &Environment::system());
+        let text = migrate().unwrap_err().to_string();
+        assert!(text.contains("is for the owner of the schema"), "{text}");
+        // One that was made for it will do.
+        empty.sql("CREATE SCHEMA eigenveil AUTHORIZATION lesser");
+        migrate().unwrap();
     });
-    let empty = Database::in_cluster(cluster);
-    config.store = Some(empty.url().replace("postgres@", "lesser@").parse().unwrap());
-    let migrate = || migrate_store(&config, &Environment::system());
-    let text = migrate().unwrap_err().to_string();
-    assert!(text.contains("is for the owner of the schema"), "{text}");
-    // One that was made for it will do.
-    empty.sql("CREATE SCHEMA eigenveil AUTHORIZATION lesser");
-    migrate().unwrap();
 }
 
 /// However many keys a commit has, and however many were stored since PostgreSQL has last counted them, each is found by
 /// its index.
 #[test]
 fn keys_of_a_commit_are_found_by_their_index() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 1);
-    Runtime::new().unwrap().block_on(async {
+    with_servers(1, async |servers| {
         for (table, column) in [("tokens", "key"), ("identifiers", "id")] {
             servers.sql(&format!(
                 "INSERT INTO eigenveil.{table} (study, {column})
@@ -645,7 +673,9 @@ fn keys_of_a_commit_are_found_by_their_index() {
         let target = &fleet(&servers.stores[0]).inner.pool.target;
         let committing = target.connect_to_commit().await.unwrap();
         let all_are = |spent: u8| {
-            format!("UPDATE eigenveil.tokens SET spent = {spent}; ANALYZE eigenveil.tokens; ANALYZE eigenveil.identifiers")
+            format!(
+                "UPDATE eigenveil.tokens SET spent = {spent}; ANALYZE eigenveil.tokens; ANALYZE eigenveil.identifiers"
+            )
         };
         // As after a study was deleted whose rows lay before another's: their pages are there, and may be full again.
         let holds = |rows: u8| {
@@ -654,7 +684,15 @@ fn keys_of_a_commit_are_found_by_their_index() {
                  AND relname ~ '^(tokens|identifiers)'"
             )
         };
-        for state in [String::new(), all_are(0), all_are(1), all_are(2), holds(0), holds(1), holds(3)] {
+        for state in [
+            String::new(),
+            all_are(0),
+            all_are(1),
+            all_are(2),
+            holds(0),
+            holds(1),
+            holds(3),
+        ] {
             servers.sql(&state);
             for (statement, number) in [SPEND, SPENT, KNOWN, TAKE_BACK, GIVE_BACK, TAKE]
                 .into_iter()
@@ -670,7 +708,15 @@ fn keys_of_a_commit_are_found_by_their_index() {
                 let plan: Vec<&str> = explained.iter().map(|line| line.get(0)).collect();
                 let plan = plan.join("\n");
                 let found = plan.matches("Index Cond").count();
-                let whole = ["Seq Scan", "using", "Materialize", "Merge", "Hash Join", "Hash Left", "Hash Right"];
+                let whole = [
+                    "Seq Scan",
+                    "using",
+                    "Materialize",
+                    "Merge",
+                    "Hash Join",
+                    "Hash Left",
+                    "Hash Right",
+                ];
                 assert!(
                     (statement == TAKE || found > 0) && !whole.iter().any(|way| plan.contains(way)),
                     "{state}: {plan}"
@@ -684,12 +730,8 @@ fn keys_of_a_commit_are_found_by_their_index() {
 /// less would succeed where every report is refused.
 #[test]
 fn readiness_says_what_the_database_said() {
-    let Some(cluster) = Cluster::shared() else {
-        return;
-    };
-    let servers = Servers::start(&cluster, 1);
-    let store = &servers.stores[0];
-    Runtime::new().unwrap().block_on(async {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
         let study = create(store, &of_seeds()).await;
         for (number, (event, code, says)) in (0..).zip([
             (
