@@ -11,7 +11,7 @@ use crate::{
     CentralCalibration, Fit, Generator, Privacy, Request, Rows, RunGuarantee,
     oja::{DEFAULT_NUMERATOR, StepSize},
     polar::polar,
-    trace::Tracer,
+    trace::{Tracer, is_recorded},
 };
 
 /// Maximum step size of a run without noise: nearly a power step for variances above 1/1,000.
@@ -74,7 +74,7 @@ pub(super) struct StochasticRun<'a> {
     /// Steps before the first of these.
     burn_in: usize,
     steps_done: usize,
-    trace_every: usize,
+    steps: usize,
     tracer: Tracer<'a>,
 }
 
@@ -96,8 +96,7 @@ impl<'a> StochasticRun<'a> {
             iterate_sum: averaged.then(|| DMatrix::zeros(p, k)),
             burn_in: (steps as f64 * BURN_IN_SHARE) as usize,
             steps_done: 0,
-            // Every step of a short run, a hundred of a long one.
-            trace_every: steps.div_ceil(100),
+            steps,
             tracer: Tracer::new(request),
         })
     }
@@ -119,7 +118,7 @@ impl<'a> StochasticRun<'a> {
         {
             *iterate_sum += &self.frame;
         }
-        if self.tracer.is_on() && self.steps_done.is_multiple_of(self.trace_every) {
+        if self.tracer.is_on() && is_recorded(self.steps_done, self.steps) {
             let (rows, result) = (self.rows, self.result()?);
             self.tracer.record(self.steps_done, passes, &result, |v| {
                 Some(rows.multiply(v).dot(v) / rows.n() as f64)

@@ -17,7 +17,7 @@ use eigenveil_estimation::{Cancel, linalg::orthonormality_defect, metrics::proje
 use eigenveil_shared::{ErrorCode, Result};
 
 use crate::tables::{
-    budget_of, exact, few_rows, private, real_tables, rows_enough_for, table_of_zeros,
+    budget_of, exact, few_rows, fitted, private, real_tables, rows_enough_for, table_of_zeros,
 };
 
 fn fit(name: &str, options: &Options, rows: &Rows, k: usize, privacy: Privacy) -> Result<Fit> {
@@ -266,6 +266,35 @@ fn a_cancelled_run_ends() {
                 info.name
             ),
         }
+    }
+}
+
+/// Also where a hundred points do not divide the steps.
+#[test]
+fn a_trace_ends_at_the_result() {
+    let rows = few_rows(400);
+    let truth = exact(&rows, 1);
+    let request = Request {
+        truth: Some(&truth),
+        ..Request::nonprivate(1)
+    };
+    for info in ALGORITHMS.iter().filter(|info| info.has_trace) {
+        let iterates = info
+            .parameters
+            .iter()
+            .any(|own| own.name == ITERATIONS.name);
+        let options = match iterates {
+            true => Options::default().with(ITERATIONS, 205),
+            false => Options::default(),
+        };
+        let fit = fitted(&info.build(&options).unwrap(), &rows, &request, 3);
+        let error = projector_distance(&fit.subspace, &truth).unwrap();
+        let last = fit.trace.last().unwrap();
+        assert!(
+            (last.error - error).abs() < 1e-9,
+            "{}: {last:?} {error}",
+            info.name
+        );
     }
 }
 
