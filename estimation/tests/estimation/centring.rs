@@ -1,4 +1,4 @@
-//! Private centring: the oracle without noise, independent numbers, the spurious component,
+//! Private centring: the oracle without noise, independent numbers, the price, the spurious component,
 //! both paths, real data.
 
 use eigenveil_estimation::{
@@ -207,6 +207,47 @@ fn noisy_moment<R: Rng + ?Sized>(
         .unwrap()
         .centred(a, Norm::Normalize)
         .unwrap()
+}
+
+/// `docs/derivations/centring.md`, "Price": the factor of centring on the variance of Gaussian noise between a
+/// direction v with `m_v² = squared_mean_along` and one across the mean.
+fn price(a: f64, squared_mean_along: f64) -> f64 {
+    (1.0 + a * a).powi(2) * (1.0 + squared_mean_along / (a * a))
+}
+
+/// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is
+/// `(1+a²)²(1+m_v²/a²)`. 4,000 draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000)
+/// = 0.4 %, so a deviation of 3 % practically never happens by chance; the rest of the tolerance is the second order in
+/// the noise.
+#[test]
+fn the_price_of_centring() {
+    let (p, s) = (40, 1e-3);
+    let mut rng = ChaCha20Rng::seed_from_u64(3);
+    for a in [0.35, 0.5, DEFAULT_CENTRING, 1.0] {
+        // The mean has length 0.9 and m_v = 0.5 along v = e₀; the rest of it lies in e₁.
+        let mut mean = DVector::zeros(p);
+        mean[0] = 0.5;
+        mean[1] = (0.81_f64 - 0.25).sqrt();
+        let zero = DMatrix::zeros(p, p);
+        let mut squares = 0.0;
+        let draws = 4_000;
+        for _ in 0..draws {
+            let moment = noisy_moment(&zero, &mean, a, s, &mut rng).dense();
+            squares += (2..p).map(|j| moment[(0, j)].powi(2)).sum::<f64>();
+        }
+        let measured = squares / (draws * (p - 2)) as f64 / (s * s);
+        let formula = price(a, 0.25);
+        println!("a = {a:.3}: variance × {measured:.3}, formula {formula:.3}");
+        assert!((measured / formula - 1.0).abs() < 0.03);
+    }
+    // The best constant is the documented one.
+    for m in [0.1, 0.25, 1.0_f64] {
+        let best = ((-m + (m * m + 8.0 * m).sqrt()) / 4.0).sqrt();
+        for a in [0.9 * best, 1.1 * best] {
+            assert!(price(a, m) > price(best, m));
+        }
+    }
+    assert!((price(DEFAULT_CENTRING, 1.0) - 6.75).abs() < 1e-12);
 }
 
 /// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times

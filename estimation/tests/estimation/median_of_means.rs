@@ -2,6 +2,7 @@
 
 use eigenveil_estimation::{
     Warning,
+    accumulate::Accumulator,
     components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
@@ -13,7 +14,7 @@ use eigenveil_shared::{
     preprocess::Norm,
     study::StudyParams,
 };
-use rand::{SeedableRng, rngs::ChaCha20Rng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::{Buckets, noisy_study, params_with};
 
@@ -117,4 +118,30 @@ fn repeated_seeds_are_noticed_with_and_without_centring() {
             assert_eq!(found.floor_report.warnings[0], warning);
         }
     }
+}
+
+/// A batch of a device that forgot to divide: rows 5 times too long, in one bucket of 32.
+#[test]
+fn a_broken_scale_is_noticed() {
+    let params = params(MechanismKind::SymmetricGaussian, 4.0, None, 20);
+    let model = RowSource::Model(Model::spiked(20, 2, 20.0));
+    let mut rng = ChaCha20Rng::seed_from_u64(9);
+    let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
+    let moment = noisy_study(&params, &people, 64_000, &mut rng);
+    let mut buckets = moment.buckets().to_vec();
+    let broken = rng.random_range(0..32);
+    let count = buckets[broken].count();
+    let mut sum = buckets[broken].sum().clone();
+    people
+        .visit(count, &mut rng, |row, times, _| {
+            sum.add_outer(row.as_slice(), 24.0 * times as f64);
+            Ok(())
+        })
+        .unwrap();
+    buckets[broken] = Accumulator::from_parts(sum, count).unwrap();
+    let moment = NoisyMoment::from_buckets(buckets, *moment.noise()).unwrap();
+    let found = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
+    let agreement = found.bucket_agreement.unwrap();
+    assert_eq!(agreement.verdict, BucketVerdict::Disagree);
+    assert_eq!(agreement.suspicious_buckets, 1);
 }

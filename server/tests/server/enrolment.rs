@@ -100,6 +100,29 @@ async fn a_token_admits_one_report() {
 }
 
 #[tokio::test]
+async fn a_rejected_report_spends_no_token() {
+    let server = Harness::new();
+    let study = server
+        .study_with(json!({ "enrolment": "token", "draft": true }))
+        .await;
+    let tokens = issue(&server, &study, 2).await;
+    let id = new_id();
+    refused(send(&server, &study, id, &tokens[0]), 404, E::StudyNotFound).await;
+    server.order(&at(&study, "/open")).await;
+    let path = at(&study, "/reports");
+    let bad = with_token(&tokens[0], report(&study, id, f32::NAN));
+    let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad).await;
+    response.is_problem(422, E::PayloadNotFinite);
+    assert_eq!(counts(&server, &study).await, (2, 0));
+    assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
+    server.close(&study).await;
+    let response = send(&server, &study, new_id(), &tokens[1]).await;
+    response.is_problem(409, E::StudyNotOpen);
+    assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 200);
+    assert_eq!(counts(&server, &study).await, (2, 1));
+}
+
+#[tokio::test]
 async fn a_batch_needs_a_token_for_each_report() {
     let server = Harness::new();
     let study = token_study(&server).await;

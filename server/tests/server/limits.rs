@@ -149,3 +149,15 @@ async fn the_shipped_configuration_trusts_the_shipped_proxy() {
     let caddy = std::fs::read_to_string(format!("{shipped}Caddyfile")).unwrap();
     assert!(caddy.contains("Strict-Transport-Security"));
 }
+
+/// By default devices are not limited by their address: a clinic, a carrier's NAT.
+#[tokio::test]
+async fn by_default_requests_from_one_address_are_not_limited() {
+    let server = Harness::new();
+    for _ in 0..2_000 {
+        assert_eq!(
+            list_studies(&server, "192.0.2.7", None, None).await.status,
+            200
+        );
+    }
+}

@@ -2,13 +2,17 @@
 
 use std::fs;
 
-use eigenveil_server::{Entropy, Environment, ServerConfig, Store, store::database_path};
-use eigenveil_shared::{Error, ErrorCode as E};
+use eigenveil_estimation::Cancel;
+use eigenveil_server::{
+    Entropy, Environment, ServerConfig, Store,
+    store::{NewReport, SubmitOutcome, database_path},
+};
+use eigenveil_shared::{Error, ErrorCode as E, api::StudyState};
 use rusqlite::Connection;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::common::{Harness, data, environment};
+use crate::common::{Harness, data, environment, new_id, report, waiting::until};
 
 fn refused(config: &ServerConfig, words: &[&str]) {
     let error = Store::open(config, environment()).unwrap_err();
@@ -192,6 +196,41 @@ fn a_start_needs_randomness() {
     assert_eq!(error.code(), E::RandomnessUnavailable);
 }
 
+/// Closing is a barrier: everything acknowledged before it is counted, nothing after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn closing_is_a_barrier() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let store = server.app.store().clone();
+    let stored = server.stored(&study);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (store, stored, study) = (store.clone(), Arc::clone(&stored), study.clone());
+        tasks.spawn(async move {
+            let mut accepted = 0_u64;
+            loop {
+                let body = report(&study, new_id(), 1.0).into();
+                let report = NewReport::decode(&body, &stored).unwrap();
+                match store.submit(&stored, vec![report]).await.unwrap()[0] {
+                    SubmitOutcome::Accepted => accepted += 1,
+                    SubmitOutcome::NotOpen => return accepted,
+                    other => panic!("a fresh identifier is {other:?}"),
+                }
+            }
+        });
+    }
+    until("reports come in", async || stored.reports_accepted() >= 100).await;
+    store.set_state(&stored, StudyState::Closed).await.unwrap();
+    let at_close = store.bucket_sums(&stored, Cancel::NEVER).unwrap().n;
+    let mut acknowledged = 0;
+    while let Some(accepted) = tasks.join_next().await {
+        acknowledged += accepted.unwrap();
+    }
+    assert_eq!(server.accepted(&study).await, acknowledged);
+    assert_eq!(at_close, acknowledged);
+    assert!(acknowledged >= 100);
+}
+
 #[tokio::test]
 async fn buckets_are_fixed_at_creation() {
     let mut server = Harness::with(|config| config.sum_cache_bytes = 8 * 6 * 3);
@@ -211,8 +250,6 @@ async fn buckets_are_fixed_at_creation() {
 
 #[test]
 fn configuration_is_checked() {
-    // By default devices are not limited by their address: a clinic, a carrier's NAT.
-    assert_eq!(ServerConfig::new("x").address_requests_per_minute, None);
     for (key, setting) in [
         ("data_dir", json!("")),
         ("max_ingest_bytes", json!(0)),

@@ -500,6 +500,13 @@ fn malformed_parameters_are_refused() {
             }
         }
     }
+    // A device refuses a study whose noise is less than its budget needs.
+    let sigma = params().mechanism().gaussian_noise().unwrap().sigma();
+    let mut windows = good.windows(8);
+    let at = windows.position(|w| w == sigma.to_le_bytes()).unwrap();
+    let weaker = with(&good, at, &(sigma * 0.999).to_le_bytes());
+    let error = StudyParams::from_canonical(&weaker).unwrap_err();
+    assert_eq!(error.code(), InvalidMechanism);
 }
 
 mod random_bytes {

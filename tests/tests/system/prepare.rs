@@ -57,13 +57,16 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let written = folder.read("features.csv");
     assert!(written.starts_with("name,center,scale\na,") && written.lines().count() == 5);
     // The written file is accepted by study create, and is not overwritten.
-    let again = |k: u32| {
+    let again = |out: &str, k: u32| {
         run(&format!(
             "prepare --rows {rows} --out {out} --k {k} --n 9 --epsilon 4"
         ))
     };
-    assert!(stderr(&again(1)).contains("exists"));
-    refused(&again(4), 2, &["--k is 4", "between 1 and p − 1 = 3"]);
+    assert!(stderr(&again(&out, 1)).contains("exists"));
+    let other = folder.at("other.csv");
+    let wrong = again(&other, 4);
+    refused(&wrong, 2, &["--k is 4", "between 1 and p − 1 = 3"]);
+    assert!(!fs::exists(other).unwrap());
 
     let text = "name,mean,sd\nsalary,40000,3000\nage,40,12\n";
     let description = folder.write("columns.csv", text);

@@ -96,6 +96,10 @@ class Estimate:
         self.warnings_: list[str] = list(document["warnings"])
         self.warning_codes_: list[str] = list(document["warning_codes"])
         self.privacy_: dict[str, Any] = dict(document["privacy"])
+        # Others have the same arrays.
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
     @classmethod
     def from_json(cls, text: str) -> Estimate:
