@@ -60,7 +60,7 @@ impl WorkerControl {
 
     fn tell(&self, notice: Notice) {
         match notice {
-            Notice::JobAdded => self.wake(),
+            Notice::JobAdded | Notice::StudiesChanged => self.wake(),
             Notice::JobCancelled(job) => {
                 self.signals().cancelled.insert(job);
                 self.woken.notify_all();
@@ -138,11 +138,6 @@ impl EstimateQueue {
             check_settings(sparse)?;
         }
         self.store.add_job(study, request).await
-    }
-
-    /// There may be something to remove, or a study to close.
-    pub(crate) fn wake(&self) {
-        self.control.wake();
     }
 
     pub(crate) async fn cancel(&self, study: &Study, number: u64) -> Result<EstimateJob> {

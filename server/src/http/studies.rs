@@ -50,8 +50,6 @@ pub(crate) async fn create(
     let body: CreateStudy = body::read_json(&app, request).await?;
     let study = app.store().create_study(body).await?;
     tracing::info!(study = %study.id(), "study created");
-    // It may be the next to expire.
-    app.jobs().wake();
     let location = format!("{here}/{}", study.id());
     let created = [(header::LOCATION, location)];
     Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
@@ -173,7 +171,6 @@ pub(crate) async fn open(
     State(app): State<AppState>,
 ) -> Result<Json<StudyDocument>, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
-    app.jobs().wake();
     Ok(Json(study.document()))
 }
 
@@ -191,7 +188,6 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     app.store().delete_study(&study).await?;
     tracing::info!(study = %study.id(), "study deleted");
-    app.jobs().wake();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -208,6 +204,5 @@ pub(crate) async fn close(
     State(app): State<AppState>,
 ) -> Result<Json<StudyDocument>, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
-    app.jobs().wake();
     Ok(Json(study.document()))
 }

@@ -33,7 +33,6 @@ pub(super) async fn open(
     posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
-    app.jobs().wake();
     Ok(redirect_to_study(&posted.visitor, &study))
 }
 
@@ -43,7 +42,6 @@ pub(super) async fn close(
     posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
-    app.jobs().wake();
     Ok(redirect_to_study(&posted.visitor, &study))
 }
 

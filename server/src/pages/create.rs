@@ -48,7 +48,6 @@ pub(super) async fn submit(
         Ok(design) => match app.store().create_study(design.request).await {
             Ok(study) => {
                 tracing::info!(study = %study.id(), "study created");
-                app.jobs().wake();
                 return Ok(layout::see_other(
                     &visitor,
                     &format!("/studies/{}", study.id()),

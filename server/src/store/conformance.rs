@@ -363,6 +363,7 @@ async fn effects_do_not_depend_on_the_asker(of: &Fixture) {
         let heard = match notice {
             Notice::JobAdded => 1,
             Notice::JobCancelled(_) => 2,
+            Notice::StudiesChanged => 4,
         };
         listened.fetch_or(heard, Ordering::SeqCst);
     });
@@ -373,6 +374,10 @@ async fn effects_do_not_depend_on_the_asker(of: &Fixture) {
     poll_once(of.store.cancel_job(&study, 1));
     poll_once(of.store.submit(&study, vec![report(&study, 1)]));
     while of.counted(&study) == 0 || told.load(Ordering::SeqCst) != 3 {
+        tokio::task::yield_now().await;
+    }
+    poll_once(of.store.set_state(&study, StudyState::Closed));
+    while told.load(Ordering::SeqCst) != 7 {
         tokio::task::yield_now().await;
     }
 }

@@ -12,6 +12,7 @@ use super::{Embedded, TaskKind, recent, rows};
 use crate::store::{
     decide,
     failure::Failure,
+    listener::Notice,
     study::{Study, StudyKey},
 };
 
@@ -23,7 +24,7 @@ impl Embedded {
     pub(crate) async fn delete(&self, study: &Arc<Study>) -> Result<()> {
         let (pk, id, now) = (study.key, study.id(), self.unix_ms());
         let studies = Arc::clone(&self.studies);
-        let credentials = Arc::clone(&self.credentials);
+        let (credentials, listener) = (Arc::clone(&self.credentials), self.listener.clone());
         self.write_as(
             TaskKind::FreesSpace,
             move |transaction| {
@@ -49,6 +50,7 @@ impl Embedded {
                 credentials.forget_study(id);
                 caches.sums.evict(pk);
                 caches.recent.mark_stale();
+                listener.tell(Notice::StudiesChanged);
             },
         )
         .await

@@ -16,6 +16,7 @@ use super::{Fleet, connection::moment_ms, statements::require, unsigned};
 use crate::store::{
     decide,
     failure::Failure,
+    listener::Notice,
     study::{NewStudy, Study, StudyId, StudyKey, state_from, study_not_found},
 };
 
@@ -31,6 +32,7 @@ impl Fleet {
             let study = insert(&session, id, design, None).await?;
             session.commit().await?;
             inner.studies.add(Arc::clone(&study));
+            inner.listener.tell(Notice::StudiesChanged);
             Ok(study)
         })
         .await
@@ -47,6 +49,7 @@ impl Fleet {
             }
             session.commit().await?;
             study.publish_state(wanted);
+            inner.listener.tell(Notice::StudiesChanged);
             Ok(())
         })
         .await
@@ -68,6 +71,7 @@ impl Fleet {
             session.commit().await?;
             inner.studies.remove(study.id());
             inner.credentials.forget_study(study.id());
+            inner.listener.tell(Notice::StudiesChanged);
             Ok(())
         })
         .await
