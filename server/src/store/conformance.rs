@@ -356,7 +356,8 @@ async fn a_cancelled_job_stays_cancelled(of: &Fixture) {
 
 /// A request is carried out, and told, though nobody waits for its answer.
 async fn effects_do_not_depend_on_the_asker(of: &Fixture) {
-    let study = create(&of.store, &json!({})).await;
+    let study = create(&of.store, &json!({"about": {"last_day": "2023-11-20"}})).await;
+    let export = VerifiedExport::read(of.store.export(&study).unwrap()).unwrap();
     let told = Arc::new(AtomicU32::new(0));
     let listened = Arc::clone(&told);
     of.store.listen(move |notice| {
@@ -376,10 +377,21 @@ async fn effects_do_not_depend_on_the_asker(of: &Fixture) {
     while of.counted(&study) == 0 || told.load(Ordering::SeqCst) != 3 {
         tokio::task::yield_now().await;
     }
+    let studies_changed = async || {
+        while told.fetch_and(3, Ordering::SeqCst) & 4 == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
     poll_once(of.store.set_state(&study, StudyState::Closed));
-    while told.load(Ordering::SeqCst) != 7 {
-        tokio::task::yield_now().await;
-    }
+    studies_changed().await;
+    poll_once(of.store.delete_study(&study));
+    studies_changed().await;
+    poll_once(of.store.import(export, None));
+    studies_changed().await;
+    // Of a closed study more is tidied than of an open one.
+    of.set_clock(study.about().last_day.unwrap().end_ms());
+    block_in_place(|| of.store.close_ended()).unwrap();
+    studies_changed().await;
 }
 
 /// Polls a future once and drops it.

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     JobAdded,
-    /// One was created, opened, closed or deleted: there may be something to remove, or another that ends next.
+    /// One came, went or changed its state, also by another server: there may be something to remove, or another that
+    /// ends next.
     StudiesChanged,
     /// With its position in the queue.
     JobCancelled(i64),

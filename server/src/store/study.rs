@@ -22,7 +22,11 @@ use eigenveil_shared::{
     study::{StudyParams, from_hex, to_hex},
 };
 
-use super::{failure::Failure, study_json::StudyJson};
+use super::{
+    failure::Failure,
+    listener::{Listener, Notice},
+    study_json::StudyJson,
+};
 
 /// Maximum number of buckets of a study.
 pub const MAX_BUCKETS: u32 = 32;
@@ -215,11 +219,6 @@ impl Study {
     }
 
     /// Called by the engine after a commit, with what was committed.
-    pub(super) fn publish_state(&self, state: StudyState) {
-        self.state.store(state as u8, Ordering::Release);
-    }
-
-    /// Called by the engine after a commit, with what was committed.
     pub(super) fn publish_count(&self, reports_accepted: u64) {
         self.reports_accepted
             .store(reports_accepted, Ordering::Release);
@@ -344,10 +343,10 @@ pub(super) fn state_from(text: &str) -> Result<StudyState, Failure> {
         .ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
-/// All studies, oldest first. Only the engine changes it, after a commit.
-#[derive(Debug, Default)]
+/// All studies, oldest first. Only the engine changes it, after a commit, and each change is told.
 pub(super) struct StudyIndex {
     studies: RwLock<Studies>,
+    listener: Listener,
 }
 
 #[derive(Debug, Default)]
@@ -357,19 +356,39 @@ struct Studies {
 }
 
 impl StudyIndex {
+    pub(super) fn new(listener: Listener) -> Self {
+        Self {
+            studies: RwLock::default(),
+            listener,
+        }
+    }
+
     pub(super) fn add(&self, study: Arc<Study>) {
-        let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
-        studies.by_id.insert(study.id, Arc::clone(&study));
-        let at = studies
-            .ordered
-            .partition_point(|other| other.key < study.key);
-        studies.ordered.insert(at, study);
+        self.change(|studies| {
+            studies.by_id.insert(study.id, Arc::clone(&study));
+            let at = studies
+                .ordered
+                .partition_point(|other| other.key < study.key);
+            studies.ordered.insert(at, study);
+        });
     }
 
     pub(super) fn remove(&self, id: StudyId) {
-        let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
-        studies.by_id.remove(&id);
-        studies.ordered.retain(|study| study.id != id);
+        self.change(|studies| {
+            studies.by_id.remove(&id);
+            studies.ordered.retain(|study| study.id != id);
+        });
+    }
+
+    pub(super) fn publish_state(&self, study: &Study, state: StudyState) {
+        if study.state.swap(state as u8, Ordering::AcqRel) != state as u8 {
+            self.listener.tell(Notice::StudiesChanged);
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Studies)) {
+        change(&mut self.studies.write().unwrap_or_else(PoisonError::into_inner));
+        self.listener.tell(Notice::StudiesChanged);
     }
 
     pub(super) fn get(&self, id: StudyId) -> Option<Arc<Study>> {

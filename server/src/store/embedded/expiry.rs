@@ -84,11 +84,11 @@ impl Embedded {
         state: StudyState,
         change: impl FnOnce(&Transaction<'_>) -> Result<usize, Failure> + Send + 'static,
     ) -> Result<bool> {
-        let study = Arc::clone(study);
+        let (study, studies) = (Arc::clone(study), Arc::clone(&self.studies));
         let changed =
             self.write_blocking_then(TaskKind::Background, change, move |changed, _| {
                 if *changed > 0 {
-                    study.publish_state(state);
+                    studies.publish_state(&study, state);
                 }
             })?;
         Ok(changed > 0)

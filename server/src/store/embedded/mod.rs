@@ -124,7 +124,8 @@ impl Embedded {
         let operator =
             operator_token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = analysts::load(&connection, operator).map_err(Failure::into_error)?;
-        let studies = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let studies =
+            Arc::new(rows::load(&connection, listener.clone()).map_err(Failure::into_error)?);
         let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;

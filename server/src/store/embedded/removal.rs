@@ -12,7 +12,6 @@ use super::{Embedded, TaskKind, recent, rows};
 use crate::store::{
     decide,
     failure::Failure,
-    listener::Notice,
     study::{Study, StudyKey},
 };
 
@@ -23,8 +22,7 @@ const DAY_MS: u64 = 86_400_000;
 impl Embedded {
     pub(crate) async fn delete(&self, study: &Arc<Study>) -> Result<()> {
         let (pk, id, now) = (study.key, study.id(), self.unix_ms());
-        let studies = Arc::clone(&self.studies);
-        let (credentials, listener) = (Arc::clone(&self.credentials), self.listener.clone());
+        let (studies, credentials) = (Arc::clone(&self.studies), Arc::clone(&self.credentials));
         self.write_as(
             TaskKind::FreesSpace,
             move |transaction| {
@@ -50,7 +48,6 @@ impl Embedded {
                 credentials.forget_study(id);
                 caches.sums.evict(pk);
                 caches.recent.mark_stale();
-                listener.tell(Notice::StudiesChanged);
             },
         )
         .await

@@ -17,6 +17,7 @@ use rusqlite::{
 use crate::store::{
     decide::Spent,
     failure::Failure,
+    listener::Listener,
     study::{NewStudy, Study, StudyId, StudyIndex, StudyKey, state_from, study_not_found},
 };
 
@@ -92,8 +93,8 @@ pub(super) fn state(
 }
 
 /// All studies, without deleted ones that are still being removed.
-pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
-    let study_index = StudyIndex::default();
+pub(super) fn load(connection: &Connection, listener: Listener) -> Result<StudyIndex, Failure> {
+    let study_index = StudyIndex::new(listener);
     let mut statement = connection.prepare(
         "SELECT study_pk, id, name, state, canonical, fingerprint, default_k, buckets,
                 created_at_ms, reports_accepted, enrolment, purpose, responsible_party, contact, last_day

@@ -8,30 +8,25 @@ use rusqlite::params;
 use super::{Embedded, TaskKind, rows};
 use crate::store::{
     decide,
-    listener::Notice,
     study::{NewStudy, Study, StudyId},
 };
 
 impl Embedded {
     pub(crate) async fn create(&self, id: StudyId, design: NewStudy) -> Result<Arc<Study>> {
         let (studies, now) = (Arc::clone(&self.studies), self.unix_ms());
-        let listener = self.listener.clone();
         self.write(
             move |transaction| {
                 let key = rows::insert(transaction, id, &design, now)?;
                 Ok(Arc::new(Study::new(key, id, design, now)))
             },
-            move |study, _| {
-                studies.add(Arc::clone(study));
-                listener.tell(Notice::StudiesChanged);
-            },
+            move |study, _| studies.add(Arc::clone(study)),
         )
         .await
     }
 
     pub(crate) async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
         let (study, now) = (Arc::clone(study), self.unix_ms());
-        let (key, id, listener) = (study.key, study.id(), self.listener.clone());
+        let (key, id, studies) = (study.key, study.id(), Arc::clone(&self.studies));
         // A study must be closed before it can be deleted.
         let kind = match wanted {
             StudyState::Closed => TaskKind::FreesSpace,
@@ -49,10 +44,7 @@ impl Embedded {
                 }
                 Ok(())
             },
-            move |(), _| {
-                study.publish_state(wanted);
-                listener.tell(Notice::StudiesChanged);
-            },
+            move |(), _| studies.publish_state(&study, wanted),
         )
         .await
     }

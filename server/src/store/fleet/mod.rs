@@ -145,7 +145,7 @@ impl Fleet {
         environment.entropy.fill(&mut server)?;
         let background = Background::start()?;
         let handle = &background.handle;
-        let studies = Arc::<StudyIndex>::default();
+        let studies = Arc::new(StudyIndex::new(listener.clone()));
         let credentials = Arc::new(Credentials::new(TokenHash::stored([0; 32]), Vec::new()));
         let inner = Arc::new(Inner {
             pool: Pool::new(target),

@@ -133,7 +133,7 @@ impl Inner {
         for study in self.studies.list() {
             match found.get(&study.key) {
                 Some((state, n)) => {
-                    study.publish_state(*state);
+                    self.studies.publish_state(&study, *state);
                     study.publish_count_of_any(*n);
                     known.insert(study.key);
                 }

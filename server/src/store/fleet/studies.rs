@@ -16,7 +16,6 @@ use super::{Fleet, connection::moment_ms, statements::require, unsigned};
 use crate::store::{
     decide,
     failure::Failure,
-    listener::Notice,
     study::{NewStudy, Study, StudyId, StudyKey, state_from, study_not_found},
 };
 
@@ -32,7 +31,6 @@ impl Fleet {
             let study = insert(&session, id, design, None).await?;
             session.commit().await?;
             inner.studies.add(Arc::clone(&study));
-            inner.listener.tell(Notice::StudiesChanged);
             Ok(study)
         })
         .await
@@ -48,8 +46,7 @@ impl Fleet {
                 change_state(&session, study.key, wanted).await?;
             }
             session.commit().await?;
-            study.publish_state(wanted);
-            inner.listener.tell(Notice::StudiesChanged);
+            inner.studies.publish_state(&study, wanted);
             Ok(())
         })
         .await
@@ -71,7 +68,6 @@ impl Fleet {
             session.commit().await?;
             inner.studies.remove(study.id());
             inner.credentials.forget_study(study.id());
-            inner.listener.tell(Notice::StudiesChanged);
             Ok(())
         })
         .await
@@ -139,7 +135,7 @@ impl Fleet {
             }
             change_state(&session, study.key, wanted).await?;
             session.commit().await?;
-            study.publish_state(wanted);
+            self.studies.publish_state(study, wanted);
             tracing::info!(study = %study.id(), state = wanted.as_str(), "the last day of a study has changed its state");
             Ok(())
         })
