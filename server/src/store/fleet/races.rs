@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use eigenveil_shared::{
     ErrorCode,
-    api::{CreateAnalystRequest, EstimateRequest, EstimateState, ImportOutcome},
+    api::{CreateAnalystRequest, EstimateRequest, EstimateState, ImportOutcome, StudyState},
 };
 use serde_json::json;
 use tokio::{
@@ -17,13 +17,15 @@ use super::{
     Fleet,
     connection::Target,
     statements,
-    tests::{SLEEPS, Servers, eventually, numbered, of_seeds, postgres::Cluster, with_servers},
+    tests::{
+        SLEEPS, Servers, eventually, numbered, of_seeds, postgres::Cluster, refresh, with_servers,
+    },
 };
 use crate::{
     Environment, ServerConfig,
     jobs::EstimateQueue,
     store::{
-        Store, Study, SubmitOutcome, TokenHash, VerifiedExport,
+        Store, Study, StudyId, SubmitOutcome, TokenHash, VerifiedExport,
         engine::Engine,
         fixtures::{SetClock, admissions, create, report},
     },
@@ -75,23 +77,21 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
     });
 }
 
-/// As many imports as the pool has places, and the first waits for the registry: whoever holds it gets a connection.
+/// As many imports as the pool has places, and the first waits for the registry: whoever holds it gets a connection. One
+/// into a study does not wait for who holds it and waits for the study.
 #[test]
 fn imports_do_not_lock_out_whoever_they_wait_for() {
     with_servers(1, async |servers| {
         let store = &servers.stores[0];
         let from = create(store, &json!({})).await;
         store.submit(&from, vec![report(&from, 1)]).await.unwrap();
-        let mut into = Vec::new();
-        for _ in 0..8 {
-            into.push(create(store, &json!({})).await);
-        }
+        let export = || VerifiedExport::read(store.export(&from).unwrap()).unwrap();
         let shown = fleet(store).inner.registry.lock().await;
         let mut imports = JoinSet::new();
-        for study in into {
-            let export = VerifiedExport::read(store.export(&from).unwrap()).unwrap();
-            let store = store.clone();
-            imports.spawn(async move { store.import(export, Some(study)).await.unwrap().reports });
+        for number in 0..8 {
+            let (mut export, store) = (export(), store.clone());
+            export.id = StudyId([number; 16]);
+            imports.spawn(async move { store.import(export, None).await.unwrap().reports });
         }
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                        AND state = 'idle in transaction' AND query LIKE 'SELECT sum(n)%'";
@@ -100,6 +100,18 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
         assert!(place.is_ok(), "it waits for those who wait for it");
         drop((place, shown));
         assert_eq!(imports.join_all().await, [1; 8]);
+        servers.sql(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
+             CREATE TRIGGER slow BEFORE INSERT ON eigenveil.identifiers EXECUTE FUNCTION slow()",
+        );
+        let into = create(store, &json!({})).await;
+        let closes = async {
+            servers.until(SLEEPS, "1").await;
+            store.set_state(&into, StudyState::Closed).await
+        };
+        let (imported, closed) =
+            tokio::join!(store.import(export(), Some(Arc::clone(&into))), closes);
+        assert_eq!((imported.unwrap().reports, closed), (1, Ok(())));
     });
 }
 
@@ -139,6 +151,22 @@ fn an_import_waits_for_the_same_one() {
             outcomes.retain(|outcome| *outcome != AlreadyImported);
             assert_eq!(outcomes, [one]);
         }
+    });
+}
+
+/// Whatever the other server remembers.
+#[test]
+fn a_study_that_one_server_deletes_another_imports_at_once() {
+    with_servers(2, async |servers| {
+        let [first, second] = [&servers.stores[0], &servers.stores[1]];
+        let study = create(first, &json!({"draft": true})).await;
+        servers.everywhere(&study).await;
+        let export = VerifiedExport::read(first.export(&study).unwrap()).unwrap();
+        first.delete_study(&study).await.unwrap();
+        let again = second.import(export, None).await.unwrap();
+        assert_eq!(again.outcome, ImportOutcome::Created);
+        refresh(second);
+        assert_eq!(second.study(study.id()).unwrap().key, again.study.key);
     });
 }
 

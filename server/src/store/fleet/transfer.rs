@@ -136,9 +136,9 @@ impl Inner {
         let session = self.wait(self.pool.begin())?;
         // Another import into the study is waited for, however long it takes.
         self.wait(session.batch_execute("SET LOCAL lock_timeout = 0"))?;
-        let known = match into.or_else(|| self.studies.get(id)) {
-            None => self.created_meanwhile(&session, id)?,
-            known => known,
+        let known = match into {
+            None => self.with_id(&session, id)?,
+            into => into,
         };
         let created = known.is_none();
         let study = match known {
@@ -186,7 +186,8 @@ impl Inner {
         }
         let count = "SELECT sum(n)::bigint FROM buckets WHERE study = $1";
         let total = self.wait(value(&session, count, &[&study.key.0]))?;
-        let _shown = self.registry.blocking_lock();
+        // Who closes the study that this adds to may hold the registry, and waits for this commit.
+        let _shown = created.then(|| self.registry.blocking_lock());
         self.wait(session.commit())?;
         study.publish_count_of_any(unsigned(total));
         if created {
@@ -202,23 +203,21 @@ impl Inner {
         })
     }
 
-    /// The study with this identifier, which another import may be about to create. Blocks.
-    fn created_meanwhile(
-        &self,
-        session: &Session,
-        id: StudyId,
-    ) -> Result<Option<Arc<Study>>, Failure> {
+    /// The study with this identifier, whatever this server remembers: another may have created or deleted it. Blocks.
+    fn with_id(&self, session: &Session, id: StudyId) -> Result<Option<Arc<Study>>, Failure> {
         let found = self.wait(async {
+            // Another import may be about to create it.
             let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
             session.execute(lock, &[&id.to_string()]).await?;
-            let select = "SELECT 1 FROM studies WHERE id = $1";
+            let select = "SELECT study FROM studies WHERE id = $1";
             session.query_opt(select, &[&id.0.as_slice()]).await
         })?;
-        if found.is_none() {
-            return Ok(None);
+        let found: Option<i64> = found.map(|row| row.try_get(0)).transpose()?;
+        let known = || self.studies.get(id);
+        if known().map(|study| study.key.0) != found {
+            self.wait(self.refresh())?;
         }
-        self.wait(self.refresh())?;
-        Ok(self.studies.get(id))
+        Ok(known())
     }
 }
 
