@@ -15,7 +15,7 @@ use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIME
 use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::public_url::is_host;
+pub(crate) use self::public_url::is_shell_safe_host;
 pub use self::{
     network::Network,
     public_url::PublicUrl,

@@ -177,7 +177,7 @@ fn is_address(text: &str) -> bool {
     text.len() <= MAX_CONTACT
         && (1..=64).contains(&local.len())
         && local.bytes().all(signs)
-        && is_host(host)
+        && is_domain_name(host)
 }
 
 /// A page over TLS, without a user's name before the host, which could pass for the host.
@@ -189,7 +189,7 @@ fn is_link(text: &str) -> bool {
     let (authority, path) = rest.split_at(end);
     let (host, port) = authority.split_once(':').unwrap_or((authority, "443"));
     text.len() <= MAX_CONTACT
-        && is_host(host)
+        && is_domain_name(host)
         && port.bytes().all(|b| b.is_ascii_digit())
         && port.parse::<u16>().is_ok_and(|port| port > 0)
         && path
@@ -198,7 +198,7 @@ fn is_link(text: &str) -> bool {
 }
 
 /// A name of labels with a dot between them.
-fn is_host(host: &str) -> bool {
+fn is_domain_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')

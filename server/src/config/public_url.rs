@@ -66,7 +66,7 @@ impl FromStr for PublicUrl {
         // As an address bar shows it.
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if !is_host(host) {
+        if !is_shell_safe_host(host) {
             return reject("whose host is not a name or an address, perhaps with a port");
         }
         let is_segment = |segment: &str| {
@@ -95,7 +95,7 @@ fn split_port(host: &str) -> (&str, &str) {
 }
 
 /// Whether a text is a name or an address, perhaps with a port, that may be copied into a shell.
-pub(crate) fn is_host(text: &str) -> bool {
+pub(crate) fn is_shell_safe_host(text: &str) -> bool {
     const MAX_HOST_BYTES: usize = 262;
     let (name, port) = split_port(text);
     let is_name = match name
@@ -185,14 +185,14 @@ mod tests {
             "[::1]:8080",
             "[2001:db8::1]",
         ] {
-            assert!(is_host(good), "{good}");
+            assert!(is_shell_safe_host(good), "{good}");
         }
         let long = "a".repeat(300);
         for bad in [
             "", ":80", "a b", "a;rm", "a$(id)", "a`id`", "a/b", "user@a", "a:b", "a:99999", "[::1",
             "[x]:1", "a:+80", "-server", "a'b", "<b>", &long,
         ] {
-            assert!(!is_host(bad), "{bad}");
+            assert!(!is_shell_safe_host(bad), "{bad}");
         }
     }
 }

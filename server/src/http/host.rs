@@ -20,7 +20,9 @@ pub(crate) fn check_host(request: &Request) -> Result<(), Error> {
     let wrong = match (hosts.next(), hosts.next()) {
         (None, _) if connected && request.version() == Version::HTTP_11 => "no Host header",
         (Some(_), Some(_)) => "more than one Host header",
-        (Some(host), None) if !is_host(host.as_bytes()) => "a Host header that is not a host",
+        (Some(host), None) if !is_host_header(host.as_bytes()) => {
+            "a Host header that is not a host"
+        }
         (Some(host), None) if target.is_some_and(|target| target.as_bytes() != host.as_bytes()) => {
             "another host in its first line than in its Host header"
         }
@@ -33,7 +35,7 @@ pub(crate) fn check_host(request: &Request) -> Result<(), Error> {
 }
 
 /// Empty is allowed: what a client sends that has no name for the server.
-fn is_host(host: &[u8]) -> bool {
+fn is_host_header(host: &[u8]) -> bool {
     let valid = |host: Authority| host.as_str() == host.host() || host.port().is_some();
     host.is_empty() || !host.contains(&b'@') && Authority::try_from(host).is_ok_and(valid)
 }

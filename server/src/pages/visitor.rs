@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     app::AppState,
-    config::is_host,
+    config::is_shell_safe_host,
     http::{ApiError, ClientKey, body, client_key, public_path},
     sessions::{self, SessionCookie},
     store::{Identity, Study},
@@ -179,7 +179,7 @@ where
 /// The requested host. It is shown for copying into a shell, so only a name or address with a port is accepted.
 fn host(headers: &HeaderMap) -> Option<&str> {
     let host = headers.get(header::HOST)?.to_str().ok()?;
-    is_host(host).then_some(host)
+    is_shell_safe_host(host).then_some(host)
 }
 
 /// The fields of a form, or of the query.
