@@ -25,7 +25,7 @@ use crate::{
     Environment, ServerConfig,
     jobs::EstimateQueue,
     store::{
-        Store, Study, StudyId, SubmitOutcome, TokenHash, VerifiedExport,
+        Notice, Store, Study, StudyId, SubmitOutcome, TokenHash, VerifiedExport,
         engine::Engine,
         fixtures::{SetClock, admissions, create, report},
     },
@@ -154,13 +154,16 @@ fn an_import_waits_for_the_same_one() {
     });
 }
 
-/// Whatever the other server remembers.
+/// A server is told what another one creates; and what that deletes, this one imports at once, whatever it remembers.
 #[test]
 fn a_study_that_one_server_deletes_another_imports_at_once() {
     with_servers(2, async |servers| {
         let [first, second] = [&servers.stores[0], &servers.stores[1]];
+        let (told, heard) = std::sync::mpsc::channel();
+        second.listen(move |notice| told.send(notice).unwrap());
         let study = create(first, &json!({"draft": true})).await;
         servers.everywhere(&study).await;
+        assert_eq!(heard.recv(), Ok(Notice::StudiesChanged));
         let export = VerifiedExport::read(first.export(&study).unwrap()).unwrap();
         first.delete_study(&study).await.unwrap();
         let again = second.import(export, None).await.unwrap();
