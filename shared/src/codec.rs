@@ -5,6 +5,8 @@
 //! vectors in `shared/tests/shared/codec_vectors.rs` hold it, so that it does not depend on the crate's future.
 //! Payloads travel as one contiguous run and are borrowed, never copied, when decoded.
 
+use std::array;
+
 use bincode::Options;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -54,11 +56,32 @@ impl Serialize for ByteRun<'_> {
     }
 }
 
+/// A fingerprint in two words: byte by byte it would cost a server more than the rest of a report.
+#[derive(Serialize, Deserialize)]
+struct Halves([u128; 2]);
+
+impl From<Fingerprint> for Halves {
+    fn from(Fingerprint(bytes): Fingerprint) -> Self {
+        let (halves, _) = bytes.as_chunks();
+        Self(array::from_fn(|i| u128::from_le_bytes(halves[i])))
+    }
+}
+
+impl From<Halves> for Fingerprint {
+    fn from(Halves(words): Halves) -> Self {
+        let mut bytes = [0; 32];
+        for (half, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *half = word.to_le_bytes();
+        }
+        Self(bytes)
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct WireReport<'a> {
     version: u16,
-    fingerprint: [u8; 32],
-    id: [u8; 16],
+    fingerprint: Halves,
+    id: u128,
     #[serde(borrow)]
     payload: ByteRun<'a>,
 }
@@ -66,7 +89,7 @@ struct WireReport<'a> {
 #[derive(Serialize, Deserialize)]
 struct WireBatch<'a> {
     version: u16,
-    fingerprint: [u8; 32],
+    fingerprint: Halves,
     payload_len: u64,
     #[serde(borrow)]
     run: ByteRun<'a>,
@@ -117,8 +140,8 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(report_len(report.payload.len()));
     let wire = WireReport {
         version: WIRE_VERSION,
-        fingerprint: report.fingerprint.0,
-        id: report.id.0,
+        fingerprint: report.fingerprint.into(),
+        id: u128::from_le_bytes(report.id.0),
         payload: ByteRun(&report.payload),
     };
     write(&mut bytes, &wire);
@@ -133,8 +156,8 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
 pub fn decode_report<'a>(bytes: &'a [u8], study: &ReportFormat) -> Result<ValidatedReport<'a>> {
     check_wire_version(bytes)?;
     let wire: WireReport<'a> = read(bytes, report_len(study.payload_len))?;
-    check_fingerprint(&wire.fingerprint, study)?;
-    validate(ReportId(wire.id), wire.payload.0, study)
+    check_fingerprint(wire.fingerprint.into(), study)?;
+    validate(ReportId(wire.id.to_le_bytes()), wire.payload.0, study)
 }
 
 /// Encodes a batch of `(identifier, payload)` pairs for one study.
@@ -154,7 +177,7 @@ pub fn encode_batch<'a>(
     let mut bytes = Vec::with_capacity(BATCH_ENVELOPE + run.len());
     let wire = WireBatch {
         version: WIRE_VERSION,
-        fingerprint: study.fingerprint.0,
+        fingerprint: study.fingerprint.into(),
         payload_len: study.payload_len as u64,
         run: ByteRun(&run),
     };
@@ -174,7 +197,7 @@ pub fn decode_batch<'a>(
     check_wire_version(bytes)?;
     let longest = batch_len(study.payload_len, max_batch(study.payload_len));
     let wire: WireBatch<'a> = read(bytes, longest)?;
-    check_fingerprint(&wire.fingerprint, study)?;
+    check_fingerprint(wire.fingerprint.into(), study)?;
     let len = usize::try_from(wire.payload_len).unwrap_or(usize::MAX);
     check_len(len, study.payload_len)?;
     let stride = 16 + study.payload_len;
@@ -399,14 +422,14 @@ fn validate<'a>(
     Ok(ValidatedReport::new(id, study.payload(payload)?))
 }
 
-fn check_fingerprint(fingerprint: &[u8; 32], study: &ReportFormat) -> Result<()> {
-    if *fingerprint == study.fingerprint.0 {
+fn check_fingerprint(fingerprint: Fingerprint, study: &ReportFormat) -> Result<()> {
+    if fingerprint == study.fingerprint {
         return Ok(());
     }
     Err(error!(
         WrongFingerprint,
         "the report was made for study parameters {} but this study's are {}; fetch the study again",
-        Fingerprint(*fingerprint),
+        fingerprint,
         study.fingerprint
     ))
 }

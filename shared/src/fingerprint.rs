@@ -54,9 +54,11 @@ pub fn to_hex(bytes: &[u8]) -> String {
 
 /// The bytes of an even number of hexadecimal digits; `None` for anything else.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.chars().map(|c| c.to_digit(16).map(|d| d as u8));
-    let digits = digits.collect::<Option<Vec<u8>>>()?;
-    let (pairs, rest) = digits.as_chunks::<2>();
-    let bytes = pairs.iter().map(|[high, low]| high << 4 | low);
-    rest.is_empty().then(|| bytes.collect())
+    let (pairs, rest) = text.as_bytes().as_chunks();
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        let [high, low] = pair.map(|byte| char::from(byte).to_digit(16));
+        bytes.push((high? << 4 | low?) as u8);
+    }
+    rest.is_empty().then_some(bytes)
 }

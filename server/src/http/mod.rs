@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 pub use self::estimates::EstimateList;
 pub(crate) use self::{
     problem::ApiError,
-    rate_limit_layer::{ClientKey, authenticate, check_token_limit, client_key},
+    rate_limit_layer::{authenticate, check_token_limit, client_key},
 };
 
 /// Permits to read the disk, for the whole process: the runtime of an application that mounts the router may have

@@ -15,22 +15,22 @@ use super::problem::ApiError;
 use crate::{
     app::AppState,
     config::{Network, ServerConfig},
-    net::rate_limiter::address_key,
+    net::rate_limiter::{ClientKey, address_key},
     store::{Identity, TokenHash},
 };
 
-/// Responds 429 if an address, or a valid bearer token, makes too many requests. If the application does not provide
-/// `ConnectInfo<SocketAddr>`, limits by address do not apply.
+/// Responds 429 if a client's address, if it is known, or a valid bearer token, makes too many requests.
 ///
 /// Wrong tokens are counted in [`authenticate`], where tokens are looked up, whatever route and header they came by.
 pub(crate) async fn enforce_rate_limits(
     app: &AppState,
     request: Request,
+    client: Option<ClientKey>,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let (headers, limits) = (request.headers(), app.rate_limits());
     if let Some(limit) = &limits.address
-        && let Some(client) = client_key(app, headers, request.extensions())
+        && let Some(client) = client
         && let Err(wait) = limit.check(&client, Instant::now())
     {
         return ApiError::rate_limited("requests from this address", wait).into_response();
@@ -83,18 +83,19 @@ pub(crate) async fn authenticate(
     Ok(app.store().identify_hash(token))
 }
 
-/// The rate limit key of a client's address.
-pub(crate) type ClientKey = [u8; 16];
-
 /// The client of a request; `None` if the application does not provide `ConnectInfo`.
 pub(crate) fn client_key(
     app: &AppState,
     headers: &HeaderMap,
     extensions: &Extensions,
 ) -> Option<ClientKey> {
-    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
-    let address = client_address(peer.ip(), headers, app.config());
-    Some(address_key(address))
+    let ConnectInfo(peer) = extensions.get()?;
+    Some(key_of(app, headers, *peer))
+}
+
+/// The client of a request on a connection with this peer.
+pub(crate) fn key_of(app: &AppState, headers: &HeaderMap, peer: SocketAddr) -> ClientKey {
+    address_key(client_address(peer.ip(), headers, app.config()))
 }
 
 /// The client's address: that of the connection or, if that is a trusted proxy, the right-most address in

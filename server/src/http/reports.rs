@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     app::AppState,
-    net::memory::Reservation,
+    net::{memory::Reservation, rate_limiter::ClientKey},
     store::{NewReport, Study, SubmitOutcome},
 };
 
@@ -51,7 +51,18 @@ pub(crate) async fn submit(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let result = store_reports(&app, study, request).await;
+    let client = client_key(&app, request.headers(), request.extensions());
+    store(&app, study, request, client).await
+}
+
+/// The same for a request whose client is known.
+pub(crate) async fn store(
+    app: &AppState,
+    study: Arc<Study>,
+    request: Request,
+    client: Option<ClientKey>,
+) -> Result<Response, ApiError> {
+    let result = store_reports(app, study, request, client).await;
     if let Err(ApiError { error, .. }) = &result {
         app.store().metrics().report_rejected(error.code());
     }
@@ -62,6 +73,7 @@ async fn store_reports(
     app: &AppState,
     study: Arc<Study>,
     request: Request,
+    client: Option<ClientKey>,
 ) -> Result<Response, ApiError> {
     hide_draft(&study, false)?;
     let (parts, content) = request.into_parts();
@@ -82,7 +94,6 @@ async fn store_reports(
     if !open && study.reports_accepted() == 0 {
         return Err(not_accepting_error(&study, over).into());
     }
-    let client = client_key(app, &parts.headers, &parts.extensions);
     let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
     let needs_token = study.enrolment() == Enrolment::Token;
     if !open || needs_token && frame.enrolment == Enrolment::Open {

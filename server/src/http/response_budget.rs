@@ -18,7 +18,10 @@ use super::problem::ApiError;
 use crate::{
     app::AppState,
     config::MIN_TRANSFER_BYTES_PER_SECOND,
-    net::memory::{Reservation, SMALL},
+    net::{
+        memory::{Reservation, SMALL},
+        rate_limiter::ClientKey,
+    },
 };
 
 /// Bytes the connection gets at a time; it asks for the next chunk once this one is being sent.
@@ -27,7 +30,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Charges a response to the memory budget until its last byte is sent, or returns an error if there is no room.
 pub(crate) fn charge_to_budget(
     app: &AppState,
-    client: Option<[u8; 16]>,
+    client: Option<ClientKey>,
     response: Response,
 ) -> Response {
     let size = response.body().size_hint().exact().unwrap_or(0);

@@ -207,6 +207,13 @@ impl Connections {
         waiting.len()
     }
 
+    /// Ends all of them, whatever they are doing.
+    pub(super) fn end_all(&self) {
+        for (_, slot) in self.lock().slots.values() {
+            slot.evicted.notify_one();
+        }
+    }
+
     fn warn(&self, table: &mut Table, message: impl FnOnce() -> String) {
         let now = Instant::now();
         if table

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,6 +9,8 @@ use std::{
 };
 
 use eigenveil_shared::{Error, ErrorCode, Result};
+
+use super::rate_limiter::ClientKey;
 
 /// Items up to this size may use the whole budget and do not count towards a client's share: a seed with its token, a
 /// form, a short response.
@@ -29,9 +30,8 @@ pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     /// A request found no room, and three quarters of the budget have not been free at once since.
     exhausted: AtomicBool,
-    /// Bytes in use by client, keyed by a salted hash of its address; only clients that use some.
-    per_client: Mutex<HashMap<u64, usize>>,
-    salt: RandomState,
+    /// Bytes in use by client; only clients that use some.
+    per_client: Mutex<HashMap<ClientKey, usize>>,
 }
 
 impl MemoryBudget {
@@ -42,7 +42,6 @@ impl MemoryBudget {
             used: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),
             per_client: Mutex::default(),
-            salt: RandomState::new(),
         })
     }
 
@@ -78,7 +77,7 @@ impl MemoryBudget {
         }
     }
 
-    fn per_client(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+    fn per_client(&self) -> MutexGuard<'_, HashMap<ClientKey, usize>> {
         self.per_client
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -97,7 +96,7 @@ impl MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    client: Option<u64>,
+    client: Option<ClientKey>,
     bytes: usize,
     /// Those of them that count towards the client's share.
     counted: usize,
@@ -109,9 +108,9 @@ impl Reservation {
         Self::for_client(budget, None)
     }
 
-    pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<[u8; 16]>) -> Self {
+    pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<ClientKey>) -> Self {
         Self {
-            client: client.map(|key| budget.salt.hash_one(key)),
+            client,
             budget: Arc::clone(budget),
             bytes: 0,
             counted: 0,
@@ -195,7 +194,7 @@ mod tests {
         MemoryBudget::new(limit, "wait")
     }
 
-    fn client(number: u8) -> Option<[u8; 16]> {
+    fn client(number: u8) -> Option<ClientKey> {
         Some([number; 16])
     }
 

@@ -145,8 +145,11 @@ impl Table {
     }
 }
 
+/// The key of a client's address.
+pub(crate) type ClientKey = [u8; 16];
+
 /// The key of an address: the IPv4 address itself, or the /64 of an IPv6 address, since one subscriber has a whole /64.
-pub(crate) fn address_key(address: IpAddr) -> [u8; 16] {
+pub(crate) fn address_key(address: IpAddr) -> ClientKey {
     let address = match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)),

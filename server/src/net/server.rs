@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{body::Body, extract::ConnectInfo};
+use axum::body::Body;
 use eigenveil_shared::{Error, ErrorCode, Result, api::Problem};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -12,7 +12,7 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
-    sync::{Semaphore, watch},
+    sync::Semaphore,
     time::{MissedTickBehavior, interval},
 };
 
@@ -133,8 +133,6 @@ impl Server {
         let connections = Connections::new(config, max_connections, metrics);
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         let graceful = GracefulShutdown::new();
-        // Dropped to close the connections that did not end by themselves.
-        let (cut, cut_off) = watch::channel(());
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout())
@@ -192,7 +190,6 @@ impl Server {
                 watcher: graceful.watcher(),
             };
             let (write_timeout, handshakes) = (config.body_timeout(), handshakes.clone());
-            let mut cut_off = cut_off.clone();
             tokio::spawn(async move {
                 let served = async {
                     match handshakes {
@@ -217,7 +214,6 @@ impl Server {
                 tokio::select! {
                     () = served => {}
                     () = admitted.evicted() => {}
-                    _ = cut_off.changed() => {}
                 }
             });
         };
@@ -233,7 +229,7 @@ impl Server {
         {
             tracing::warn!("shutdown timeout reached; closing the remaining connections");
         }
-        drop(cut);
+        connections.end_all();
         let closing = tokio::task::spawn_blocking(move || app.close());
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");
@@ -269,10 +265,9 @@ impl Connection {
             if let Some(handshake) = unused.take() {
                 handshake.used();
             }
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
+            let request = request.map(Body::new);
             // Boxed, since it is large, and a connection would keep room for it while it waits.
-            let response = Box::pin(routes.clone().respond(request));
+            let response = Box::pin(routes.clone().respond(request, Some(peer)));
             async move {
                 let response = response.await;
                 Ok::<_, Infallible>(response.map(|body| busy.until_sent(body)))
@@ -392,7 +387,7 @@ mod tests {
     async fn status(app: &AppState, path: &str) -> u16 {
         let request = Request::get(path).body(Body::empty()).unwrap();
         Routes::new(app.clone())
-            .respond(request)
+            .respond(request, None)
             .await
             .status()
             .as_u16()

@@ -31,6 +31,7 @@ use axum::{
 };
 use eigenveil_shared::Error;
 
+pub(crate) use self::error::wants_page;
 use self::{state::Pages, visitor::Visitor};
 use crate::app::AppState;
 
@@ -71,7 +72,7 @@ pub(crate) async fn errors_for_browsers(
     request: Request,
     handler: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    if !error::wants_page(request.headers()) {
+    if !wants_page(request.headers()) {
         return handler(request).await;
     }
     let visitor =

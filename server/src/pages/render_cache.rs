@@ -12,10 +12,7 @@ use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::visitor::Visitor;
-use crate::{
-    http::{ClientKey, run_blocking},
-    store::StudyId,
-};
+use crate::{http::run_blocking, net::rate_limiter::ClientKey, store::StudyId};
 
 const MAX_CACHED_BYTES: usize = 8 << 20;
 /// Requests that may wait; further ones get 429.

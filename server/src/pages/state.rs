@@ -13,11 +13,7 @@ use super::{
     view::Views,
     visitor::Fields,
 };
-use crate::{
-    app::AppState,
-    http::{ApiError, ClientKey},
-    store::StudyId,
-};
+use crate::{app::AppState, http::ApiError, net::rate_limiter::ClientKey, store::StudyId};
 
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];

@@ -12,7 +12,8 @@ use subtle::ConstantTimeEq;
 use crate::{
     app::AppState,
     config::is_shell_safe_host,
-    http::{ApiError, ClientKey, body, client_key, public_path},
+    http::{ApiError, body, client_key, public_path},
+    net::rate_limiter::ClientKey,
     sessions::{self, SessionCookie},
     store::{Identity, Study},
 };

@@ -2,11 +2,11 @@
 
 mod openapi;
 
-use std::pin::pin;
+use std::{net::SocketAddr, pin::pin};
 
 use axum::{
     Router,
-    extract::{MatchedPath, Request, State},
+    extract::{ConnectInfo, MatchedPath, Request, State},
     http::{HeaderValue, Method, header},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
@@ -18,10 +18,11 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        client_key, drain, estimates, extract, health, host, metrics, openapi::base_document,
-        problem, rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
+        drain, estimates, extract, health, host, metrics, openapi::base_document, problem,
+        rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     metrics::REPORTS_ROUTE,
+    net::rate_limiter::ClientKey,
     pages,
     store::StudyId,
 };
@@ -80,53 +81,55 @@ impl Routes {
         Self { app, router }
     }
 
-    pub(crate) async fn respond(self, request: Request) -> Response {
+    pub(crate) async fn respond(self, mut request: Request, peer: Option<SocketAddr>) -> Response {
         let Self { app, router } = self;
         let Some(id) = study_of_reports(&request) else {
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(ConnectInfo(peer));
+            }
             let Ok(response) = router.oneshot(request).await;
             return response;
         };
-        let submit = async |request| {
+        let submit = async |request, client| {
             let submitted = async {
                 let study = extract::study(&app, id).await?;
-                reports::submit(extract::StudyInPath(study), State(app.clone()), request).await
+                reports::store(&app, study, request, client).await
             };
             submitted.await.into_response()
         };
-        with_middleware(&app, request, REPORTS_ROUTE, submit).await
+        with_middleware(&app, request, peer, REPORTS_ROUTE, submit).await
     }
 }
 
-/// The study in the path of a request that brings reports.
+/// The study in the path of a request that brings reports, unless an error would be a page.
 fn study_of_reports(request: &Request) -> Option<StudyId> {
-    let (before, after) = REPORTS_ROUTE.split_once("{id}")?;
-    let id = request
-        .uri()
-        .path()
-        .strip_prefix(before)?
-        .strip_suffix(after)?;
-    (request.method() == Method::POST).then(|| StudyId::parse(id))?
+    let path = request.uri().path().strip_prefix("/v1/studies/")?;
+    let id = path.strip_suffix("/reports")?;
+    let is_device = request.method() == Method::POST && !pages::wants_page(request.headers());
+    is_device.then(|| StudyId::parse(id))?
 }
 
 /// A single layer, because each one boxes a future and clones the routes beneath it.
 async fn layer(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    with_middleware(&app, request, path, |request| next.run(request)).await
+    let peer = request.extensions().get().map(|ConnectInfo(peer)| *peer);
+    with_middleware(&app, request, peer, path, |request, _| next.run(request)).await
 }
 
 async fn with_middleware(
     app: &AppState,
     request: Request,
+    peer: Option<SocketAddr>,
     path: &str,
-    handler: impl AsyncFnOnce(Request) -> Response,
+    handler: impl AsyncFnOnce(Request, Option<ClientKey>) -> Response,
 ) -> Response {
-    let client = client_key(app, request.headers(), request.extensions());
+    let client = peer.map(|peer| rate_limit_layer::key_of(app, request.headers(), peer));
     let limited = |request| {
-        rate_limit_layer::enforce_rate_limits(app, request, async |request| {
+        rate_limit_layer::enforce_rate_limits(app, request, client, async |request| {
             let handled = pin!(async {
-                match host::check_host(&request) {
-                    Ok(()) => handler(request).await,
+                match host::check_host(&request, peer.is_some()) {
+                    Ok(()) => handler(request, client).await,
                     Err(error) => problem::ApiError::from(error).into_response(),
                 }
             });
@@ -186,6 +189,7 @@ mod tests {
         let study = create(app.store(), &json!({})).await;
         let (id, body) = (study.id().to_string(), report_body(&study, 1));
         let routes = Routes::new(app.clone());
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let send = async |method: &str, path: &str, media_type: &str, body: &[u8]| {
             let request = || {
                 Request::builder()
@@ -196,17 +200,24 @@ mod tests {
                     .body(Body::from(body.to_vec()))
                     .unwrap()
             };
-            let by_router = routes.router.clone().oneshot(request()).await.unwrap();
-            let around = routes.clone().respond(request()).await;
+            let mut connected = request();
+            connected.extensions_mut().insert(ConnectInfo(peer));
+            let by_router = routes.router.clone().oneshot(connected).await.unwrap();
+            let around = routes.clone().respond(request(), Some(peer)).await;
             let status = around.status().as_u16();
             assert_eq!(response(around).await, response(by_router).await, "{path}");
             (status, study_of_reports(&request()).is_some())
         };
         let path = format!("/v1/studies/{id}/reports");
         // The second is a duplicate.
-        let first = Request::post(&path).header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE);
+        let first = Request::post(&path)
+            .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
+            .header(header::HOST, "localhost");
         let first = first.body(Body::from(body.clone())).unwrap();
-        assert_eq!(routes.clone().respond(first).await.status(), 201);
+        assert_eq!(
+            routes.clone().respond(first, Some(peer)).await.status(),
+            201
+        );
         let of = |id: &str| format!("/v1/studies/{id}/reports");
         let escaped = format!("%{:x}{}", id.as_bytes()[0], &id[1..]);
         for (path, expected) in [

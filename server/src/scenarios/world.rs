@@ -591,7 +591,7 @@ pub(super) fn report_request(study: &str, media_type: &str, body: Vec<u8>) -> Re
 
 /// Owned, so that it can be spawned.
 pub(super) async fn send(routes: Routes, request: Request<Body>) -> Reply {
-    let response = routes.respond(request).await;
+    let response = routes.respond(request, None).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, body.to_vec())

@@ -119,6 +119,7 @@ impl Log {
             return Ok(false);
         }
         let mut frame = mem::take(&mut self.frame);
+        frame.resize(FRAME_BYTES, 0);
         let mut is_valid = true;
         while is_valid && self.frames < frames {
             let has_page = pages == Pages::All
@@ -128,9 +129,9 @@ impl Log {
                 true => FRAME_BYTES,
                 false => FRAME_HEADER_BYTES,
             };
-            frame.resize(bytes, 0);
-            self.file.read_exact_at(&mut frame, self.position())?;
-            is_valid = self.add(&frame);
+            let frame = &mut frame[..bytes];
+            self.file.read_exact_at(frame, self.position())?;
+            is_valid = self.add(frame);
         }
         self.frame = frame;
         Ok(is_valid)
