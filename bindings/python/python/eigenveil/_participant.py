@@ -46,8 +46,8 @@ class Connection:
     retry_for: float = 60.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Study:
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Study(_rows.Copies):
     """A study, checked: its parameters have its fingerprint, and its noise keeps the budget.
 
     Made by :meth:`fetch` or :meth:`from_document`.
@@ -79,9 +79,10 @@ class Study:
     about: dict[str, Any]
     _checked: _core.Study
 
-    @classmethod
-    def _of(cls, checked: _core.Study) -> Study:
-        return cls(**_object(checked.described()), _checked=checked)
+    def __init__(self, checked: _core.Study | None = None, *_: object, **__: object) -> None:
+        if not isinstance(checked, _core.Study):
+            raise TypeError("a study is made by Study.fetch, Study.from_document, Analyst.study or Analyst.create_study")
+        vars(self).update(_object(checked.described()), _checked=checked)
 
     @classmethod
     def fetch(
@@ -106,7 +107,7 @@ class Study:
         ServerError
             The server could not be reached.
         """
-        study = cls._of(_core.Study.fetch(url, id, fingerprint, connection))
+        study = cls(_core.Study.fetch(url, id, fingerprint, connection))
         _log.info("fetched %r", study)
         return study
 
@@ -119,7 +120,7 @@ class Study:
             except UnicodeDecodeError as error:
                 raise InputError("the document is not UTF-8", "malformed-json") from error
         text = document if isinstance(document, str) else json.dumps(document)
-        return cls._of(_core.Study.from_document(text, url, fingerprint))
+        return cls(_core.Study.from_document(text, url, fingerprint))
 
     @property
     def is_open(self) -> bool:
@@ -165,7 +166,7 @@ class Participation:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Sent(_rows.Copies):
     """What became of reports that were sent.
 
     Attributes
@@ -192,7 +193,7 @@ _AnySent = TypeVar("_AnySent", bound=Sent)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Receipt:
+class Receipt(_rows.Copies):
     """Which studies a ledger took part in, and what remains under its limits. ``str`` is for people.
 
     Attributes
