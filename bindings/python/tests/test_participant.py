@@ -440,6 +440,8 @@ def test_a_class_whose_objects_others_make_says_who_does():
         for given in [(), ("x",), ("x", "y")]:
             with pytest.raises(TypeError, match=by):
                 made(*given)
+    with pytest.raises(errors.InputError, match="Study.fetch"):
+        eigenveil.report("0" * 32, [[1.0]], ledger="rows.ledger")
 
 
 def test_what_is_logged_holds_no_row_and_no_token(study, analyst, tmp_path, caplog):

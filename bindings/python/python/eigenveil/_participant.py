@@ -295,8 +295,9 @@ class Ledger:
         StudyError
             ``study-not-open``, ``study-ended``.
         """
+        checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = _object(self._core.take_part(study._checked, numbers))
+        kept = _object(self._core.take_part(checked, numbers))
         if token is not None:
             self._core.set_token(study.id, token)
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
@@ -333,7 +334,14 @@ class Ledger:
 
     def accept_move(self, study: Study) -> None:
         """Records that a study is at another address now. Ask the participant first."""
-        self._core.accept_move(study._checked)
+        self._core.accept_move(_checked(study))
+
+
+def _checked(study: Study) -> _core.Study:
+    if not isinstance(study, Study):
+        kind = type(study).__name__
+        raise InputError(f"the study is a {kind}; give what Study.fetch or Analyst.study returned")
+    return study._checked
 
 
 def _logged(sent: _AnySent) -> _AnySent:
@@ -427,7 +435,8 @@ def report(
     """
     if persons is not None and weights is not None:
         raise InputError("persons and weights cannot be combined; give one of them")
-    if study._checked.has_weights != (weights is not None):
+    checked = _checked(study)
+    if checked.has_weights != (weights is not None):
         raise InputError(
             "participants of this study count by weights; give weights, above 0 and at most 1"
             if weights is None
@@ -453,7 +462,7 @@ def report(
     with _Bar(progress, "reports") as told:
         answer = _core.report(
             ledger,
-            study._checked,
+            checked,
             values,
             numbers,
             None if weight is None else _rows.weights(weight, n),
