@@ -436,7 +436,8 @@ def test_a_study_is_pickled_and_what_a_process_holds_is_not(study, server, analy
 
 
 def test_a_class_whose_objects_others_make_says_who_does():
-    for made, by in [(eigenveil.Study, "Study.fetch"), (eigenveil.Estimate, "Estimate.load"), (eigenveil.Server, "serve")]:
+    classes = [(eigenveil.Study, "Study.fetch"), (eigenveil.Estimate, "Estimate.load"), (eigenveil.Server, "serve")]
+    for made, by in classes:
         for given in [(), ("x",), ("x", "y")]:
             with pytest.raises(TypeError, match=by):
                 made(*given)

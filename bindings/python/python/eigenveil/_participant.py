@@ -81,7 +81,7 @@ class Study(_rows.Copies):
 
     def __init__(self, checked: _core.Study | None = None, *_: object, **__: object) -> None:
         if not isinstance(checked, _core.Study):
-            raise TypeError("a study is made by Study.fetch, Study.from_document, Analyst.study or Analyst.create_study")
+            raise TypeError("a study is made by Study.fetch, Study.from_document, Analyst.study or create_study")
         vars(self).update(_object(checked.described()), _checked=checked)
 
     @classmethod

@@ -26,7 +26,7 @@ _DATES = "dates or times, not numbers; give days, hours or seconds, since a fixe
 
 
 class Copies:
-    """Hands out copies of its lists and dicts: who appends to one does not change the object, which reads them itself."""
+    """Hands out copies of its lists and dicts: who appends to one does not change the object, which uses them."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
