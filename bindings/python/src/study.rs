@@ -2,6 +2,7 @@
 
 use eigenveil_client::{Response, Server, http::StudyClient};
 use eigenveil_shared::{
+    about::About,
     api::StudyDocument,
     clock::{Clock as _, SystemClock},
     codec::report_len,
@@ -9,6 +10,7 @@ use eigenveil_shared::{
     study::{Fingerprint, to_hex},
 };
 use pyo3::prelude::*;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::{
@@ -19,6 +21,15 @@ use crate::{
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Study")]
 pub(crate) struct PyStudy(pub(crate) eigenveil_client::Study);
+
+/// What stays as it is of a study.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(flatten)]
+    plain: serde_json::Value,
+    /// In its own order: a `Value` sorts.
+    about: &'a About,
+}
 
 fn pinned(fingerprint: Option<&str>) -> Result<Option<Fingerprint>> {
     Ok(fingerprint
@@ -104,7 +115,7 @@ impl PyStudy {
     fn described(&self, py: Python<'_>) -> PyResult<String> {
         briefly(py, || {
             let (study, params) = (&self.0, self.0.params());
-            Ok(json!({
+            let plain = json!({
                 "id": study.id(),
                 "name": study.name(),
                 "url": study.server().as_str(),
@@ -115,9 +126,9 @@ impl PyStudy {
                 "delta": params.budget().delta(),
                 "mechanism": params.mechanism().kind().as_str(),
                 "enrolment": study.enrolment().as_str(),
-                "about": study.about(),
-            })
-            .to_string())
+            });
+            let about = study.about();
+            Ok(serde_json::to_string(&Described { plain, about })?)
         })
     }
 

@@ -27,7 +27,10 @@ ROW = np.array([1.0, 2.0, 3.0])
 def test_a_device_takes_part_once(study, analyst, tmp_path):
     made = study(purpose="To see", last_day="2099-12-31")
     fetched = eigenveil.Study.fetch(made.url, made.id, made.fingerprint.upper())
+    fetched.feature_names.append("d")
+    fetched.about.clear()
     assert fetched.feature_names == ["a", "b", "c"] and fetched.about["purpose"] == "To see"
+    assert list(fetched.about) == ["purpose", "responsible_party", "contact", "last_day"]
     assert fetched.privacy["claim_holds"] and fetched.epsilon == 4 and fetched.is_open
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         first = ledger.take_part(fetched, {"c": 3, "a": 1.0, "b": np.float32(2)})
@@ -430,6 +433,16 @@ def test_a_study_is_pickled_and_what_a_process_holds_is_not(study, server, analy
         for held in (ledger, analyst, server):
             with pytest.raises(TypeError, match="where it is used|its url"):
                 pickle.dumps(held)
+
+
+def test_a_class_whose_objects_others_make_says_who_does():
+    classes = [(eigenveil.Study, "Study.fetch"), (eigenveil.Estimate, "Estimate.load"), (eigenveil.Server, "serve")]
+    for made, by in classes:
+        for given in [(), ("x",), ("x", "y")]:
+            with pytest.raises(TypeError, match=by):
+                made(*given)
+    with pytest.raises(errors.InputError, match="Study.fetch"):
+        eigenveil.report("0" * 32, [[1.0]], ledger="rows.ledger")
 
 
 def test_what_is_logged_holds_no_row_and_no_token(study, analyst, tmp_path, caplog):

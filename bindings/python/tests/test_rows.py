@@ -262,6 +262,24 @@ def test_a_cell_is_not_in_what_an_estimator_says():
         assert "98" not in str(refused.value)
 
 
+def test_dates_are_no_numbers():
+    pytest.importorskip("sklearn")
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    dates = pandas.date_range("2024-01-01", periods=5)
+    x = np.arange(5.0)
+    for rows, called in (
+        (np.array([dates, dates]).T, "the table"),
+        (pandas.DataFrame({"b": dates - dates[0], "a": dates}), "column 'b'"),
+        (pandas.DataFrame({"b": x, "a": dates.tz_localize("UTC")}), "column 'a'"),
+        (pandas.DataFrame({"b": x, "a": dates.date}), "column 'a'"),
+        (polars.DataFrame({"b": x, "a": list(dates.date)}), "column 'a'"),
+        (polars.DataFrame({"b": x, "a": list(dates)}).to_arrow(), "column 'a'"),
+    ):
+        with pytest.raises(errors.InputError, match=f"{called} has (dates|objects)") as refused:
+            eigenveil.LocalDPPCA(1, 4).fit(rows)
+        assert refused.value.code == "invalid-dtype" and "2024" not in str(refused.value)
+
+
 def test_what_holds_no_array_is_called_by_its_kind():
     for rows, kind in (((row for row in HOLES), "generator"), ({"a": [1.0]}, "dict"), (map(list, HOLES), "map")):
         with pytest.raises(errors.InputError, match=f"is a {kind}; give an array"):

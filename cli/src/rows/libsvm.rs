@@ -5,11 +5,14 @@
 //! for reports a line that cannot be used is an unusable row, unless most are. Labels are required: without
 //! them the line of a zero row would be blank.
 
+use std::collections::BTreeSet;
+
 use super::{
     cells::{DecimalMark, number},
-    columns::{ColumnMapping, ExpectedColumns},
+    columns::ExpectedColumns,
+    flags::{Names, TableArgs},
     problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
-    table::{MIN_LINES_FOR_MAJORITY, RowTable, no_rows, text_of},
+    table::{MIN_LINES_FOR_MAJORITY, RowTable, mapping_without_names, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
@@ -18,28 +21,26 @@ const MAX_INDEX: usize = 1 << 20;
 /// Largest number of values of the dense table (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
 
-/// Parses LIBSVM text; without `expected` the largest index is the dimension. An unreadable value becomes NaN, as does a
-/// row with an index beyond the dimension. `first` is the index of the first column, 0 or 1; `mapping` says which of
-/// the columns are taken.
+/// Parses LIBSVM text; without `expected` the largest index is the number of columns. An unreadable value becomes NaN, as
+/// does a row with an index beyond the last column.
 pub(super) fn parse(
     bytes: &[u8],
-    first: usize,
+    how: &TableArgs,
     expected: Option<&ExpectedColumns>,
-    mapping: impl FnOnce(usize) -> Result<ColumnMapping>,
 ) -> Result<RowTable> {
-    let dimension = expected.map(|expected| expected.dimension);
+    let first = how.first_index.unwrap_or(1);
+    let known = expected.map(|expected| columns_for(expected.dimension, how));
     let reports = expected.is_some_and(|expected| expected.reports);
     let text = text_of(bytes)?;
-    let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
+    let mut lines: Vec<(usize, ParsedLine)> = Vec::new();
     let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
     let mut first_error = None;
-    let mut problems = Problems::default();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
             continue;
         }
-        let row = match row(text, first, dimension) {
+        let row = match row(text, first, known) {
             Ok(row) => row,
             Err((what, reason)) => {
                 let error = CliError::usage(format!("line {line}: {what}"));
@@ -49,26 +50,55 @@ pub(super) fn parse(
                 malformed += 1;
                 first_error.get_or_insert(error);
                 ParsedLine {
-                    entries: vec![(1, f64::NAN)],
-                    largest: 0,
-                    reason: Some((None, reason)),
+                    reasons: vec![(None, reason)],
+                    ..ParsedLine::default()
                 }
             }
         };
-        if let Some((column, reason)) = row.reason {
+        largest = largest.max(row.largest);
+        lines.push((line, row));
+    }
+    let columns = known.unwrap_or(largest);
+    if columns == 0 {
+        return Err(no_rows());
+    }
+    let mapping = mapping_without_names(columns, how, expected)?;
+    let mut taken = vec![false; columns];
+    mapping.take.iter().for_each(|&at| taken[at] = true);
+    if columns.saturating_mul(lines.len()) > MAX_VALUES {
+        return Err(CliError::usage(format!(
+            "{} rows of {columns} values need too much memory; give fewer rows",
+            lines.len()
+        )));
+    }
+    let mut problems = Problems::default();
+    let mut values = vec![0.0; columns * lines.len()];
+    for ((line, row), values) in lines.iter().zip(values.chunks_exact_mut(columns)) {
+        // A column that is left out does not matter, nor does one behind those to keep.
+        let matters = |&&(column, reason): &&(Option<usize>, UnreadableReason)| match column {
+            Some(index) => taken[index - 1],
+            None => reason != UnreadableReason::Outside || how.keep.is_none(),
+        };
+        let mut reasons = row.reasons.iter().filter(matters).peekable();
+        if let Some(&&(column, reason)) = reasons.peek() {
             // Values may be missing, also most of them.
             unusable += usize::from(reason != UnreadableReason::Missing);
             problems.record(Unreadable {
-                line,
+                line: *line,
                 column,
                 named: None,
                 reason,
             });
         }
-        largest = largest.max(row.largest);
-        sparse.push(row.entries);
+        match reasons.any(|(column, _)| column.is_none()) {
+            true => values.fill(f64::NAN),
+            false => row
+                .entries
+                .iter()
+                .for_each(|&(index, value)| values[index - 1] = value),
+        }
     }
-    if reports && sparse.len() >= MIN_LINES_FOR_MAJORITY && 2 * unusable > sparse.len() {
+    if reports && lines.len() >= MIN_LINES_FOR_MAJORITY && 2 * unusable > lines.len() {
         let described = problems.without_missing().describe(|_| String::new());
         let error = first_error.filter(|_| 2 * malformed > unusable);
         return Err(error.unwrap_or_else(|| {
@@ -76,26 +106,25 @@ pub(super) fn parse(
             CliError::usage(format!("most rows cannot be used: {described}"))
         }));
     }
-    let columns = dimension.unwrap_or(largest);
-    if columns == 0 {
-        return Err(no_rows());
-    }
-    let mapping = mapping(columns)?;
-    if columns.saturating_mul(sparse.len()) > MAX_VALUES {
-        return Err(CliError::usage(format!(
-            "{} rows of {columns} values need too much memory; give fewer rows",
-            sparse.len()
-        )));
-    }
-    let mut values = vec![0.0; columns * sparse.len()];
-    for (row, line) in sparse.iter().zip(values.chunks_exact_mut(columns.max(1))) {
-        for &(index, value) in row {
-            line[index - 1] = value;
-        }
-    }
     let mut table = RowTable::new(columns, values, None)?;
     table.problems = problems;
     Ok(table.with_columns_selected(mapping))
+}
+
+/// Number of columns of a file that are these features when those of `--keep` are taken, or those of `--drop` left out:
+/// no line says it, and none may.
+fn columns_for(dimension: usize, how: &TableArgs) -> usize {
+    let places = |names: &Names| -> BTreeSet<usize> {
+        let names = names.0.iter();
+        names.filter_map(|name| name.parse().ok()).collect()
+    };
+    match (&how.keep, &how.drop) {
+        (Some(keep), _) => places(keep)
+            .last()
+            .map_or(dimension, |&last| last.max(dimension)),
+        (None, Some(drop)) => dimension + places(drop).len(),
+        (None, None) => dimension,
+    }
 }
 
 /// What is wrong with a line, and why it is an unusable row of a report; `None`: not even of one.
@@ -104,16 +133,18 @@ type LineError = (String, Option<UnreadableReason>);
 /// The label is not part of the row: a missing label reveals nothing about it.
 const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line";
 
+#[derive(Default)]
 struct ParsedLine {
     entries: Vec<(usize, f64)>,
     largest: usize,
-    reason: Option<(Option<usize>, UnreadableReason)>,
+    /// What cannot be read, by column; `None`: the whole line.
+    reasons: Vec<(Option<usize>, UnreadableReason)>,
 }
 
 fn row(
     line: &str,
     first: usize,
-    dimension: Option<usize>,
+    columns: Option<usize>,
 ) -> std::result::Result<ParsedLine, LineError> {
     let malformed = |what: &str| (what.to_owned(), Some(UnreadableReason::NotLibsvm));
     let mut fields = line.split_ascii_whitespace().peekable();
@@ -129,12 +160,7 @@ fn row(
             "its label is not a number: is this CSV? (--format csv)",
         ));
     }
-    let mut parsed = ParsedLine {
-        entries: Vec::new(),
-        largest: 0,
-        reason: None,
-    };
-    let mut outside = false;
+    let mut parsed = ParsedLine::default();
     for field in fields {
         let (index, value) = field
             .split_once(':')
@@ -150,7 +176,7 @@ fn row(
             let index_zero = Some(UnreadableReason::IndexZero);
             return Err((INDEX_ZERO.to_owned(), index_zero));
         };
-        if dimension.is_none() && index > MAX_INDEX {
+        if columns.is_none() && index > MAX_INDEX {
             let most = MAX_INDEX - (1 - first);
             return Err(malformed(&format!("an index is above {most}")));
         }
@@ -160,10 +186,10 @@ fn row(
         }
         parsed.largest = index;
         // Refusing the file would tell a server, which picks the dimension, that a row reaches beyond it.
-        if dimension.is_some_and(|p| index > p) {
-            outside = true;
-            let reason = (None, UnreadableReason::Outside);
-            parsed.reason.get_or_insert(reason);
+        if columns.is_some_and(|last| index > last) {
+            if parsed.reasons.last().is_none_or(|(of, _)| of.is_some()) {
+                parsed.reasons.push((None, UnreadableReason::Outside));
+            }
             continue;
         }
         // Nothing says what a comma is.
@@ -172,13 +198,10 @@ fn row(
             false => number(value, DecimalMark::Either),
         };
         let value = value.unwrap_or_else(|reason| {
-            parsed.reason.get_or_insert((Some(index), reason));
+            parsed.reasons.push((Some(index), reason));
             f64::NAN
         });
         parsed.entries.push((index, value));
-    }
-    if outside {
-        parsed.entries = vec![(1, f64::NAN)];
     }
     Ok(parsed)
 }
@@ -188,7 +211,7 @@ mod tests {
     use super::*;
     use crate::{
         error::assert_says,
-        rows::{TableArgs, table::mapping_without_names},
+        rows::testing::{strings, without},
     };
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
@@ -196,9 +219,7 @@ mod tests {
             reports,
             ..ExpectedColumns::study(dimension, None)
         });
-        super::parse(bytes, 1, expected.as_ref(), |count| {
-            mapping_without_names(count, &TableArgs::default(), None)
-        })
+        super::parse(bytes, &TableArgs::default(), expected.as_ref())
     }
 
     fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
@@ -261,14 +282,43 @@ mod tests {
         }
     }
 
+    /// What is in a column that is left out does not matter, nor what lies behind the columns to keep.
+    #[test]
+    fn columns_are_left_out() {
+        let keep = TableArgs {
+            keep: Some(Names(strings(&["2", "4"]))),
+            ..TableArgs::default()
+        };
+        let text = b"0 1:x 2:5 4:7\n0 1:nan 2:6 3:x\n0 3:1 4:8\n";
+        for dimension in [None, Some(2)] {
+            let expected = dimension.map(|dimension| ExpectedColumns::study(dimension, None));
+            for how in [&keep, &without(&["1", "3"])] {
+                let table = super::parse(text, how, expected.as_ref()).unwrap();
+                table.check_usable(false).unwrap();
+                assert_eq!(table.row(0).values(), [5.0, 7.0]);
+                assert_eq!(table.row(1).values(), [6.0, 0.0]);
+            }
+        }
+        let study = ExpectedColumns::study(2, None);
+        let beyond = b"0 2:1 9:1\n0 1:1\n0 4:1\n";
+        let table = super::parse(beyond, &keep, Some(&study)).unwrap();
+        assert_eq!(table.row(0).values(), [1.0, 0.0]);
+        table.check_usable(false).unwrap();
+        // A line that cannot be used stays so without its first column.
+        let table = super::parse(beyond, &without(&["1", "3"]), Some(&study)).unwrap();
+        assert!(table.row(0).values().iter().all(|value| value.is_nan()));
+        assert!(table.check_usable(true).is_err());
+    }
+
     /// scikit-learn writes indices from 0 by default, and the file need not show it.
     #[test]
     fn first_index_0_reads_files_that_count_from_0() {
         let text = b"1 0:5 1:2\n0 1:3\n0\n";
-        let table = super::parse(text, 0, None, |count| {
-            mapping_without_names(count, &TableArgs::default(), None)
-        })
-        .unwrap();
+        let how = TableArgs {
+            first_index: Some(0),
+            ..TableArgs::default()
+        };
+        let table = super::parse(text, &how, None).unwrap();
         assert_eq!((table.len(), table.dimension()), (3, 2));
         assert_eq!(table.row(0).values(), &[5.0, 2.0]);
         assert_eq!(table.row(1).values(), &[0.0, 3.0]);

@@ -109,11 +109,7 @@ pub fn parse(
             Format::Parquet => Err(CliError::usage(
                 "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
             )),
-            Format::Libsvm => {
-                libsvm::parse(bytes, how.first_index.unwrap_or(1), expected, |count| {
-                    mapping_without_names(count, how, expected)
-                })
-            }
+            Format::Libsvm => libsvm::parse(bytes, how, expected),
         }
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;

@@ -91,7 +91,7 @@ pub(super) fn parse(
                     into.push(reading.number(into.len() + 1, named, number, &mapping));
                 })
             })?,
-            _ => columns.each_cell(at, &mut |cell| {
+            _ => columns.each_cell(&[at], &mut |_, cell| {
                 into.push(reading.cell(into.len() + 1, named, cell, &mapping));
             })?,
         }
@@ -99,7 +99,7 @@ pub(super) fn parse(
     }
     let mut labels = Vec::new();
     if let Some(label) = mapping.label {
-        columns.each_cell(label, &mut |cell| labels.push(cell.to_owned()))?;
+        columns.each_cell(&[label], &mut |_, cell| labels.push(cell.to_owned()))?;
         columns.check_rows(labels.len())?;
     }
     reading.check(rows, &mut mapping, refused, &mut columns)?;
@@ -157,14 +157,20 @@ impl Columns<'_> {
 }
 
 impl TextCells for Columns<'_> {
-    fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()> {
-        match self.kinds[column] {
-            Kind::Refused(why) => Err(CliError::usage(format!("column {}: {why}", column + 1))),
-            Kind::Numbers { unsigned } => {
-                self.each_chunk(column, |chunk| chunk.each_text(unsigned, each))
-            }
-            Kind::Text => self.each_chunk(column, |chunk| chunk.each_text(false, each)),
+    fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()> {
+        for (place, &column) in columns.iter().enumerate() {
+            let unsigned = match self.kinds[column] {
+                Kind::Refused(why) => {
+                    return Err(CliError::usage(format!("column {}: {why}", column + 1)));
+                }
+                Kind::Numbers { unsigned } => unsigned,
+                Kind::Text => false,
+            };
+            self.each_chunk(column, |chunk| {
+                chunk.each_text(unsigned, &mut |cell| each(place, cell))
+            })?;
         }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Unreadable cells and lines, counted by column and reason, so that one message names all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::columns::MAX_NAMED;
 use crate::output::first_few;
@@ -130,6 +130,7 @@ impl Problems {
 
     /// Those of other columns of the table.
     pub(super) fn without_columns(mut self, columns: &[usize]) -> Self {
+        let columns: HashSet<&usize> = columns.iter().collect();
         let other = |cell: &Unreadable| cell.named.is_none_or(|at| !columns.contains(&at));
         self.counted.retain(|_, (_, cell)| other(cell));
         self

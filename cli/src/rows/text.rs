@@ -203,10 +203,12 @@ struct Lines<'a> {
 }
 
 impl TextCells for Lines<'_> {
-    fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()> {
+    fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()> {
         for (_, line) in self.lines {
             if self.splitter.split_into(line, self.count) == self.count {
-                each(self.splitter.cell(column));
+                for (place, &column) in columns.iter().enumerate() {
+                    each(place, self.splitter.cell(column));
+                }
             }
         }
         Ok(())
@@ -307,6 +309,7 @@ fn has_header(
         },
         (Header::Auto, expected) => {
             let names = expected.and_then(|expected| expected.names.as_deref());
+            let names: HashSet<&String> = names.unwrap_or_default().iter().collect();
             // Split by each delimiter that occurs; a line without any is one column.
             let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
             let read = delimiters.iter().filter(some);
@@ -315,8 +318,7 @@ fn has_header(
             if read.is_empty() {
                 read.push(vec![first.trim().to_owned()]);
             }
-            let known = |cell| names.is_some_and(|names: &[String]| names.contains(cell));
-            if read.iter().any(|cells| cells.iter().any(known)) {
+            if read.iter().flatten().any(|cell| names.contains(cell)) {
                 return Ok((true, None));
             }
             let header = read.iter().any(|cells| looks_like_header(cells));

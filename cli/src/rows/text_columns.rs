@@ -1,7 +1,7 @@
 //! Columns whose cells are text, in text tables and in Parquet: read as numbers or as categories, or refused by name in
 //! the same words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     categories::is_category,
@@ -18,8 +18,9 @@ const MAX_CATEGORIES: usize = 50;
 
 /// A table whose cells can be read as text.
 pub(super) trait TextCells {
-    /// Calls `each` with the trimmed cells of a column of the file, one after the other; a missing one is empty.
-    fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()>;
+    /// Calls `each` with the trimmed cells of these columns of the file, and the place of each in `columns`; those of one
+    /// column come in the order of the rows, and a missing one is empty.
+    fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()>;
 }
 
 /// Columns of such numbers are refused as a whole.
@@ -104,7 +105,7 @@ impl TextKind {
     fn of(column: usize, cells: &mut dyn TextCells) -> Result<Self> {
         let (mut dates, mut filled) = (0, 0);
         let mut different = BTreeSet::new();
-        cells.each_cell(column, &mut |cell| {
+        cells.each_cell(&[column], &mut |_, cell| {
             if !is_missing(cell) {
                 filled += 1;
                 dates += usize::from(is_date(cell));
@@ -301,20 +302,24 @@ pub(super) fn encode(
     cells: &mut dyn TextCells,
     mapping: &mut ColumnMapping,
 ) -> Result<()> {
-    for wanted in &columns.0 {
-        let names = mapping.names.as_deref().unwrap_or_default();
-        let at = names.iter().position(|name| name == wanted);
-        let Some(column) = at.map(|at| mapping.take[at]) else {
-            return Err(CliError::usage(format!(
+    let names = mapping.names.as_deref().unwrap_or_default();
+    let mut own: HashMap<&String, usize> = names.iter().zip(mapping.take.iter().copied()).collect();
+    let places = columns.0.iter().map(|wanted| {
+        own.remove(wanted).ok_or_else(|| {
+            CliError::usage(format!(
                 "it has no column {wanted:?}, which --one-hot names; give --header yes if line 1 names the columns"
-            )));
-        };
-        let mut categories = BTreeSet::new();
-        cells.each_cell(column, &mut |cell| {
-            if !is_missing(cell) {
-                categories.insert(cell.to_owned());
-            }
-        })?;
+            ))
+        })
+    });
+    let places = places.collect::<Result<Vec<usize>>>()?;
+    // All in one pass: a line is split as a whole.
+    let mut found = vec![BTreeSet::new(); places.len()];
+    cells.each_cell(&places, &mut |place, cell| {
+        if !is_missing(cell) && !found[place].contains(cell) {
+            found[place].insert(cell.to_owned());
+        }
+    })?;
+    for ((wanted, column), categories) in columns.0.iter().zip(places).zip(found) {
         if !(2..=MAX_CATEGORIES).contains(&categories.len()) {
             return Err(CliError::usage(format!(
                 "column {wanted:?} has {} different values; --one-hot takes a column of 2 to {MAX_CATEGORIES}",

@@ -282,6 +282,7 @@ impl Preprocessing {
                 self.dimension
             ));
         }
+        let missing = self.allows_missing_cells();
         let mut names = std::collections::BTreeSet::new();
         let mut sections = std::collections::BTreeMap::new();
         for (number, feature) in (1..).zip(features) {
@@ -320,7 +321,7 @@ impl Preprocessing {
                     feature.scale
                 ));
             }
-            feature.check_observed(self.allows_missing_cells(), &mut sections)?;
+            feature.check_observed(missing, &mut sections)?;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ class Intervals(NamedTuple):
     refused: list[tuple[str, str, str]]
 
 
-class Estimate:
+class Estimate(_rows.Copies):
     """The principal subspace of a study, with what is known of how good it is.
 
     Made by :meth:`Analyst.estimate`, by the ``fit`` of :class:`LocalDPPCA`, or by :meth:`load`.
@@ -64,7 +64,7 @@ class Estimate:
         The features that a sparse estimate selected.
     """
 
-    def __init__(self, core: _core.Estimate) -> None:
+    def __init__(self, core: _core.Estimate | None = None, *_: object, **__: object) -> None:
         if not isinstance(core, _core.Estimate):
             raise TypeError("an estimate is made by Analyst.estimate, LocalDPPCA.fit or Estimate.load")
         self._core = core

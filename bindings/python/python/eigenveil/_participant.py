@@ -46,8 +46,8 @@ class Connection:
     retry_for: float = 60.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Study:
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Study(_rows.Copies):
     """A study, checked: its parameters have its fingerprint, and its noise keeps the budget.
 
     Made by :meth:`fetch` or :meth:`from_document`.
@@ -79,9 +79,10 @@ class Study:
     about: dict[str, Any]
     _checked: _core.Study
 
-    @classmethod
-    def _of(cls, checked: _core.Study) -> Study:
-        return cls(**_object(checked.described()), _checked=checked)
+    def __init__(self, checked: _core.Study | None = None, *_: object, **__: object) -> None:
+        if not isinstance(checked, _core.Study):
+            raise TypeError("a study is made by Study.fetch, Study.from_document, Analyst.study or create_study")
+        vars(self).update(_object(checked.described()), _checked=checked)
 
     @classmethod
     def fetch(
@@ -106,7 +107,7 @@ class Study:
         ServerError
             The server could not be reached.
         """
-        study = cls._of(_core.Study.fetch(url, id, fingerprint, connection))
+        study = cls(_core.Study.fetch(url, id, fingerprint, connection))
         _log.info("fetched %r", study)
         return study
 
@@ -119,7 +120,7 @@ class Study:
             except UnicodeDecodeError as error:
                 raise InputError("the document is not UTF-8", "malformed-json") from error
         text = document if isinstance(document, str) else json.dumps(document)
-        return cls._of(_core.Study.from_document(text, url, fingerprint))
+        return cls(_core.Study.from_document(text, url, fingerprint))
 
     @property
     def is_open(self) -> bool:
@@ -165,7 +166,7 @@ class Participation:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Sent(_rows.Copies):
     """What became of reports that were sent.
 
     Attributes
@@ -192,7 +193,7 @@ _AnySent = TypeVar("_AnySent", bound=Sent)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Receipt:
+class Receipt(_rows.Copies):
     """Which studies a ledger took part in, and what remains under its limits. ``str`` is for people.
 
     Attributes
@@ -294,8 +295,9 @@ class Ledger:
         StudyError
             ``study-not-open``, ``study-ended``.
         """
+        checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = _object(self._core.take_part(study._checked, numbers))
+        kept = _object(self._core.take_part(checked, numbers))
         if token is not None:
             self._core.set_token(study.id, token)
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
@@ -332,7 +334,14 @@ class Ledger:
 
     def accept_move(self, study: Study) -> None:
         """Records that a study is at another address now. Ask the participant first."""
-        self._core.accept_move(study._checked)
+        self._core.accept_move(_checked(study))
+
+
+def _checked(study: Study) -> _core.Study:
+    if not isinstance(study, Study):
+        kind = type(study).__name__
+        raise InputError(f"the study is a {kind}; give what Study.fetch or Analyst.study returned")
+    return study._checked
 
 
 def _logged(sent: _AnySent) -> _AnySent:
@@ -426,7 +435,8 @@ def report(
     """
     if persons is not None and weights is not None:
         raise InputError("persons and weights cannot be combined; give one of them")
-    if study._checked.has_weights != (weights is not None):
+    checked = _checked(study)
+    if checked.has_weights != (weights is not None):
         raise InputError(
             "participants of this study count by weights; give weights, above 0 and at most 1"
             if weights is None
@@ -452,7 +462,7 @@ def report(
     with _Bar(progress, "reports") as told:
         answer = _core.report(
             ledger,
-            study._checked,
+            checked,
             values,
             numbers,
             None if weight is None else _rows.weights(weight, n),

@@ -170,6 +170,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _validated(self, X: Any, *, reset: bool) -> Floats:
         finite: bool | str = True if self.observed is None else "allow-nan"
         X = _rows.unmasked(X)
+        _rows.refuse_dates(X)
         try:
             values = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
         except ValueError as error:
@@ -182,6 +183,11 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 raise InputError(sentence, "wrong-dimension") from None
             if said.startswith("Complex data"):
                 raise InputError("Complex data not supported", "invalid-dtype") from None
+            raise
+        except Exception:
+            if hasattr(X, "columns"):
+                # Says which column it is.
+                _rows.table(X)
             raise
         return np.require(values, np.float64, ["C", "A"])
 

@@ -6,6 +6,7 @@ nor do they pass on what a library said, nor names that could be the cells of a 
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +21,17 @@ Floats = npt.NDArray[np.float64]
 _SHOWN = 8
 # Series, named tuples, xarray: one row or an array, with names that an array does not have.
 _WITH_NAMES = ("to_frame", "_fields", "coords")
-_KINDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "c": "complex values", "M": "dates"}
+_KINDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "c": "complex values"}
+_DATES = "dates or times, not numbers; give days, hours or seconds, since a fixed day where they are dates"
+
+
+class Copies:
+    """Hands out copies of its lists and dicts: who appends to one does not change the object, which uses them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        own = name.startswith("_") or not isinstance(value, (list, dict))
+        return value if own else copy.deepcopy(value)
 
 
 class Table(NamedTuple):
@@ -65,8 +76,10 @@ def floats(values: Any, what: str) -> Floats:
         raise InputError(f"{what} is a {kind}; give an array of numbers, or a data frame", "invalid-dtype")
     if array.dtype.kind == "O" and isinstance(values, (list, tuple)):
         array = _with_gaps(array)
+    if array.dtype.kind in "mM":
+        raise InputError(f"{what} has {_DATES}", "invalid-dtype")
     if array.dtype.kind not in "buif":
-        kind = _KINDS.get(array.dtype.kind, "durations")
+        kind = _KINDS.get(array.dtype.kind, "objects")
         raise InputError(
             f"{what} has {kind}, not numbers; convert it first, for example with .astype(float)", "invalid-dtype"
         )
@@ -180,7 +193,7 @@ def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
         return Table(whole, names, set_aside, unmatched)
     values = np.empty((len(rows), len(taken)), dtype=np.float64)
     for place, name in enumerate(taken):
-        called = f"column {columns.index(name) + 1}" if _could_be_a_cell(name) else f"column {name!r}"
+        called = _called(columns, name)
         column = floats(_column(rows[name], called), called)
         if column.shape != (len(values),):
             raise InputError(
@@ -189,6 +202,21 @@ def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
             )
         values[:, place] = column
     return Table(values, names, set_aside, unmatched)
+
+
+def refuse_dates(rows: Any) -> None:
+    """Raises for dates, times and durations: where all columns have them, scikit-learn reads them as numbers."""
+    columns = getattr(rows, "column_names", getattr(rows, "columns", ()))
+    dtypes = rows.schema.types if hasattr(rows, "column_names") else getattr(rows, "dtypes", ())
+    kinds = [(_called(list(columns), name), dtype) for name, dtype in zip(columns, dtypes, strict=False)]
+    for called, dtype in kinds or [("the table", getattr(rows, "dtype", None))]:
+        # numpy, pandas, Polars and Arrow: datetime64, timedelta64, timestamp, date32, Time, Duration, period, …
+        if re.match(r"date|time|duration|period", str(dtype), re.IGNORECASE):
+            raise InputError(f"{called} has {_DATES}", "invalid-dtype")
+
+
+def _called(columns: list[Any], name: Any) -> str:
+    return f"column {columns.index(name) + 1}" if _could_be_a_cell(name) else f"column {name!r}"
 
 
 def _names(columns: Iterable[Any]) -> list[str] | None:

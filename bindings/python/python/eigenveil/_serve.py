@@ -35,12 +35,14 @@ class Server:
 
     def __init__(
         self,
-        process: subprocess.Popen[str],
-        url: str,
-        token: str,
-        data: str,
-        temporary: bool,
+        process: subprocess.Popen[str] | None = None,
+        url: str = "",
+        token: str = "",
+        data: str = "",
+        temporary: bool = False,
     ) -> None:
+        if not isinstance(process, subprocess.Popen):
+            raise TypeError("a server is started by eigenveil.serve(); one that runs already is Analyst(url, token)")
         self._process = process
         self._temporary = temporary
         self._owner = os.getpid()

@@ -19,7 +19,7 @@ from .errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(_rows.Copies):
     """The result of a baseline.
 
     Attributes
@@ -113,12 +113,13 @@ def fit(
     components, rest = _core.central(
         algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
     )
+    components.setflags(write=False)
     said = json.loads(rest)
     return Fit(components, said["privacy"], said["captured_variance"], said["n"], said["diagnostics"])
 
 
 @dataclass(frozen=True, eq=False)
-class Sparse:
+class Sparse(_rows.Copies):
     """Row-sparse components of a matrix, with a proof of how good they are.
 
     Attributes
@@ -172,4 +173,5 @@ def sparse_components(
     if values.ndim != 2:
         raise InputError(f"the matrix has {values.ndim} dimensions; it must have two", "wrong-dimension")
     components, rest = _core.fantope(values, _rows.whole(k, "k"), penalty, max_iterations, tolerance, threads)
+    components.setflags(write=False)
     return Sparse(components, **json.loads(rest))
