@@ -25,13 +25,13 @@ use crate::{
 pub(crate) async fn enforce_rate_limits(
     app: &AppState,
     request: Request,
-    client: Option<ClientKey>,
+    client: Option<&ClientKey>,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let (headers, limits) = (request.headers(), app.rate_limits());
     if let Some(limit) = &limits.address
         && let Some(client) = client
-        && let Err(wait) = limit.check(&client, Instant::now())
+        && let Err(wait) = limit.check(client, Instant::now())
     {
         return ApiError::rate_limited("requests from this address", wait).into_response();
     }

@@ -52,7 +52,7 @@ pub(crate) async fn submit(
     request: Request,
 ) -> Result<Response, ApiError> {
     let client = client_key(&app, request.headers(), request.extensions());
-    store(&app, study, request, client).await
+    store(&app, study, request, client.as_ref()).await
 }
 
 /// The same for a request whose client is known.
@@ -60,7 +60,7 @@ pub(crate) async fn store(
     app: &AppState,
     study: Arc<Study>,
     request: Request,
-    client: Option<ClientKey>,
+    client: Option<&ClientKey>,
 ) -> Result<Response, ApiError> {
     let result = store_reports(app, study, request, client).await;
     if let Err(ApiError { error, .. }) = &result {
@@ -73,7 +73,7 @@ async fn store_reports(
     app: &AppState,
     study: Arc<Study>,
     request: Request,
-    client: Option<ClientKey>,
+    client: Option<&ClientKey>,
 ) -> Result<Response, ApiError> {
     hide_draft(&study, false)?;
     let (parts, content) = request.into_parts();
@@ -94,7 +94,7 @@ async fn store_reports(
     if !open && study.reports_accepted() == 0 {
         return Err(not_accepting_error(&study, over).into());
     }
-    let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
+    let mut reservation = Reservation::for_client(app.store().ingest_memory(), client.copied());
     let needs_token = study.enrolment() == Enrolment::Token;
     if !open || needs_token && frame.enrolment == Enrolment::Open {
         // Bodies that cannot be counted must not take memory from those that can.

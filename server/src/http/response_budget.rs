@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Charges a response to the memory budget until its last byte is sent, or returns an error if there is no room.
 pub(crate) fn charge_to_budget(
     app: &AppState,
-    client: Option<ClientKey>,
+    client: Option<&ClientKey>,
     response: Response,
 ) -> Response {
     let size = response.body().size_hint().exact().unwrap_or(0);
@@ -39,7 +39,7 @@ pub(crate) fn charge_to_budget(
     if size <= SMALL {
         return response;
     }
-    let mut reservation = Reservation::for_client(app.response_memory(), client);
+    let mut reservation = Reservation::for_client(app.response_memory(), client.copied());
     if let Err(error) = reservation.grow(size) {
         return ApiError::from(error).into_response();
     }

@@ -18,8 +18,8 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        drain, estimates, extract, health, host, metrics, openapi::base_document, problem,
-        rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
+        client_key, drain, estimates, extract, health, host, metrics, openapi::base_document,
+        problem, rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     metrics::REPORTS_ROUTE,
     net::rate_limiter::ClientKey,
@@ -90,14 +90,17 @@ impl Routes {
             let Ok(response) = router.oneshot(request).await;
             return response;
         };
-        let submit = async |request, client| {
+        let client = peer.map(|peer| rate_limit_layer::key_of(&app, request.headers(), peer));
+        // Borrowed: its odd length would make the compiler copy each state that holds it.
+        let client = client.as_ref();
+        let submit = async |request| {
             let submitted = async {
                 let study = extract::study(&app, id).await?;
                 reports::store(&app, study, request, client).await
             };
             submitted.await.into_response()
         };
-        with_middleware(&app, request, peer, REPORTS_ROUTE, submit).await
+        with_middleware(&app, request, client, REPORTS_ROUTE, submit).await
     }
 }
 
@@ -113,23 +116,23 @@ fn study_of_reports(request: &Request) -> Option<StudyId> {
 async fn layer(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    let peer = request.extensions().get().map(|ConnectInfo(peer)| *peer);
-    with_middleware(&app, request, peer, path, |request, _| next.run(request)).await
+    let client = client_key(&app, request.headers(), request.extensions());
+    let client = client.as_ref();
+    with_middleware(&app, request, client, path, |request| next.run(request)).await
 }
 
 async fn with_middleware(
     app: &AppState,
     request: Request,
-    peer: Option<SocketAddr>,
+    client: Option<&ClientKey>,
     path: &str,
-    handler: impl AsyncFnOnce(Request, Option<ClientKey>) -> Response,
+    handler: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let client = peer.map(|peer| rate_limit_layer::key_of(app, request.headers(), peer));
     let limited = |request| {
         rate_limit_layer::enforce_rate_limits(app, request, client, async |request| {
             let handled = pin!(async {
-                match host::check_host(&request, peer.is_some()) {
-                    Ok(()) => handler(request, client).await,
+                match host::check_host(&request, client.is_some()) {
+                    Ok(()) => handler(request).await,
                     Err(error) => problem::ApiError::from(error).into_response(),
                 }
             });

@@ -145,7 +145,7 @@ impl Harness {
     }
 
     /// With the token in its file; a backup has none.
-    fn open(directory: TempDir, config: ServerConfig, environment: Environment) -> Self {
+    pub fn open(directory: TempDir, config: ServerConfig, environment: Environment) -> Self {
         let app = AppState::open(config.clone(), environment).unwrap();
         let token = std::fs::read_to_string(app.store().token_path()).unwrap_or_default();
         Self {

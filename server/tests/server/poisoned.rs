@@ -1,20 +1,33 @@
 //! Poisoned reports through the whole server: a batch that disagrees, a seed sent repeatedly, evenly spread poison.
 
+use std::sync::{Arc, Mutex};
+
+use eigenveil_server::{Entropy, Environment};
 use eigenveil_shared::{
     api::{ImportResponse, StudyDocument},
     estimate::{BucketVerdict, Estimate, Feasibility},
     mechanism::double_cap::{Seed, expand},
     preprocess::Row,
 };
-use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha20Rng};
 use serde_json::{Value, json};
 
-use crate::common::{Harness, batch_with, format_of, new_id};
+use crate::common::{Harness, batch_with, data, environment, format_of, new_id};
 
 const P: usize = 8;
 const BATCHES: usize = 60;
 const REPORTS: usize = 100;
 const BATCH: &str = "buckets-disagree";
+
+/// A server whose buckets are drawn from a seed: their test has a false-alarm rate.
+struct Seeded(Mutex<ChaCha20Rng>);
+
+impl Entropy for Seeded {
+    fn fill(&self, buffer: &mut [u8]) -> eigenveil_shared::Result<()> {
+        self.0.lock().unwrap().fill_bytes(buffer);
+        Ok(())
+    }
+}
 
 async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
     let with_id = |payload| (new_id(), payload);
@@ -66,9 +79,14 @@ async fn estimate_of(
     (seed, share): (u64, f64),
     poisoned: impl Fn(usize, usize) -> bool,
 ) -> Estimate {
-    let server = Harness::new();
-    let study = server.study_with(study).await;
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let environment = Environment {
+        entropy: Arc::new(Seeded(Mutex::new(rng.clone()))),
+        ..environment()
+    };
+    let (directory, config) = data();
+    let server = Harness::open(directory, config, environment);
+    let study = server.study_with(study).await;
     for batch in 0..BATCHES {
         let payloads: Vec<Vec<u8>> = (0..REPORTS)
             .map(|place| match poisoned(batch, place) {
