@@ -82,7 +82,7 @@ impl RowsArgs {
             return Err(CliError::usage("--n is 0; at least one row is needed"));
         }
         let preprocessing = |dimension, features, norm: NormArgs| -> Result<Preprocessing> {
-            check_dimension(info, dimension)?;
+            check_dimension(info.name, info.quadratic_memory, dimension)?;
             Ok(Preprocessing {
                 features,
                 ..Preprocessing::new(dimension, norm.norm()?)
@@ -198,8 +198,9 @@ impl Source {
     }
 }
 
-fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
-    let (most, because) = if info.quadratic_memory {
+/// Refuses rows of more columns than this work has memory for.
+pub(super) fn check_dimension(work: &str, quadratic_memory: bool, dimension: usize) -> Result<()> {
+    let (most, because) = if quadratic_memory {
         (MAX_QUADRATIC, "holds matrices of p × p")
     } else {
         (MAX_DIMENSION, "holds frames of p × k")
@@ -208,7 +209,6 @@ fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
         return Ok(());
     }
     Err(CliError::usage(format!(
-        "the rows have {dimension} columns; {} {because}, for at most {most} columns: take some of them with --keep",
-        info.name
+        "the rows have {dimension} columns; {work} {because}, for at most {most} columns: take some of them with --keep"
     )))
 }

@@ -11,6 +11,7 @@ use eigenveil_shared::{
 use serde::Serialize;
 
 use super::{
+    central_rows::check_dimension,
     prepare_choices::{Choice, MAX_FEW_ROWS, Setting, choices},
     prepare_columns::{Column, columns, from_description, from_rows, rounded},
 };
@@ -107,6 +108,8 @@ pub(crate) fn run(args: &PrepareArgs, json: bool, is_stopped: IsStopped<'_>) -> 
     .check()?;
     let choices = match (&table, args.k, args.n, args.epsilon) {
         (Some(table), Some(k), Some(n), Some(epsilon)) => {
+            let comparison = "comparing the choices (--k, --n and --epsilon)";
+            check_dimension(comparison, true, table.dimension())?;
             let setting = Setting {
                 k,
                 n: n.get(),

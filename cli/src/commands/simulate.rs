@@ -22,7 +22,10 @@ use eigenveil_shared::{
 };
 use nalgebra::DMatrix;
 
-use super::sweep::{self, SimulateAnswer};
+use super::{
+    central_rows::check_dimension,
+    sweep::{self, SimulateAnswer},
+};
 use crate::{
     IsStopped,
     args::{MechanismArgs, NormArg, NormArgs, SparseArgs},
@@ -277,7 +280,11 @@ fn run_setting(
     bar: &indicatif::ProgressBar,
 ) -> Result<SimulateAnswer> {
     let p = match (raw, setting.p) {
-        (Some((rows, _)), _) => rows.first().map_or(0, |row| row.values().len()),
+        (Some((rows, _)), _) => {
+            let p = rows.first().map_or(0, |row| row.values().len());
+            check_dimension("simulate", true, p)?;
+            p
+        }
         (None, Some(p)) => p,
         (None, None) => return Err(CliError::usage("--model needs --p")),
     };

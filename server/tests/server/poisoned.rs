@@ -81,7 +81,7 @@ async fn estimate_of(
 ) -> Estimate {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let environment = Environment {
-        entropy: Arc::new(Seeded(Mutex::new(rng.clone()))),
+        entropy: Arc::new(Seeded(Mutex::new(ChaCha20Rng::seed_from_u64(seed)))),
         ..environment()
     };
     let (directory, config) = data();
