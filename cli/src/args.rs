@@ -174,6 +174,8 @@ pub(crate) struct ServerArgs {
         global = true,
         value_name = "URL",
         env = "EIGENVEIL_SERVER",
+        // It may have a password.
+        hide_env_values = true,
         default_value = "http://127.0.0.1:8080"
     )]
     pub(crate) server: String,

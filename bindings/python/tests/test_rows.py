@@ -269,6 +269,8 @@ def test_dates_are_no_numbers():
     x = np.arange(5.0)
     for rows, called in (
         (np.array([dates, dates]).T, "the table"),
+        (list(np.array([dates, dates]).T), "the table"),
+        (np.array([[x[0], day] for day in dates.to_numpy()], dtype=object), "the table"),
         (pandas.DataFrame({"b": dates - dates[0], "a": dates}), "column 'b'"),
         (pandas.DataFrame({"b": x, "a": dates.tz_localize("UTC")}), "column 'a'"),
         (pandas.DataFrame({"b": x, "a": dates.date}), "column 'a'"),
@@ -278,6 +280,9 @@ def test_dates_are_no_numbers():
         with pytest.raises(errors.InputError, match=f"{called} has (dates|objects)") as refused:
             eigenveil.LocalDPPCA(1, 4).fit(rows)
         assert refused.value.code == "invalid-dtype" and "2024" not in str(refused.value)
+    twice = pandas.DataFrame(np.ones((5, 2)), columns=["8641.5", "8641.5"])
+    with pytest.raises(errors.InputError, match="two columns of the same name"):
+        eigenveil.LocalDPPCA(1, 4).fit(twice)
 
 
 def test_what_holds_no_array_is_called_by_its_kind():

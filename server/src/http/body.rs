@@ -40,7 +40,7 @@ pub(crate) async fn read(
     limit: usize,
 ) -> Result<(Bytes, Reservation)> {
     let client = client_key(app, &parts.headers, &parts.extensions);
-    let reservation = Reservation::for_client(app.store().ingest_memory(), client);
+    let reservation = Reservation::for_client(app.store().ingest_memory(), client.as_ref());
     read_into(app, &parts.headers, body, limit, reservation).await
 }
 

@@ -94,7 +94,7 @@ async fn store_reports(
     if !open && study.reports_accepted() == 0 {
         return Err(not_accepting_error(&study, over).into());
     }
-    let mut reservation = Reservation::for_client(app.store().ingest_memory(), client.copied());
+    let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
     let needs_token = study.enrolment() == Enrolment::Token;
     if !open || needs_token && frame.enrolment == Enrolment::Open {
         // Bodies that cannot be counted must not take memory from those that can.

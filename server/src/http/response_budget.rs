@@ -39,7 +39,7 @@ pub(crate) fn charge_to_budget(
     if size <= SMALL {
         return response;
     }
-    let mut reservation = Reservation::for_client(app.response_memory(), client.copied());
+    let mut reservation = Reservation::for_client(app.response_memory(), client);
     if let Err(error) = reservation.grow(size) {
         return ApiError::from(error).into_response();
     }

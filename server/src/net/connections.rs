@@ -207,13 +207,6 @@ impl Connections {
         waiting.len()
     }
 
-    /// Ends all of them, whatever they are doing.
-    pub(super) fn end_all(&self) {
-        for (_, slot) in self.lock().slots.values() {
-            slot.evicted.notify_one();
-        }
-    }
-
     fn warn(&self, table: &mut Table, message: impl FnOnce() -> String) {
         let now = Instant::now();
         if table
@@ -231,6 +224,17 @@ impl Connections {
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends all connections, whatever they are doing, when it is dropped.
+pub(super) struct EndAll(pub(super) Arc<Connections>);
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        for (_, slot) in self.0.lock().slots.values() {
+            slot.evicted.notify_one();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -30,8 +31,10 @@ pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     /// A request found no room, and three quarters of the budget have not been free at once since.
     exhausted: AtomicBool,
-    /// Bytes in use by client; only clients that use some.
-    per_client: Mutex<HashMap<ClientKey, usize>>,
+    /// Bytes in use by client, keyed by a salted hash of its address, since the memory of reports keeps what lay in it; only
+    /// clients that use some.
+    per_client: Mutex<HashMap<u64, usize>>,
+    salt: RandomState,
 }
 
 impl MemoryBudget {
@@ -42,6 +45,7 @@ impl MemoryBudget {
             used: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),
             per_client: Mutex::default(),
+            salt: RandomState::new(),
         })
     }
 
@@ -77,7 +81,7 @@ impl MemoryBudget {
         }
     }
 
-    fn per_client(&self) -> MutexGuard<'_, HashMap<ClientKey, usize>> {
+    fn per_client(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
         self.per_client
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -96,7 +100,7 @@ impl MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    client: Option<ClientKey>,
+    client: Option<u64>,
     bytes: usize,
     /// Those of them that count towards the client's share.
     counted: usize,
@@ -108,9 +112,9 @@ impl Reservation {
         Self::for_client(budget, None)
     }
 
-    pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<ClientKey>) -> Self {
+    pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<&ClientKey>) -> Self {
         Self {
-            client,
+            client: client.map(|key| budget.salt.hash_one(key)),
             budget: Arc::clone(budget),
             bytes: 0,
             counted: 0,
@@ -225,7 +229,7 @@ mod tests {
     fn one_client_gets_no_more_than_its_share() {
         let memory = budget(4_096 * KIB);
         let hold = |number, bytes| {
-            let mut reservation = Reservation::for_client(&memory, client(number));
+            let mut reservation = Reservation::for_client(&memory, client(number).as_ref());
             reservation.grow(bytes).map(|()| reservation)
         };
         let first: Vec<_> = (0..8).map(|_| hold(1, 128 * KIB).unwrap()).collect();

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    connections::{Admitted, Connections, Refused},
+    connections::{Admitted, Connections, EndAll, Refused},
     descriptors,
     handshake::{Handshakes, Unused, reply_and_close},
     rate_limiter,
@@ -131,6 +131,8 @@ impl Server {
         let (certificates, handshakes) = tls.unzip();
         let metrics = Arc::clone(app.store().metrics());
         let connections = Connections::new(config, max_connections, metrics);
+        // Those that do not end by themselves, also if nobody waits for this any more.
+        let end_all = EndAll(Arc::clone(&connections));
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         let graceful = GracefulShutdown::new();
         let mut http = http1::Builder::new();
@@ -229,7 +231,7 @@ impl Server {
         {
             tracing::warn!("shutdown timeout reached; closing the remaining connections");
         }
-        connections.end_all();
+        drop(end_all);
         let closing = tokio::task::spawn_blocking(move || app.close());
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");
@@ -382,6 +384,28 @@ mod tests {
         app.announce_stop();
         running.await.unwrap().unwrap();
         assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    /// Also one in the middle of a request.
+    #[tokio::test]
+    async fn a_server_that_is_aborted_ends_its_connections() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            header_timeout_ms: 3_600_000,
+            ..ServerConfig::new(directory.path().join("data"))
+        };
+        let server = Server::bind(config, Environment::system()).await.unwrap();
+        let address = server.local_addr();
+        let running = tokio::spawn(server.run(std::future::pending()));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz";
+        client.write_all(request).await.unwrap();
+        client.read_exact(&mut [0; 12]).await.unwrap();
+        running.abort();
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(60), client.read_to_end(&mut rest));
+        let _or_reset = closed.await.unwrap();
     }
 
     async fn status(app: &AppState, path: &str) -> u16 {

@@ -170,7 +170,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _validated(self, X: Any, *, reset: bool) -> Floats:
         finite: bool | str = True if self.observed is None else "allow-nan"
         X = _rows.unmasked(X)
-        _rows.refuse_dates(X)
+        _rows.check_columns(X)
         try:
             values = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
         except ValueError as error:

@@ -175,10 +175,7 @@ def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
     for name in aside:
         if name not in columns:
             raise InputError(f"{what} has no column {name!r}; it has {_own(columns)}", "wrong-names")
-    double = next((name for name in columns if columns.count(name) > 1), None)
-    if double is not None:
-        named = "of the same name" if _could_be_a_cell(double) else f"named {double!r}"
-        raise InputError(f"{what} has two columns {named}; give each its own name", "wrong-names")
+    places = _places(columns, what)
     set_aside = {name: rows[name] for name in aside}
     taken = [column for column in columns if column not in aside]
     names = _names(taken)
@@ -193,7 +190,7 @@ def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
         return Table(whole, names, set_aside, unmatched)
     values = np.empty((len(rows), len(taken)), dtype=np.float64)
     for place, name in enumerate(taken):
-        called = _called(columns, name)
+        called = _called(places[name], name)
         column = floats(_column(rows[name], called), called)
         if column.shape != (len(values),):
             raise InputError(
@@ -204,19 +201,40 @@ def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
     return Table(values, names, set_aside, unmatched)
 
 
-def refuse_dates(rows: Any) -> None:
-    """Raises for dates, times and durations: where all columns have them, scikit-learn reads them as numbers."""
-    columns = getattr(rows, "column_names", getattr(rows, "columns", ()))
-    dtypes = rows.schema.types if hasattr(rows, "column_names") else getattr(rows, "dtypes", ())
-    kinds = [(_called(list(columns), name), dtype) for name, dtype in zip(columns, dtypes, strict=False)]
-    for called, dtype in kinds or [("the table", getattr(rows, "dtype", None))]:
-        # numpy, pandas, Polars and Arrow: datetime64, timedelta64, timestamp, date32, Time, Duration, period, …
-        if re.match(r"date|time|duration|period", str(dtype), re.IGNORECASE):
-            raise InputError(f"{called} has {_DATES}", "invalid-dtype")
+def check_columns(rows: Any) -> None:
+    """Raises for two columns of one name, whose message from others has it, and for dates, times and durations, which
+    scikit-learn reads as numbers where all columns have them."""
+    columns = list(getattr(rows, "column_names", getattr(rows, "columns", ())))
+    _places(columns, "the table")
+    # numpy, pandas, Polars and Arrow: datetime64, timedelta64, timestamp, date32, Time, Duration, period, …
+    are_dates = re.compile(r"(dictionary<values=)?(date|time|duration|period)", re.IGNORECASE).match
+    dtypes = getattr(rows, "dtypes", getattr(getattr(rows, "schema", None), "types", ()))
+    for place, (name, dtype) in enumerate(zip(columns, dtypes, strict=False)):
+        if are_dates(str(dtype)):
+            raise InputError(f"{_called(place, name)} has {_DATES}", "invalid-dtype")
+    if columns:
+        return
+    try:
+        array = rows if hasattr(rows, "dtype") else np.asarray(rows)
+    except Exception:
+        return  # No array at all, which is said later.
+    objects = array.flat if isinstance(array, np.ndarray) and array.dtype.kind == "O" else ()
+    if are_dates(str(array.dtype)) or any(isinstance(cell, (np.datetime64, np.timedelta64)) for cell in objects):
+        raise InputError(f"the table has {_DATES}", "invalid-dtype")
 
 
-def _called(columns: list[Any], name: Any) -> str:
-    return f"column {columns.index(name) + 1}" if _could_be_a_cell(name) else f"column {name!r}"
+def _places(columns: list[Any], what: str) -> dict[Any, int]:
+    """Where each column is."""
+    places: dict[Any, int] = {}
+    for place, name in enumerate(columns):
+        if places.setdefault(name, place) != place:
+            named = "of the same name" if _could_be_a_cell(name) else f"named {name!r}"
+            raise InputError(f"{what} has two columns {named}; give each its own name", "wrong-names")
+    return places
+
+
+def _called(place: int, name: Any) -> str:
+    return f"column {place + 1}" if _could_be_a_cell(name) else f"column {name!r}"
 
 
 def _names(columns: Iterable[Any]) -> list[str] | None:
