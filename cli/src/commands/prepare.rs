@@ -108,8 +108,11 @@ pub(crate) fn run(args: &PrepareArgs, json: bool, is_stopped: IsStopped<'_>) -> 
     .check()?;
     let choices = match (&table, args.k, args.n, args.epsilon) {
         (Some(table), Some(k), Some(n), Some(epsilon)) => {
-            let comparison = "comparing the choices (--k, --n and --epsilon)";
-            check_dimension(comparison, true, table.dimension())?;
+            check_dimension(
+                "prepare --rows (not --description)",
+                true,
+                table.dimension(),
+            )?;
             let setting = Setting {
                 k,
                 n: n.get(),
