@@ -346,29 +346,32 @@ mod tests {
         serde_json::from_value(design).unwrap()
     }
 
-    /// A server whose writer panics at the next commit.
-    async fn doomed() -> (tempfile::TempDir, Server) {
+    async fn bound(
+        environment: Environment,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> (tempfile::TempDir, Server) {
         let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig {
-            listen: ([127, 0, 0, 1], 0).into(),
-            ..ServerConfig::new(directory.path().join("data"))
-        };
-        let environment = Environment::system();
-        environment.faults.set_next(Some(Fault::DiesBeforeCommit));
+        let mut config = ServerConfig::new(directory.path().join("data"));
+        config.listen = ([127, 0, 0, 1], 0).into();
+        change(&mut config);
         let server = Server::bind(config, environment).await.unwrap();
         (directory, server)
+    }
+
+    /// A server whose writer panics at the next commit.
+    async fn doomed() -> (tempfile::TempDir, Server) {
+        let environment = Environment::system();
+        environment.faults.set_next(Some(Fault::DiesBeforeCommit));
+        bound(environment, |_| {}).await
     }
 
     /// Whoever asks it before the balancer has noticed is answered; a second signal ends that.
     #[tokio::test]
     async fn a_server_that_leaves_answers_until_the_delay_is_over() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig {
-            listen: ([127, 0, 0, 1], 0).into(),
-            shutdown_delay_ms: 3_600_000,
-            ..ServerConfig::new(directory.path().join("data"))
-        };
-        let server = Server::bind(config, Environment::system()).await.unwrap();
+        let (_directory, server) = bound(Environment::system(), |config| {
+            config.shutdown_delay_ms = 3_600_000;
+        })
+        .await;
         let (address, app) = (server.local_addr(), server.app().clone());
         assert_eq!(status(&app, "/readyz").await, 200);
         let running = tokio::spawn(server.run(std::future::ready(())));
@@ -389,13 +392,10 @@ mod tests {
     /// Also one in the middle of a request.
     #[tokio::test]
     async fn a_server_that_is_aborted_ends_its_connections() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig {
-            listen: ([127, 0, 0, 1], 0).into(),
-            header_timeout_ms: 3_600_000,
-            ..ServerConfig::new(directory.path().join("data"))
-        };
-        let server = Server::bind(config, Environment::system()).await.unwrap();
+        let (_directory, server) = bound(Environment::system(), |config| {
+            config.header_timeout_ms = 3_600_000;
+        })
+        .await;
         let address = server.local_addr();
         let running = tokio::spawn(server.run(std::future::pending()));
         let mut client = TcpStream::connect(address).await.unwrap();
