@@ -115,8 +115,8 @@ pub(super) fn parse(
 /// no line says it, and none may.
 fn columns_for(dimension: usize, how: &TableArgs) -> usize {
     let places = |names: &Names| -> BTreeSet<usize> {
-        let names = names.0.iter();
-        names.filter_map(|name| name.parse().ok()).collect()
+        let places = names.0.iter().filter_map(|name| name.parse().ok());
+        places.filter(|&place| place <= MAX_INDEX).collect()
     };
     match (&how.keep, &how.drop) {
         (Some(keep), _) => places(keep)
@@ -308,6 +308,15 @@ mod tests {
         let table = super::parse(beyond, &without(&["1", "3"]), Some(&study)).unwrap();
         assert!(table.row(0).values().iter().all(|value| value.is_nan()));
         assert!(table.check_usable(true).is_err());
+        // A column that no file has is the flag's mistake, not too much memory for the file's rows.
+        let keep = TableArgs {
+            keep: Some(Names(strings(&["2", "99999999999"]))),
+            ..TableArgs::default()
+        };
+        let error = super::parse(text, &keep, Some(&study))
+            .map(drop)
+            .unwrap_err();
+        assert_says(&error, &["--keep", "99999999999"], &["memory"]);
     }
 
     /// scikit-learn writes indices from 0 by default, and the file need not show it.
