@@ -31,7 +31,7 @@ use eigenveil_shared::{
 pub use crate::metrics::max_error;
 use crate::{
     floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
-    format::{round_down, with_thousands},
+    format::{round_up, with_thousands},
 };
 
 /// Eigenvalues of rows in the unit ball may exceed their total by this much, because they are given with few digits.
@@ -252,6 +252,7 @@ pub fn plan(
         return at(n, Some(participants));
     }
     let next = k + 1;
+    let still = spectrum.error(noise, 1e18)?.central;
     Ok(PlanResult {
         n: None,
         participants: Some(participants),
@@ -260,7 +261,11 @@ pub fn plan(
         reason: Some(match participants.low {
             Some(low) => format!(
                 "{} at least; this pilot cannot tell whether any number is enough, because components {k} and {next} may be equal",
-                with_thousands(round_down(low, 2))
+                with_thousands(round_up(low, 3))
+            ),
+            // Components that are apart have a small error at last.
+            None if still < 1e-3 * largest => format!(
+                "no number of participants up to 10^18 is enough: with so many the expected error is still {still:.1e}"
             ),
             None => format!(
                 "no number of participants up to 10^18 is enough: component {k} does not stand out from the directions after it"

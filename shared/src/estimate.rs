@@ -104,8 +104,8 @@ pub struct Component {
     pub alignment: Option<f64>,
     /// Where it stands relative to the noise floor; in a group, where that does.
     pub verdict: Verdict,
-    /// `variance` over [`Estimate::total_variance`], or over the sum of the components' variances where noise has made
-    /// that larger: shares add up to 1 at most. `null` where the total is.
+    /// `variance` over [`Estimate::total_variance`], or over the sum of all variances of the spectrum where noise has
+    /// made that larger: shares add up to 1 at most. `null` where the total is.
     pub explained_variance_ratio: Option<f64>,
     /// Standard error of `eigenvalue`, by the jackknife over the buckets. `null` with fewer than four non-empty
     /// buckets or one that holds more than half of the reports, and above p = 2,000 or (from p = 300) k = 32,
@@ -117,8 +117,8 @@ pub struct Component {
     /// Standard error of `expected_alignment`: `eigenvalue_se` times its slope, the noise floor held fixed; at most 1.
     /// `null` where `debiased_eigenvalue_se` is.
     pub expected_alignment_se: Option<f64>,
-    /// Root mean squared sine of the direction's error, by the jackknife; at most 1. `null` where `eigenvalue_se`
-    /// is, and for sparse components without `refit`.
+    /// Root mean squared sine of the direction's error, by the jackknife, with what the choice of a sparse component's
+    /// rows loses; at most 1. `null` where `eigenvalue_se` is, and for sparse components without `refit`.
     pub direction_se: Option<f64>,
 }
 

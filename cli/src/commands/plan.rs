@@ -542,14 +542,13 @@ fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Resu
         for n in &args.n {
             cancel.check()?;
             let found = resolution(&noise, p, n.get(), k)?;
-            let possible = |size: f64| (size + found.average < 1.0).then_some(size);
             rows.push(ResolutionRow {
                 mechanism: setting.mechanism,
                 epsilon: setting.epsilon,
                 delta: setting.params.budget().delta(),
                 n: n.get(),
-                visible: possible(found.visible),
-                separable: possible(found.separable),
+                visible: found.visible,
+                separable: found.separable,
             });
         }
     }

@@ -295,6 +295,13 @@ mod tests {
         let table = RowTable::new(2, vec![1.0, 2.0, f64::INFINITY, 3.0], named).unwrap();
         let error = table.check_finite().unwrap_err().to_string();
         assert_says(&error, &["row 2, column 1 (a): the value is infinite"], &[]);
+        let table = RowTable::new(2, vec![1.0, 2.0, 3.0, -1e308], None).unwrap();
+        let error = table.check_usable(true).unwrap_err();
+        assert_says(
+            &error,
+            &["row 2, column 2: the value is too large", "2e90"],
+            &["308"],
+        );
         assert_eq!(format!("{table:?}"), "RowTable(2 rows of 2)");
         assert!(RowTable::new(2, vec![1.0], None).is_err());
         assert!(RowTable::new(0, vec![], None).is_err());

@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeSet, HashSet},
 };
 
-use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row};
+use eigenveil_shared::{
+    mechanism::double_cap::MAX_DIMENSION,
+    preprocess::{Row, VALUE_RANGE},
+};
 
 use super::{
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, MAX_NAMED},
@@ -98,14 +101,14 @@ impl RowTable {
         self.refuse(&self.problems)
     }
 
-    /// Refuses a table with a value that is not a finite number; cells may be missing where that is allowed.
+    /// Refuses a table with a value that is not a number or too large; cells may be missing where that is allowed.
     /// Wrong usage that names the columns.
     pub fn check_usable(&self, missing_cells: bool) -> Result<()> {
         if !missing_cells {
             return self.check_readable().and_then(|()| self.check_finite());
         }
         self.refuse(&self.problems.clone().without_missing())?;
-        self.check_values(|value| !value.is_infinite())
+        self.check_values(|value| value.is_nan() || is_in_range(value))
     }
 
     fn refuse(&self, problems: &Problems) -> Result<()> {
@@ -176,24 +179,24 @@ impl RowTable {
         Row::new(self.values[index * self.columns..(index + 1) * self.columns].to_vec())
     }
 
-    /// Refuses a table with a value that is NaN or infinite.
+    /// Refuses a table with a value that is NaN, infinite or larger than a row may have.
     /// Wrong usage that names the first such row and column.
     pub fn check_finite(&self) -> Result<()> {
-        self.check_values(f64::is_finite)
+        self.check_values(is_in_range)
     }
 
     fn check_values(&self, good: impl Fn(f64) -> bool) -> Result<()> {
-        let mut not_finite = (0..self.values.len()).filter(|&at| !good(self.values[at]));
-        let Some(at) = not_finite.next() else {
+        let mut unusable = (0..self.values.len()).filter(|&at| !good(self.values[at]));
+        let Some(at) = unusable.next() else {
             return Ok(());
         };
         let (row, named) = (at / self.columns + 1, at % self.columns);
-        let what = if self.values[at].is_nan() {
-            "not a number"
-        } else {
-            "infinite"
+        let what = match self.values[at] {
+            value if value.is_nan() => "not a number",
+            value if value.is_infinite() => "infinite",
+            _ => "too large",
         };
-        let others: BTreeSet<usize> = not_finite.map(|at| at % self.columns).collect();
+        let others: BTreeSet<usize> = unusable.map(|at| at % self.columns).collect();
         let others = others.iter().map(|&at| self.mapping.column(at));
         let others = first_few(others, MAX_NAMED, |more| {
             format!(" and {more} columns more")
@@ -207,8 +210,9 @@ impl RowTable {
             false => "",
         };
         Err(CliError::usage(format!(
-            "row {row}, {}: the value is {what}{more}; give a finite number, or leave the row or the column out{hint}",
-            self.mapping.column(named)
+            "row {row}, {}: the value is {what}{more}; give a number of at most {:.0e} in magnitude, or leave the row or the column out{hint}",
+            self.mapping.column(named),
+            VALUE_RANGE.end()
         )))
     }
 
@@ -248,6 +252,11 @@ impl RowTable {
         }
         self.mapping.notes.extend(notes);
     }
+}
+
+/// Whether a row may have this value; not NaN.
+fn is_in_range(value: f64) -> bool {
+    value.abs() <= *VALUE_RANGE.end()
 }
 
 pub(super) fn no_rows() -> CliError {

@@ -298,8 +298,13 @@ impl Response<'_> {
                 shown(location)
             ),
             _ => format!(
-                "{server} answered {status} with {} instead of a problem document; something between here and the server, or another program, gave this response",
-                shown_type(&media_type)
+                "{server} answered {status} with {} instead of a problem document; something between here and the server, or another program, gave this response{}",
+                shown_type(&media_type),
+                match self.status {
+                    400 if server.starts_with("http://") =>
+                        "; a port that speaks HTTPS does so: try https://",
+                    _ => "",
+                }
             ),
         };
         Error::http(failure, sentence)

@@ -130,8 +130,13 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             }
         })
         .collect();
-    // Noise can make the components' variances exceed the total: then they are shares of their own sum.
+    let level = level_of(&floor);
+    let variance = |&value: &f64| variance_of(level, floor.judge(value).spike);
+    let variances: Vec<f64> = spectrum.leading.iter().map(variance).collect();
+    // Noise can make the variances exceed the total: then they are shares of their own sum, of all eigenvalues, so that
+    // a share does not depend on how many components are asked for.
     let parts: f64 = components.iter().filter_map(|own| own.variance).sum();
+    let parts = parts.max(variances.iter().sum());
     let whole = total_variance.map(|total| total.max(parts));
     for component in &mut components {
         let both = component.variance.zip(whole);
@@ -139,7 +144,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             both.map(|(variance, whole)| share_of(variance, whole));
     }
     let runs = groups::runs(&judge_floor, &verdicts, values, error_bars);
-    let groups = groups::documents(&runs, &components, error_bars, whole);
+    let mut groups = groups::documents(&runs, &components, error_bars, whole);
     let lowered = groups::demote_undetermined(&mut components, &groups);
     for group in &groups {
         for component in &mut components[group.first - 1..group.last] {
@@ -191,13 +196,14 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let expected_error = match measured.k_is_open {
         true => error.high,
         false => error.central,
-    };
+    }
+    .min(most);
+    if support.is_some() {
+        count_selection(&mut components, &mut groups, expected_error);
+    }
     let (mut warnings, outlook) = warnings::of_floor(measured, &floor, &verdicts);
     let visible = floor.components_above;
     warnings.extend(groups::warnings(&groups, &lowered, k, visible));
-    let level = level_of(&floor);
-    let variance = |&value: &f64| variance_of(level, floor.judge(value).spike);
-    let variances = spectrum.leading.iter().map(variance).collect();
     Ok(FloorReport {
         components,
         groups,
@@ -207,12 +213,37 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             ..floor.document()
         },
         spectrum: spectrum_estimate,
-        expected_error: expected_error.min(most),
+        expected_error,
         expected_error_range: (error.low.min(most), error.high.min(most)),
         total_variance,
         warnings,
         outlook,
     })
+}
+
+/// Lowers what is said of each direction by what choosing the features loses: the alignments of k components add up to
+/// `tr V̂V̂ᵀVVᵀ = k − E²/2` at most, E the expected error of their space.
+fn count_selection(components: &mut [Component], groups: &mut [ComponentGroup], error: f64) {
+    let claimed: f64 = components.iter().filter_map(|own| own.alignment).sum();
+    let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
+    if claimed <= most {
+        return;
+    }
+    let kept = most / claimed;
+    let lower = |alignment: &mut f64, sine: &mut Option<f64>| {
+        let lost = (1.0 - kept) * *alignment;
+        *alignment *= kept;
+        *sine = sine.map(|sine| (sine * sine + lost).sqrt().min(1.0));
+    };
+    for own in components {
+        own.expected_alignment *= kept;
+        if let Some(alignment) = &mut own.alignment {
+            lower(alignment, &mut own.direction_se);
+        }
+    }
+    for group in groups {
+        lower(&mut group.alignment, &mut group.subspace_se);
+    }
 }
 
 /// The noiseless eigenvalue: θ above the bulk's `level`, or for an invisible direction the level itself, the best
@@ -421,6 +452,42 @@ mod tests {
         assert_ne!(verdict(0.1, Some(&[0, 1, 2, 3])), Verdict::Above);
         assert!((ln_choose(400, 4) - 1_050_739_900.0_f64.ln()).abs() < 1e-9);
         assert_eq!(ln_choose(5, 5), 0.0);
+    }
+
+    /// λ far too large: one of the four rows that a component fills is selected, and its image shows the others.
+    #[test]
+    fn alignments_count_the_features_left_out() {
+        let (p, n) = (40, 1e6);
+        let spectrum: Vec<f64> = [0.8].into_iter().chain(vec![0.0; p - 1]).collect();
+        let vectors = DMatrix::identity(p, 1);
+        let images = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.2 } else { 0.0 });
+        let noise = NoiseModel::gaussian(1.0);
+        let result = assess(&Measured {
+            support: Some(Support {
+                rows: &[0],
+                eigenvalues: &[0.2],
+                images: &images,
+            }),
+            ..measured(&vectors, &[0.2], &spectrum, &noise, n)
+        })
+        .unwrap();
+        let error = result.expected_error;
+        assert!(error > 1.2, "{error}");
+        let alignment = result.components[0].alignment();
+        assert!(
+            alignment <= 1.0 - error * error / 2.0 + 1e-12,
+            "{alignment}"
+        );
+        assert_eq!(alignment, result.components[0].expected_alignment);
+    }
+
+    #[test]
+    fn explained_does_not_depend_on_how_many_are_asked_for() {
+        // Noise makes the visible variances exceed the trace, 0.5.
+        let spectrum = [0.6, 0.3, -0.2, -0.2];
+        let share = |k| assess_plain(&spectrum, k, 1.0, 1e4).components[0].explained_variance_ratio;
+        assert_eq!(share(1), share(3));
+        assert!(share(1).is_some_and(|share| share < 0.7), "{:?}", share(1));
     }
 
     #[test]

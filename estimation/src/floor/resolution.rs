@@ -10,10 +10,10 @@ use super::{SpectralNoise, eigengap::EQUAL_EIGENVALUES_GAP, spiked_model::NoiseP
 pub struct Resolution {
     /// What an average direction holds, 1/p.
     pub average: f64,
-    /// How much more than that a direction needs to stand above the noise; above 1 − `average` none can.
-    pub visible: f64,
-    /// By how much the shares of components k and k + 1 must differ for them to be told apart.
-    pub separable: f64,
+    /// How much more than that a direction needs to stand above the noise; `None` where none can have it.
+    pub visible: Option<f64>,
+    /// By how much the shares of components k and k + 1 must differ for them to be told apart; `None` where they cannot.
+    pub separable: Option<f64>,
 }
 
 /// `invalid-request` unless `1 ≤ k < p`.
@@ -40,10 +40,15 @@ pub fn resolution(noise: &NoiseModel, p: usize, n: u64, k: usize) -> Result<Reso
     }
     let share = 1.0 / (k + 1) as f64;
     let variance = NoiseProfile::new(noise, p, n as f64, 1.0)?.variance(share, share);
+    let average = 1.0 / p as f64;
+    let visible = (visible + average < 1.0).then_some(visible);
+    let separable = 2.0 * EQUAL_EIGENVALUES_GAP * variance.sqrt();
+    // The k-th largest share is 1/k at most.
+    let separable = (visible.is_some() && separable * (k as f64) < 1.0).then_some(separable);
     Ok(Resolution {
-        average: 1.0 / p as f64,
+        average,
         visible,
-        separable: 2.0 * EQUAL_EIGENVALUES_GAP * variance.sqrt(),
+        separable,
     })
 }
 
@@ -63,11 +68,11 @@ mod tests {
         ] {
             let found = resolution(&double_cap(p, 4.0), p, n, 3).unwrap();
             assert!(
-                (100.0 * found.visible - visible).abs() < 0.05,
+                (100.0 * found.visible.unwrap() - visible).abs() < 0.05,
                 "{p}: {found:?}"
             );
             assert!(
-                (100.0 * found.separable - separable).abs() < 0.05,
+                (100.0 * found.separable.unwrap() - separable).abs() < 0.05,
                 "{p}: {found:?}"
             );
         }
@@ -75,6 +80,9 @@ mod tests {
         assert!(resolution(&double_cap(5, 1.0), 5, 0, 1).is_err());
         // Ten people: nothing can show.
         let hopeless = resolution(&double_cap(5, 1.0), 5, 10, 1).unwrap();
-        assert!(hopeless.visible + hopeless.average > 1.0);
+        assert_eq!((hopeless.visible, hopeless.separable), (None, None));
+        // The fifth share is a fifth at most.
+        let few = resolution(&double_cap(40, 1.0), 40, 500, 5).unwrap();
+        assert!(few.visible.is_some() && few.separable.is_none(), "{few:?}");
     }
 }

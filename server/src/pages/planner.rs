@@ -157,31 +157,23 @@ impl Outlook {
             self.epsilon
         );
         let average = points(found.average);
-        let text = if possible(found.visible, &found) {
-            let apart = if possible(found.separable, &found) {
-                format!(
-                    "and components {} and {} are told apart if their shares differ by {} points",
-                    self.k,
-                    self.k + 1,
-                    points(found.separable)
-                )
-            } else {
-                format!(
-                    "and components {} and {} cannot be told apart",
-                    self.k,
-                    self.k + 1
-                )
+        let features = with_thousands(self.p as u64);
+        let text = if let Some(visible) = found.visible {
+            let apart = match found.separable {
+                Some(gap) => format!(
+                    "are told apart if their shares differ by {} points",
+                    points(gap)
+                ),
+                None => "cannot be told apart".to_owned(),
             };
             format!(
-                "{people}, a direction in {} features shows if it has {} points more of the variance than an average one ({average} %), {apart}.",
-                with_thousands(self.p as u64),
-                points(found.visible)
+                "{people}, a direction in {features} features shows if it has {} points more of the variance than an average one ({average} %), and components {} and {} {apart}.",
+                points(visible),
+                self.k,
+                self.k + 1
             )
         } else {
-            format!(
-                "{people}, no direction in {} features can show.",
-                with_thousands(self.p as u64)
-            )
+            format!("{people}, no direction in {features} features can show.")
         };
         Some(format!(
             "{text} How large the error is depends on the participants' own spectrum: the first estimate tells."
@@ -195,10 +187,6 @@ pub(super) fn three_digits(error: f64) -> String {
     format!("{error:.*}", decimals.clamp(0, 12) as usize)
 }
 
-fn possible(size: f64, of: &Resolution) -> bool {
-    size + of.average < 1.0
-}
-
 /// A share as points of a hundred: "1.3".
 fn points(share: f64) -> String {
     format!("{:.1}", 100.0 * share)
@@ -206,10 +194,7 @@ fn points(share: f64) -> String {
 
 /// A cell of a table: what shows, in points; a dash where nothing can.
 pub(super) fn visible_points(found: &Resolution) -> String {
-    match possible(found.visible, found) {
-        true => points(found.visible),
-        false => "–".to_owned(),
-    }
+    found.visible.map_or_else(|| "–".to_owned(), points)
 }
 
 /// Lines of several designs, around this number of participants.
@@ -221,7 +206,7 @@ pub(super) fn compare(outlooks: &[Outlook], n: u64) -> Option<LineChart> {
         let places = (0..POINTS).map(|i| from as f64 * ratio.powi(i as i32));
         let shown = places.filter_map(|n| {
             let found = outlook.with_participants(n.round() as u64)?;
-            possible(found.visible, &found).then_some((n, 100.0 * found.visible))
+            Some((n, 100.0 * found.visible?))
         });
         Series::new(format!("ε = {}", outlook.epsilon), shown)
             .with_style(style)
@@ -280,7 +265,7 @@ mod tests {
                 assert_eq!(outlook.is_some(), k < p, "p = {p}, k = {k}");
             }
             let outlook = Outlook::of(&params(p), ComponentCount::Auto).unwrap();
-            let visible = |n| outlook.with_participants(n).unwrap().visible;
+            let visible = |n| outlook.with_participants(n).unwrap().visible.unwrap_or(1.0);
             assert!(visible(1_000_000) < visible(1_000));
             assert!(compare(&[outlook], 5_000).is_some());
         }
