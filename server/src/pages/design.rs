@@ -1,5 +1,7 @@
 //! Parsing the form of a new study.
 
+use std::num::NonZeroU32;
+
 use eigenveil_shared::{
     Error, Result,
     about::{About, UtcDate},
@@ -148,7 +150,7 @@ impl Design {
             },
             about: About::default(),
         };
-        let users = errors.value_or(whole(fields, "users"), 1).max(1);
+        let users = errors.value_or(whole(fields, "users"), 1);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -204,8 +206,9 @@ fn number(fields: &Fields, name: &'static str) -> Result<f64> {
 fn whole(fields: &Fields, name: &'static str) -> Result<u64> {
     let text = fields.get(name);
     let digits = text.replace([',', ' ', '_'], "");
-    let value = digits.parse::<u32>().map(u64::from);
-    value.map_err(|_| wrong(name, text, "a whole number such as 100"))
+    let value = digits.parse::<NonZeroU32>();
+    let value = value.map(|value| u64::from(value.get()));
+    value.map_err(|_| wrong(name, text, "a whole number from 1 on, such as 100"))
 }
 
 fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
@@ -308,6 +311,7 @@ mod tests {
             ("norm=normalize", "norm=clip&radius=-1", "radius"),
             ("norm=normalize", "norm=clip&radius=", "radius"),
             ("users=1000", "users=-1", "users"),
+            ("users=1000", "users=0", "users"),
             ("epsilon=4", "epsilon=4&features=a%0Ab", "features"),
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
