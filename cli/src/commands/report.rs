@@ -14,7 +14,10 @@ use eigenveil_client::{
     },
 };
 use eigenveil_shared::{
-    ErrorCode, clock::Clock as _, enrolment::ParticipantToken, privacy::format_delta,
+    ErrorCode,
+    clock::Clock as _,
+    enrolment::{Enrolment, ParticipantToken},
+    privacy::format_delta,
     study::StudyParams,
 };
 use serde::Serialize;
@@ -254,9 +257,9 @@ fn take_part(
         output::print_error_line(&describe_request(study));
     }
     let counts = ledger.counts(study)?;
+    let tokens = check_before_charging(args, study, ledger, persons, counts)?;
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if counts.total() == 0 {
-        study.check_open(SystemClock.unix_ms())?;
         let names = study.params().feature_names();
         let checked = RowCheck::new(persons, study.params());
         if !checked.confirmed(args.yes, names.as_deref())? {
@@ -264,18 +267,9 @@ fn take_part(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
         }
-    } else if counts.pending > 0
-        && !args.accept_new_purpose
-        && let Some(terms) = ledger.terms_of(study.id())?
-    {
-        terms.check_unchanged(study.about()).map_err(with_flags)?;
     }
     args.limits.save(ledger)?;
     let cost = ledger.admit(study, file).map_err(with_flags)?;
-    let tokens = match &args.tokens {
-        Some(path) => read_tokens(path, persons.len())?,
-        None => Vec::new(),
-    };
     if args.resend_refused {
         ledger.requeue_refused(study)?;
     }
@@ -291,6 +285,37 @@ fn take_part(
         ledger: ledger.path().display().to_string(),
     };
     Ok((charge, prepared))
+}
+
+/// Refuses a study that takes no report of the rows that have none, reports that would be sent for another purpose, and
+/// rows that would be charged and have no token to be sent with. Gives the tokens.
+fn check_before_charging(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &RowLedger,
+    persons: &Persons,
+    counts: eigenveil_client::RowCounts,
+) -> Result<Vec<ParticipantToken>> {
+    let missing = (persons.len() as u64).saturating_sub(counts.total());
+    if missing > 0 {
+        study.check_open(SystemClock.unix_ms())?;
+    }
+    // Reports that were refused for their tokens are sent again with others.
+    if counts.pending + counts.refused > 0
+        && !args.accept_new_purpose
+        && let Some(terms) = ledger.terms_of(study.id())?
+    {
+        terms.check_unchanged(study.about()).map_err(with_flags)?;
+    }
+    match &args.tokens {
+        Some(path) => read_tokens(path, persons.len()),
+        None if missing > 0 && study.enrolment() == Enrolment::Token => {
+            Err(CliError::usage(format!(
+                "this study takes a report only with a one-time token, and there is none for {missing} of the file's participants; give --tokens FILE, a line for each (whoever runs the study makes them: eigenveil study tokens)"
+            )))
+        }
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Where rows took part at another address: whether the study has moved here.
