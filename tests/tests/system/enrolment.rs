@@ -140,7 +140,9 @@ fn rows_are_reported_with_tokens_from_a_file() {
     };
     let with = |tokens: &str| report(&format!("--tokens {tokens}"));
     // Without tokens, and with too few, nothing is perturbed or charged.
-    refused(&report(""), 2, &["none for 3 of", "--tokens FILE"]);
+    for check in ["", "--check"] {
+        refused(&report(check), 2, &["none for 3 of", "--tokens FILE"]);
+    }
     let few = folder.write("few.txt", "ab".repeat(32));
     refused(&with(&few), 2, &["1 tokens for 3 rows"]);
     let bad = with(&folder.write("bad.txt", "not-a-token\n"));
