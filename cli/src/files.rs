@@ -118,6 +118,18 @@ pub(crate) fn check_writable(path: Option<&PathBuf>) -> Result<()> {
     path.map_or(Ok(()), |path| target(path).map(drop))
 }
 
+/// The same for a figure, whose name says what it is: `--plot rows.csv` is a slip.
+pub(crate) fn check_figure(path: &Path) -> Result<()> {
+    let ending = path.extension().unwrap_or_default();
+    if !ending.eq_ignore_ascii_case("svg") && !is_transient(path) {
+        return Err(CliError::usage(format!(
+            "--plot is {}, and a figure is written as SVG; give a name that ends in .svg",
+            path.display()
+        )));
+    }
+    target(path).map(drop)
+}
+
 /// Refuses one file for two flags: the second would write over the first. A pipe or a device takes both.
 pub(crate) fn check_different(
     (flag, path): (&str, &Path),

@@ -16,8 +16,8 @@ const MANIFEST: &str = ".eigenveil-files";
 /// A file of a result: its name and contents.
 pub(crate) type ResultFile = (&'static str, Vec<u8>);
 
-/// Refuses a directory for results in which one of these files cannot be written, or one of an earlier run must not be
-/// removed, before the work.
+/// Refuses a directory for results in which one of these files cannot be written or is not an earlier run's, or one of an
+/// earlier run must not be removed, before the work.
 pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     if out.exists() && !out.is_dir() {
         return Err(CliError::usage(format!(
@@ -27,14 +27,22 @@ pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) ->
     }
     let check = |name: &str| files::check_writable(Some(&out.join(name)));
     let names: Vec<&str> = std::iter::once(MANIFEST).chain(names).collect();
+    let earlier = earlier(out);
     for (at, name) in names.iter().enumerate() {
         check(name)?;
+        let path = out.join(name);
+        if at > 0 && path.is_file() && !earlier.iter().any(|own| own == name) {
+            return Err(CliError::usage(format!(
+                "{} exists, and no earlier run wrote it; give another --out, or remove the file",
+                path.display()
+            )));
+        }
         // A link may lead from one to another.
         for other in &names[..at] {
-            files::check_different((other, &out.join(other)), (name, &out.join(name)))?;
+            files::check_different((other, &out.join(other)), (name, &path))?;
         }
     }
-    earlier(out).iter().try_for_each(|name| check(name))
+    earlier.iter().try_for_each(|name| check(name))
 }
 
 /// The files of the last run: one plain name a line, so that nothing outside the directory is removed.

@@ -2,8 +2,14 @@
 
 use serde::Serialize;
 
-/// Share above which a column or the mean is called dominant.
-pub(crate) const DOMINANT_SHARE: f64 = 0.5;
+/// Share above which the mean is called dominant.
+pub(crate) const DOMINANT_MEAN_SHARE: f64 = 0.5;
+
+/// Share above which one of `p` columns is called dominant: half-way from equal shares to all. Of two columns one always
+/// has half.
+pub(crate) fn dominant_column_share(p: usize) -> f64 {
+    (1.0 + 1.0 / p as f64) / 2.0
+}
 
 /// Shares of `E‖x‖²`, the trace of `E xxᵀ`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,21 +56,24 @@ impl LengthShares {
         all
     }
 
-    pub(crate) fn warning(&self, name: impl Fn(usize) -> String) -> Option<String> {
-        let (column, share) = self.largest(1).first().copied()?;
-        if share > DOMINANT_SHARE {
-            return Some(format!(
-                "column {} has {} of the squared length: the first component would be hardly anything else",
-                name(column),
-                percent(share)
-            ));
-        }
-        (self.mean > DOMINANT_SHARE).then(|| {
+    pub(crate) fn warnings(&self, name: impl Fn(usize) -> String) -> Vec<String> {
+        let mean = (self.mean > DOMINANT_MEAN_SHARE).then(|| {
             format!(
                 "the mean has {} of the squared length: the first component would be the mean",
                 percent(self.mean)
             )
-        })
+        });
+        let dominant = dominant_column_share(self.columns.len());
+        let columns = self.largest(1).into_iter();
+        let column = columns.filter(|(_, share)| *share > dominant);
+        let column = column.map(|(column, share)| {
+            format!(
+                "column {} has {} of the squared length: the first component would be mostly that column",
+                name(column),
+                percent(share)
+            )
+        });
+        mean.into_iter().chain(column).collect()
     }
 
     /// One line: the largest columns and the mean.
@@ -90,13 +99,15 @@ mod tests {
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);
         let name = |column: usize| ["a", "b"][column].to_owned();
-        let warning = shares.warning(name).unwrap();
-        assert!(warning.contains("column a has 90.0 %"));
-        assert_eq!(shares.largest(1), [(0, 0.9)]);
-        let even = LengthShares::new(2, [[1.0, -1.0], [-1.0, 1.0]]);
-        assert_eq!((even.mean, even.warning(name)), (0.0, None));
-        let mean = LengthShares::new(2, [[1.0, 1.0], [1.0, 1.0]]);
-        assert!(mean.warning(name).unwrap().contains("the mean has 100.0 %"));
+        let both = ["the mean has 90.0 %", "column a has 90.0 %"];
+        let warnings = shares.warnings(name);
+        assert!(std::iter::zip(&warnings, both).all(|(said, word)| said.contains(word)));
+        assert_eq!((warnings.len(), shares.largest(1)), (2, vec![(0, 0.9)]));
+        // One of two columns always has half; 69 % is not mostly one.
+        let uneven = LengthShares::new(2, [[1.5, -1.0], [-1.5, 1.0]]);
+        assert_eq!((uneven.mean, uneven.warnings(name)), (0.0, Vec::new()));
+        let mean = LengthShares::new(2, [[1.0, 1.0], [1.0, 1.0]]).warnings(name);
+        assert!(mean.len() == 1 && mean[0].contains("the mean has 100.0 %"));
         assert_eq!(LengthShares::new(1, [[0.0]]).columns, [0.0]);
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct AccountArgs {
     /// L2 sensitivity of that release
     #[arg(long, value_name = "D", requires = "sigma")]
     sensitivity: Option<f64>,
-    /// δ at which ε is computed; the claimed δ of an (ε, δ) mechanism [default: 1e-6]
+    /// δ at which ε is computed; the claimed δ of an (ε, δ) mechanism; not for double-cap, whose δ is 0 [default: 1e-6]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
     /// Studies that one participant takes part in, with one report each
@@ -55,7 +55,7 @@ struct AccountAnswer {
     mechanism: Option<MechanismKind>,
     calibration: Option<Calibration>,
     epsilon: Option<f64>,
-    /// The δ of the numbers below.
+    /// The δ of the numbers below; 0 for a pure mechanism.
     delta: f64,
     true_epsilon: Option<f64>,
     true_delta: Option<f64>,
@@ -71,14 +71,17 @@ struct AccountAnswer {
 }
 
 pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
-    let delta = args.delta.unwrap_or(DEFAULT_DELTA);
-    if !(delta > 0.0 && delta < 1.0) {
+    let (spec, guarantee) = report(args)?;
+    let pure = matches!(guarantee, Guarantee::Pure(_));
+    let delta = match pure {
+        true => 0.0,
+        false => args.delta.unwrap_or(DEFAULT_DELTA),
+    };
+    if !(pure || (delta > 0.0 && delta < 1.0)) {
         return Err(CliError::usage(format!(
             "--delta is {delta}; it must lie between 0 and 1, such as 1e-6"
         )));
     }
-    let (spec, guarantee) = report(args)?;
-    let pure = matches!(guarantee, Guarantee::Pure(_));
     let (true_epsilon, true_delta) = match &spec {
         Some((spec, epsilon)) => (spec.true_epsilon(delta), Some(spec.true_delta(*epsilon))),
         None => (guarantee.epsilon(delta), None),
@@ -120,9 +123,7 @@ fn report(args: &AccountArgs) -> Result<(Option<(Mechanism, f64)>, Guarantee)> {
     let epsilon = args
         .epsilon
         .ok_or_else(|| CliError::usage("give --epsilon, or --sigma and --sensitivity"))?;
-    // A δ is not a mistake with a pure mechanism: it is where the composition is evaluated.
-    let claimed = (!args.mechanism.is_pure()).then_some(args.delta).flatten();
-    let budget = args.mechanism.budget(epsilon, claimed)?;
+    let budget = args.mechanism.budget(epsilon, args.delta)?;
     let spec = Mechanism::derive(args.mechanism, args.calibration, args.p, budget)?;
     let guarantee = spec.guarantee()?;
     Ok((Some((spec, epsilon)), guarantee))
@@ -137,7 +138,7 @@ fn print(account: &AccountAnswer) -> Result<()> {
         output::text(&format!(
             "one report         {}, claimed {}",
             output::mechanism_text(mechanism, account.calibration),
-            output::budget_text(epsilon, if pure { 0.0 } else { account.delta })
+            output::budget_text(epsilon, account.delta)
         ))?;
         output::text(&format!(
             "true epsilon       {}{}",
@@ -155,12 +156,9 @@ fn print(account: &AccountAnswer) -> Result<()> {
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {}, even if they are chosen adaptively within this total",
+            "{:<6} studies     epsilon {} at delta {delta}, even if they are chosen adaptively within this total",
             account.studies,
-            number(account.composed_epsilon),
-            account
-                .composed_pure_epsilon
-                .map_or(delta, |_| "0".to_owned())
+            number(account.composed_epsilon)
         ))?;
         if account.sum_delta > 0.0 {
             output::text(&format!(

@@ -201,7 +201,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     if args.trace && !info.has_trace {
         return Err(no_iterations(info.name));
     }
-    let privacy = privacy_of(args, info.delta)?;
+    let privacy = privacy_of(args, info)?;
     let source = args.rows.source(info, k)?;
     files::check_writable(args.out.as_ref())?;
     let (n, p) = source.shape();
@@ -233,7 +233,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         return Err(no_iterations(info.name));
     }
     if let Some(path) = &args.out {
-        files::write(path, &table(&fit.subspace)?)?;
+        files::write(path, &table(&fit.subspace, source.names())?)?;
     }
     let guarantee = fit.privacy.as_ref();
     let count = errors.len() as f64;
@@ -286,7 +286,7 @@ fn trace_point(point: &TracePoint) -> Point {
     }
 }
 
-fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
+fn privacy_of(args: &CentralArgs, info: &AlgorithmInfo) -> Result<Privacy> {
     if args.epsilon == f64::INFINITY {
         if args.delta.is_some() {
             return Err(CliError::usage(
@@ -295,7 +295,15 @@ fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
         }
         return Ok(Privacy::None);
     }
-    let delta = args.delta.unwrap_or_else(|| made_for.default_delta());
+    if let [only] = info.calibrations
+        && *only != args.calibration
+    {
+        return Err(CliError::usage(format!(
+            "{} has no {} noise; give --calibration {only}",
+            info.name, args.calibration
+        )));
+    }
+    let delta = args.delta.unwrap_or_else(|| info.delta.default_delta());
     let budget = Budget::new(args.epsilon, delta)?.check_study_limit()?;
     Ok(Privacy::with_budget(
         budget,
@@ -304,13 +312,14 @@ fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
     ))
 }
 
-/// The loadings as CSV: a line for each feature, a column for each component.
-fn table(subspace: &DMatrix<f64>) -> Result<Vec<u8>> {
+/// The loadings as CSV: a line for each feature, by name or numbered from 0, and a column for each component.
+fn table(subspace: &DMatrix<f64>, features: Option<&[String]>) -> Result<Vec<u8>> {
     let names = (1..=subspace.ncols()).map(|component| format!("component{component}"));
     let header = std::iter::once("feature".to_owned()).chain(names).collect();
     let lines = subspace.row_iter().enumerate().map(|(feature, row)| {
-        let feature = std::iter::once(feature.to_string());
-        feature.chain(row.iter().map(f64::to_string)).collect()
+        let name = features.map_or_else(|| feature.to_string(), |names| names[feature].clone());
+        let name = std::iter::once(name);
+        name.chain(row.iter().map(f64::to_string)).collect()
     });
     results::table(header, lines)
 }
@@ -353,7 +362,11 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
         output::decimals(answer.captured_variance, 4)
     ))?;
     for diagnostic in &answer.diagnostics {
-        let value = output::decimals(diagnostic.value, 6);
+        // A number of steps has no decimals.
+        let value = match diagnostic.value.fract() {
+            0.0 => diagnostic.value.to_string(),
+            _ => output::decimals(diagnostic.value, 6),
+        };
         output::text(&format!("{:<18} {value}", diagnostic.name))?;
     }
     let Some(trace) = &answer.trace else {

@@ -57,6 +57,7 @@ pub(super) struct RowsArgs {
 pub(super) struct Source {
     kind: Kind,
     preprocessing: Preprocessing,
+    names: Option<Vec<String>>,
     n: Option<u64>,
 }
 
@@ -88,7 +89,7 @@ impl RowsArgs {
                 ..Preprocessing::new(dimension, norm.norm()?)
             })
         };
-        let (kind, preprocessing) = match (&self.rows, self.model) {
+        let (kind, preprocessing, names) = match (&self.rows, self.model) {
             (Some(path), _) => {
                 let (table, features) = rows::read_with_constants(path, &self.table)?;
                 let preprocessing = preprocessing(table.dimension(), features, self.norm)?;
@@ -97,20 +98,22 @@ impl RowsArgs {
                 let rows = Rows::collect((0..table.len()).map(row))?;
                 let truth = Threads::available().run(|| principal_components(&rows, k))?;
                 let truth = truth.vectors;
-                (Kind::Table { rows, truth }, preprocessing)
+                let names = table.names().map(<[String]>::to_vec);
+                (Kind::Table { rows, truth }, preprocessing, names)
             }
             (None, Some(model)) => {
                 let p = self.p.unwrap_or(0);
                 let preprocessing = preprocessing(p, None, model.default_norm(self.norm))?;
                 preprocessing.check()?;
                 let model = model_of(model, p, k, self.s, self.of_model)?;
-                (Kind::Model(model), preprocessing)
+                (Kind::Model(model), preprocessing, None)
             }
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };
         Ok(Source {
             kind,
             preprocessing,
+            names,
             n: self.n,
         })
     }
@@ -124,6 +127,11 @@ impl Source {
             Kind::Model(_) => self.n.unwrap_or(0),
         };
         (n, self.preprocessing.dimension)
+    }
+
+    /// Of the features, if they have some.
+    pub(super) fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
     }
 
     /// Runs the algorithm once on its own rows and, if asked, traces its iterations; rows of a model are not stored if

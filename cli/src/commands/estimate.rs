@@ -79,7 +79,8 @@ struct EstimateAnswer {
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = args.operator.client()?;
     // Before the server computes anything.
-    results::check(&args.out, RESULT_FILES.map(|(_, file)| file))?;
+    let names = RESULT_FILES.map(|(_, file)| file).into_iter();
+    results::check(&args.out, names.chain(["summary.csv", "features.txt"]))?;
     let study = resolve_study_id(client.list(), &args.study).await?;
     let number = match args.job {
         Some(number) => number,

@@ -98,8 +98,9 @@ pub(crate) fn run(args: &PrepareArgs, json: bool, is_stopped: IsStopped<'_>) -> 
     let shares = LengthShares::from_moments(&squared_means, &mean_squares);
     let columns = columns(&statistics, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
-    let warning = shares.warning(|column| format!("{:?}", statistics[column].name));
-    let mut warnings = Vec::from_iter(warning.map(|text| format!("as the columns are, {text}")));
+    let raw = shares.warnings(|column| format!("{:?}", statistics[column].name));
+    let raw = raw.iter().map(|text| format!("as the columns are, {text}"));
+    let mut warnings = Vec::from_iter(raw);
     // The same checks as study create.
     Preprocessing {
         features: Some(features.clone()),
@@ -162,10 +163,11 @@ fn choose(choices: &[Choice], args: &PrepareArgs, warnings: &mut Vec<String>) ->
     let way = "more participants or a larger epsilon would help";
     let n = args.n.map_or(0, NonZeroU64::get);
     if above == 0 {
-        warnings.push(format!(
-            "hopeless: with {} participants no component of rows like these would stand above the noise floor; {way}",
-            with_thousands(n)
-        ));
+        let n = with_thousands(n);
+        warnings.push(match choices.iter().any(|choice| choice.components_above_floor > 0) {
+            true => format!("with {n} participants a component would stand above the noise floor only where the first is one column or the mean, or without these centers and scales: look at the columns; {way}"),
+            false => format!("hopeless: with {n} participants no component of rows like these would stand above the noise floor; {way}"),
+        });
         return None;
     }
     if above < k {

@@ -23,7 +23,7 @@ use crate::{
     error::{CliError, Result},
     output,
     rows::RowTable,
-    shares::{DOMINANT_SHARE, percent},
+    shares::{DOMINANT_MEAN_SHARE, dominant_column_share, percent},
 };
 
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
@@ -52,7 +52,7 @@ pub(super) struct Choice {
     pub(super) components_above_floor: usize,
     /// `‖E x‖²/E‖x‖²` of the prepared rows; what centring removes.
     pub(super) squared_mean_over_squared_length: f64,
-    /// Set if the first component is one column or the mean.
+    /// Set if the first component is mostly one column or the mean.
     pub(super) warning: Option<String>,
 }
 
@@ -236,12 +236,12 @@ fn choice(
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .unwrap_or_default();
     let along = first.dot(&mean).powi(2);
-    let warning = if weight > DOMINANT_SHARE {
-        let name = &features[column].name;
-        Some(format!("{} of it is {name:?}", percent(weight)))
-    } else if centring.is_none() && along > DOMINANT_SHARE * values[0] {
+    let warning = if centring.is_none() && along > DOMINANT_MEAN_SHARE * values[0] {
         let share = percent(along / values[0]);
         Some(format!("the mean ({share} of its variance)"))
+    } else if weight > dominant_column_share(p) {
+        let name = &features[column].name;
+        Some(format!("{} of it is {name:?}", percent(weight)))
     } else {
         None
     };

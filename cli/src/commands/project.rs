@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let labels = args.label.is_some().then(|| table.labels());
     output::print_notes(table.notes());
     files::check_writable(args.out.as_ref())?;
-    files::check_writable(args.plot.as_ref())?;
+    args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
     let scores = estimate.scores((0..table.len()).map(|index| table.row(index)))?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels);

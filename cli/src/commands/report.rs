@@ -8,13 +8,16 @@ use std::{
 
 use clap::Args;
 use eigenveil_client::{
-    Limits, Prepared, PrivacyCost, RowFile, RowLedger, Study, SystemClock,
+    Limits, Prepared, PrivacyCost, RowFile, RowLedger, Server, Study, SystemClock,
     http::{
         HttpSettings, RetryPolicy, SendSummary, StudyClient, UploadMode, UploadSettings, send_rows,
     },
 };
 use eigenveil_shared::{
-    ErrorCode, clock::Clock as _, enrolment::ParticipantToken, privacy::format_delta,
+    ErrorCode,
+    clock::Clock as _,
+    enrolment::{Enrolment, ParticipantToken},
+    privacy::format_delta,
     study::StudyParams,
 };
 use serde::Serialize;
@@ -79,7 +82,7 @@ pub(crate) struct ReportArgs {
     /// more than 1 % of 100 or more rows cannot be used
     #[arg(long)]
     yes: bool,
-    /// Only say what would be sent: nothing is perturbed, charged, written or sent
+    /// Only say what would be sent, or why it would be refused: nothing is perturbed, charged, written or sent
     #[arg(long)]
     check: bool,
     /// Rows with the same value in this column are one person's: one of them, drawn at random, is reported, and the
@@ -108,14 +111,19 @@ struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Stores the given limits in the ledger.
-    fn save(&self, ledger: &mut RowLedger) -> Result<()> {
-        let current = ledger.limits()?;
-        let expected = current.changed(
+    /// The ledger's limits, with the given ones in their places.
+    fn in_place_of(&self, current: Limits) -> Result<Limits> {
+        Ok(current.changed(
             self.limit_epsilon_per_study,
             self.limit_epsilon,
             self.limit_delta,
-        )?;
+        )?)
+    }
+
+    /// Stores the given limits in the ledger.
+    fn save(&self, ledger: &mut RowLedger) -> Result<()> {
+        let current = ledger.limits()?;
+        let expected = self.in_place_of(current)?;
         if expected != current {
             ledger.set_limits(expected)?;
         }
@@ -202,10 +210,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let persons = read_persons(args, &bytes, study.params())?;
     output::print_notes(persons.table.notes());
     if args.check {
-        let known = ledger_path.exists();
-        let ledger = known.then(|| RowLedger::open_existing(&ledger_path));
-        let done = ledger.transpose()?.map(|ledger| ledger.counts(&study));
-        return print_check(&study, &persons, done.transpose()?, json);
+        let checked = check(args, &study, &ledger_path, &bytes, &persons)?;
+        return print_check(&study, &persons, checked, json);
     }
     let mut ledger = RowLedger::open(&ledger_path)?;
     let file = identify(&persons, &ledger, &bytes, args.same_participants)?;
@@ -248,15 +254,18 @@ fn take_part(
     persons: &Persons,
     json: bool,
 ) -> Result<(LedgerCharge, Prepared)> {
-    accept_move(args, study, ledger)?;
+    if moved_from(args, study, ledger)?.is_some() {
+        // To move is to send the same reports: not for another purpose, whatever flag is given.
+        ledger.accept_move(study)?;
+    }
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
         output::print_error_line(&describe_request(study));
     }
     let counts = ledger.counts(study)?;
+    let tokens = check_before_charging(args, study, ledger, persons, counts)?;
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if counts.total() == 0 {
-        study.check_open(SystemClock.unix_ms())?;
         let names = study.params().feature_names();
         let checked = RowCheck::new(persons, study.params());
         if !checked.confirmed(args.yes, names.as_deref())? {
@@ -264,18 +273,9 @@ fn take_part(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
         }
-    } else if counts.pending > 0
-        && !args.accept_new_purpose
-        && let Some(terms) = ledger.terms_of(study.id())?
-    {
-        terms.check_unchanged(study.about()).map_err(with_flags)?;
     }
     args.limits.save(ledger)?;
     let cost = ledger.admit(study, file).map_err(with_flags)?;
-    let tokens = match &args.tokens {
-        Some(path) => read_tokens(path, persons.len())?,
-        None => Vec::new(),
-    };
     if args.resend_refused {
         ledger.requeue_refused(study)?;
     }
@@ -293,28 +293,109 @@ fn take_part(
     Ok((charge, prepared))
 }
 
-/// Where rows took part at another address: whether the study has moved here.
-fn accept_move(args: &ReportArgs, study: &Study, ledger: &mut RowLedger) -> Result<()> {
-    let Some(from) = ledger.server_of(study.id())? else {
-        return Ok(());
-    };
-    let to = study.server();
-    if from == *to {
-        return Ok(());
+/// Refuses a study that takes no report of the rows that have none, reports that would be sent for another purpose, and
+/// rows that would be charged and have no token to be sent with. Gives the tokens.
+fn check_before_charging(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &RowLedger,
+    persons: &Persons,
+    counts: eigenveil_client::RowCounts,
+) -> Result<Vec<ParticipantToken>> {
+    let missing = (persons.len() as u64).saturating_sub(counts.total());
+    if missing > 0 {
+        study.check_open(SystemClock.unix_ms())?;
     }
+    // Reports that were refused for their tokens are sent again with others.
+    if counts.pending + counts.refused > 0
+        && !args.accept_new_purpose
+        && let Some(terms) = ledger.terms_of(study.id())?
+    {
+        terms.check_unchanged(study.about()).map_err(with_flags)?;
+    }
+    match &args.tokens {
+        Some(path) => read_tokens(path, persons.len()),
+        None if missing > 0 && study.enrolment() == Enrolment::Token => {
+            Err(CliError::usage(format!(
+                "this study takes a report only with a one-time token, and there is none for {missing} of the file's participants; give --tokens FILE, a line for each (whoever runs the study makes them: eigenveil study tokens)"
+            )))
+        }
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The address at which rows took part in the study, if it is another and the study has moved here.
+fn moved_from(args: &ReportArgs, study: &Study, ledger: &RowLedger) -> Result<Option<Server>> {
+    let to = study.server();
+    let from = ledger.server_of(study.id())?;
+    let Some(from) = from.filter(|from| from != to) else {
+        return Ok(None);
+    };
     let question = || {
         output::ask(&format!(
             "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
         ))
     };
-    if !args.moved && !question()?.unwrap_or(false) {
+    if !args.moved && (args.check || !question()?.unwrap_or(false)) {
         return Err(CliError::usage(format!(
             "the reports in {} were made for this study at {from}, not at {to}; if it has moved here, give --moved: the same reports are sent here and counted once. Otherwise give --server {from}",
             ledger.path().display()
         )));
     }
-    // To move is to send the same reports: not for another purpose, whatever flag is given.
-    Ok(ledger.accept_move(study)?)
+    Ok(Some(from))
+}
+
+/// What the ledger says to a check.
+#[derive(Clone, Copy)]
+struct Checked {
+    /// Its reports of the study; `None` where there is no ledger yet.
+    done: Option<eigenveil_client::RowCounts>,
+    /// Whether limits were given that it does not have: only stored ones are checked.
+    new_limits: bool,
+}
+
+/// Refuses what a run would refuse, and writes nothing that stays.
+fn check(
+    args: &ReportArgs,
+    study: &Study,
+    path: &Path,
+    bytes: &[u8],
+    persons: &Persons,
+) -> Result<Checked> {
+    let known = path.exists();
+    let folder;
+    let ledger = match known {
+        true => RowLedger::open_existing(path)?,
+        false => {
+            // A new ledger refuses by its limits only.
+            folder = tempfile::tempdir()?;
+            let mut new = RowLedger::open(folder.path().join("ledger"))?;
+            args.limits.save(&mut new)?;
+            new
+        }
+    };
+    let file = identify(persons, &ledger, bytes, args.same_participants)?;
+    let before = moved_from(args, study, &ledger)?;
+    if before.is_some()
+        && let Some(terms) = ledger.terms_of(study.id())?
+    {
+        terms.check_unchanged(study.about())?;
+    }
+    let counts = ledger.counts(study)?;
+    check_before_charging(args, study, &ledger, persons, counts)?;
+    let limits = ledger.limits()?;
+    let new_limits = args.limits.in_place_of(limits)? != limits;
+    // The ledger knows the study at its last address only.
+    let before = before.map(|from| Study::new(&from, study.id(), study.params().clone()));
+    if let Err(error) = ledger.admit(before.as_ref().unwrap_or(study), &file)
+        && !(new_limits && error.code() == Some(ErrorCode::BudgetExceeded))
+    {
+        return Err(with_flags(error));
+    }
+    Ok(Checked {
+        done: known.then_some(counts),
+        new_limits,
+    })
 }
 
 /// Perturbs the rows that have no report yet; `done` have one.
@@ -573,13 +654,7 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-/// `done` are the reports in the ledger, if there is one.
-fn print_check(
-    study: &Study,
-    persons: &Persons,
-    done: Option<eigenveil_client::RowCounts>,
-    json: bool,
-) -> Result<()> {
+fn print_check(study: &Study, persons: &Persons, ledger: Checked, json: bool) -> Result<()> {
     let params = study.params();
     let checked = RowCheck::new(persons, params);
     let counts = &checked.counts;
@@ -590,7 +665,7 @@ fn print_check(
             participants: persons.len(),
             counts,
             reason,
-            already_made: done.map(eigenveil_client::RowCounts::total),
+            already_made: ledger.done.map(eigenveil_client::RowCounts::total),
             shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
@@ -603,7 +678,7 @@ fn print_check(
             persons.len()
         ));
     }
-    lines.extend(done.map(|done| {
+    lines.extend(ledger.done.map(|done| {
         format!(
             "in the ledger: {} reports for this study, made before: they are not made again",
             done.total()
@@ -611,10 +686,15 @@ fn print_check(
     }));
     lines.extend(checked.describe(params));
     lines.extend(reason.map(|why| format!("what cannot be used: {why}")));
-    lines.push(
-        "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
-            .to_owned(),
-    );
+    let then = match ledger.new_limits {
+        true => {
+            "without --check the given limits are stored, and the reports made and sent if these allow it"
+        }
+        false => "without --check the reports are made and sent",
+    };
+    lines.push(format!(
+        "nothing was perturbed, charged, written or sent; {then}"
+    ));
     output::text(&lines.join("\n"))?;
     output::text(&format!(
         "\nwhat one report reveals\n{}",

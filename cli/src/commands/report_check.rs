@@ -153,7 +153,7 @@ impl RowCheck {
         let mut warnings = Vec::new();
         if let Some(shares) = &self.shares {
             output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
-            warnings.extend(shares.warning(name));
+            warnings.extend(shares.warnings(name));
         }
         let rows = self.counts.rows;
         let unusable = self.counts.unusable + self.counts.weights_unusable;

@@ -172,7 +172,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool, is_stopped: IsStopped<'_>) ->
     let read = read.transpose()?;
     let rows = |table: RowTable| (0..table.len()).map(|index| table.row(index)).collect();
     let raw: Option<RawTable> = read.map(|(table, features)| (rows(table), features));
-    files::check_writable(args.plot.as_ref())?;
+    args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
     let settings = settings(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let all = participants.saturating_mul(args.repeats as u64);

@@ -34,6 +34,9 @@ fn find_study(studies: &[StudySummary], text: &str) -> Result<String> {
     };
     match found.as_slice() {
         [study] => Ok(study.id.clone()),
+        [] if text.len() < MIN_DIGITS => Err(CliError::usage(format!(
+            "no study has the name {text:?}, and the beginning of an identifier has at least {MIN_DIGITS} digits; `eigenveil study list` lists the studies"
+        ))),
         [] => Err(CliError::usage(format!(
             "no study has the name {text:?} or an identifier that begins with it; `eigenveil study list` lists the studies"
         ))),
@@ -88,7 +91,9 @@ mod tests {
         assert!(found("abcd").unwrap_err().contains("2 studies"));
         assert!(found("twice").unwrap_err().contains(&studies[4].id));
         for none in ["fff", "win", ""] {
-            assert!(found(none).unwrap_err().contains("study list"), "{none}");
+            let error = found(none).unwrap_err();
+            assert!(error.contains("at least 4 digits"), "{error}");
         }
+        assert!(found("ffff0f").unwrap_err().contains("begins with it"));
     }
 }

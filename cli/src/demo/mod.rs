@@ -134,7 +134,8 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         pca: pca(&moment, k)?,
         moment,
     };
-    results::check(&args.out, ["estimate.json", "index.html"])?;
+    let names = ["estimate.json", "summary.csv", "features.txt", "index.html"];
+    results::check(&args.out, names)?;
 
     // From here on a signal ends the run in order, so that the throw-away store is removed.
     let mut stop = std::pin::pin!(stop_signal()?);

@@ -121,7 +121,17 @@ pub(super) fn parse(
     }
     let guessed = DecimalMark::of_columns_separated_by(delimiter);
     let reading = Reading::new(how, expected, guessed, mapping.take.len());
-    let mut table = values(lines, reading, mapping)?;
+    let mut table = values(lines, reading, mapping).map_err(|error| match how.delimiter {
+        Some(by) if count == 1 => {
+            let message = format!(
+                "{}; if there are several columns, --delimiter is wrong: {:?} separates none",
+                error.message(),
+                char::from(by)
+            );
+            error.with_message(message)
+        }
+        _ => error,
+    })?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }

@@ -103,13 +103,15 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     has(&result, "n=400 p=3");
     let written = folder.read("components.csv");
     assert_eq!(written.lines().count(), 4);
-    assert!(written.starts_with("feature,component1\n0,"), "{written}");
+    assert!(written.starts_with("feature,component1\na,"), "{written}");
     assert_eq!(of("--n 1000")["n"], 1000);
     // A missing guarantee is null in JSON, and the text says so.
     let message = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
     )));
     says(&message, &["nothing at delta", "0.283"]);
+    let accounted = run(&format!("central wishart --rows {rows} --k 1 --epsilon 1"));
+    refused(&accounted, 2, &["--calibration as-published"]);
     // Fewer rows than one batch.
     let few = run(&format!(
         "central minibatch-oja --rows {rows} --k 1 --batch 1000"

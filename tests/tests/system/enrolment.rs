@@ -139,16 +139,17 @@ fn rows_are_reported_with_tokens_from_a_file() {
         ))
     };
     let with = |tokens: &str| report(&format!("--tokens {tokens}"));
-    refused(
-        &report(""),
-        1,
-        &["[token-required]", "has none", "--tokens FILE"],
-    );
+    // Without tokens, and with too few, nothing is perturbed or charged.
+    for check in ["", "--check"] {
+        refused(&report(check), 2, &["none for 3 of", "--tokens FILE"]);
+    }
     let few = folder.write("few.txt", "ab".repeat(32));
     refused(&with(&few), 2, &["1 tokens for 3 rows"]);
     let bad = with(&folder.write("bad.txt", "not-a-token\n"));
     refused(&bad, 2, &["token 1", "64 hexadecimal digits"]);
     assert!(!stderr(&bad).contains("not-a-token"));
+    let receipt = run_json(&format!("receipt {rows}.ledger"));
+    assert_eq!(receipt["spent"]["epsilon"], 0.0);
     // Tokens of another study are refused; then the right ones work.
     let other = server.create_study(flags);
     let tokens = folder.at("tokens.txt");

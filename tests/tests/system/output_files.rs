@@ -235,6 +235,14 @@ fn a_refused_result_leaves_nothing() {
         assert_eq!(fs::read_dir(&results).unwrap().count(), 1, "{name}");
         fs::remove_dir_all(&results).unwrap();
     }
+    // Nor is anybody's own file written over.
+    fs::create_dir(&results).unwrap();
+    folder.write("results/features.txt", "mine");
+    refused(&estimate(), 2, &["features.txt", "another --out"]);
+    refused(&demo(), 2, &["features.txt", "another --out"]);
+    assert_eq!(folder.names("results"), ["features.txt"]);
+    assert_eq!(folder.read("results/features.txt"), "mine");
+    fs::remove_dir_all(&results).unwrap();
     // Nor is a directory made for what was refused for another reason.
     let small = server.create_study("--p 2 --epsilon 8");
     let none = server.cli(&format!(

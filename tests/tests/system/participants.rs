@@ -126,13 +126,16 @@ fn reports_are_not_sent_for_a_changed_purpose() {
         folder.at("tokens.txt"),
     );
     server.cli_json(&format!("study tokens {id} --count 2 --out {tokens}"));
+    let others = ["ab", "cd"].map(|pair| pair.repeat(32)).join("\n");
+    let others = folder.write("others.txt", others);
     let report = |server: &ServerProcess, more: &str| {
         server.cli(&format!(
             "report --header no --study {id} --rows {rows} {more}"
         ))
     };
-    // Prepared and charged, but not sent because tokens are missing.
-    refused(&report(&server, ""), 1, &["[token-required]"]);
+    // Prepared and charged, but not accepted with tokens of another study.
+    let unknown = report(&server, &format!("--tokens {others}"));
+    says(&stderr(&unknown), &["[participant-token-unknown]"]);
     let listen = server.listen().to_owned();
     assert!(server.stop());
     rusqlite::Connection::open(eigenveil_server::store::database_path(&server.data))

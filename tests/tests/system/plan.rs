@@ -37,6 +37,11 @@ fn plan_prints_the_agreed_keys() {
         svg.contains("How many users?") && svg.contains("as published") && !svg.contains("NaN")
     );
 
+    let table = folder.write("rows.csv", "mine");
+    let plot = format!("{BASE} --epsilon 4 --target-error 0.3 --plot");
+    refuses(&plot, &[(&table, "ends in .svg")]);
+    assert_eq!(folder.read("rows.csv"), "mine");
+
     // The inverse: the planned n gives the target error.
     let back = run_json(&format!(
         "{BASE} --epsilon 4 --mechanism double-cap --n {}",

@@ -44,7 +44,9 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let as_they_are = &answer["choices"][0];
     assert_eq!(as_they_are["uses_centers_and_scales"], false);
     let warning = as_they_are["warning"].as_str().unwrap();
-    assert!(warning.contains("salary"), "{as_they_are}");
+    assert!(warning.contains("the mean"), "{as_they_are}");
+    let centred = answer["choices"][3]["warning"].as_str().unwrap();
+    assert!(centred.contains("salary"), "{centred}");
     let chosen = &answer["chosen"];
     has(
         chosen,
@@ -75,7 +77,10 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let answer = run_json(&format!(
         "prepare --description {description} --out {described}"
     ));
-    assert!(answer["warnings"][0].as_str().unwrap().contains("salary"));
+    assert!(answer["warnings"].to_string().contains("salary"));
+    // Of two columns one has at least half of any component.
+    let two = prepare(&rows, &folder.at("two.csv"), "--keep a,b --k 1 --n 20000");
+    assert!(two["chosen"]["warning"].is_null() && two["chosen"].is_object());
     assert_eq!(
         folder.read("described.csv"),
         "name,center,scale\nsalary,40000.0,3000.0\nage,40.0,12.0\n"
@@ -339,6 +344,17 @@ fn few_rows_identifiers_and_hopeless_plans_are_told() {
     let text = succeeded(&hopeless);
     assert!(
         text.contains("hopeless: with 50 participants") && !text.contains("study create"),
+        "{text}"
+    );
+    // Without centers the column of identifiers stands above, and nothing is called hopeless.
+    let above = "--k 1 --n 300 --epsilon 2";
+    let above = run(&format!(
+        "prepare --rows {rows} --out {} {above}",
+        folder.at("b.csv")
+    ));
+    let text = succeeded(&above);
+    assert!(
+        text.contains("without these centers and scales") && !text.contains("hopeless"),
         "{text}"
     );
 }

@@ -73,13 +73,14 @@ fn closed_studies_are_refused_before_anything_is_charged() {
     for study in [&closed, &reported] {
         bench.server.cli_json(&format!("study close {study}"));
     }
-    let output = bench.report(&closed, "");
     let nothing = "nothing was perturbed or charged";
-    refused(
-        &output,
-        1,
-        &["[study-not-open]", &closed, "is closed", nothing],
-    );
+    for check in ["", "--check"] {
+        refused(
+            &bench.report(&closed, check),
+            1,
+            &["[study-not-open]", &closed, "is closed", nothing],
+        );
+    }
     assert_eq!(bench.receipt(), before);
     // An interrupted upload can be finished, but no further row is perturbed.
     let again = json_of(&bench.report(&reported, ""));
@@ -118,15 +119,17 @@ fn a_second_run_gives_no_second_report() {
     }
     assert_eq!(bench.server.accepted(&study), ROWS);
     // Read with a header, its rows would be others.
-    let other = bench.server.cli(&format!(
-        "report --header yes --study {study} --rows {}",
-        bench.rows
-    ));
     let words = [
         "another header, other columns, other persons",
         "the flags that were given then",
     ];
-    refused(&other, 2, &words);
+    for check in ["", "--check"] {
+        let other = bench.server.cli(&format!(
+            "report --header yes --study {study} --rows {} {check}",
+            bench.rows
+        ));
+        refused(&other, 2, &words);
+    }
 
     let receipt = bench.receipt();
     assert_eq!(
@@ -154,17 +157,33 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
         assert_eq!(sent["accepted"], ROWS);
     }
     let third = bench.study("4");
-    refused(
-        &bench.report(&third, ""),
-        1,
-        &[
-            "[budget-exceeded]",
-            "rows 1 to 300",
-            "on top of 16.0000",
-            "16.01 in total",
-            "--limit-epsilon",
-        ],
-    );
+    for check in ["", "--check"] {
+        refused(
+            &bench.report(&third, check),
+            1,
+            &[
+                "[budget-exceeded]",
+                "rows 1 to 300",
+                "on top of 16.0000",
+                "16.01 in total",
+                "--limit-epsilon",
+            ],
+        );
+    }
+    // Limits that are only given are not stored, and not checked against.
+    let checked = bench.server.cli(&format!(
+        "report --header no --study {third} --rows {} --check --limit-epsilon 20.01",
+        bench.rows
+    ));
+    assert!(succeeded(&checked).contains("if these allow it"));
+    assert_eq!(bench.receipt()["limits"]["epsilon_total"], 16.01);
+    // A ledger that is not there yet has limits, too.
+    let large = bench.study("10");
+    let none = format!("--check --ledger {}", bench.folder.at("none"));
+    refused(&bench.report(&large, &none), 1, &["on one study"]);
+    let raised = format!("{none} --limit-epsilon-per-study 11");
+    json_of(&bench.report(&large, &raised));
+    assert!(!fs::exists(bench.folder.at("none")).unwrap());
     let made = rusqlite::Connection::open(format!("{}.ledger", bench.rows))
         .unwrap()
         .query_row("SELECT count(*) FROM report", [], |row| {
@@ -192,8 +211,11 @@ fn a_changed_file_needs_confirmation() {
     lines.push("9,9,9");
     fs::write(&bench.rows, lines.join("\n") + "\n").unwrap();
     let second = bench.study("8");
-    let output = bench.report(&second, "");
-    refused(&output, 1, &["row number", "--same-participants"]);
+    for check in ["", "--check"] {
+        let output = bench.report(&second, check);
+        refused(&output, 1, &["row number", "--same-participants"]);
+    }
+    json_of(&bench.report(&second, "--same-participants --check"));
     let sent = json_of(&bench.report(&second, "--same-participants"));
     assert_eq!(sent["accepted"], ROWS + 1);
     // Row 301 has spent less than the others, whose limits refuse the whole file.
@@ -214,12 +236,16 @@ fn a_study_that_moved_gets_the_same_reports() {
         server.url.replace("127.0.0.1", "localhost")
     );
     assert_eq!(json_of(&server.cli(&report))["accepted"], 3);
-    refused(
-        &server.cli(&moved),
-        2,
-        &["--moved", "localhost", "127.0.0.1"],
-    );
-    // What is refused moves nothing.
+    for check in ["", "--check"] {
+        refused(
+            &server.cli(&format!("{moved} {check}")),
+            2,
+            &["--moved", "localhost", "127.0.0.1"],
+        );
+    }
+    let checked = json_of(&server.cli(&format!("{moved} --moved --check")));
+    assert_eq!(checked["already_made"], 3);
+    // What is refused or only checked moves nothing.
     let receipt = run(&format!("receipt {rows}.ledger"));
     assert!(
         !String::from_utf8(receipt.stdout)

@@ -142,6 +142,11 @@ fn messages_never_repeat_a_value() {
     refused(&spaces, 2, &["separated by spaces", "awk -v OFS=';'"]);
     let flag = run("simulate --n 9 --k 1 --epsilon 1 --rows x.csv --delimiter ' '");
     refused(&flag, 2, &["separated by spaces"]);
+    let commas = folder.write("commas.csv", "a,b,c\n1.5,2.5,3\n1.5,4.5,3\n2.5,2.5,3\n");
+    let flag = run(&format!(
+        "simulate --n 9 --k 1 --epsilon 1 --rows {commas} --delimiter ';'"
+    ));
+    refused(&flag, 2, &["--delimiter is wrong", "';' separates none"]);
 }
 
 /// What every command does with a file.
