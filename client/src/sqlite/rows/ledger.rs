@@ -220,8 +220,12 @@ impl RowLedger {
             }
             let spent: Vec<Budget> = spent.into_values().collect();
             limits.check(&spent, cost).map_err(|exceeded| {
+                let rows = match rows.end - rows.start {
+                    1 => format!("row {}", rows.end),
+                    _ => format!("rows {} to {}", rows.start + 1, rows.end),
+                };
                 exceeded.to_error(
-                    &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
+                    &format!("{rows}: taking part in"),
                     study.id(),
                     "this ledger lets a row spend",
                     "whoever is responsible for the rows",
