@@ -58,13 +58,13 @@ pub(crate) struct Show {
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
-    _: Operator,
+    operator: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
     PublicPath(here): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: EstimateRequest = body::read_json(&app, request).await?;
+    let body: EstimateRequest = body::read_json(&app, &operator, request).await?;
     if body.moment {
         MomentEstimate::check_study(study.params())?;
     }

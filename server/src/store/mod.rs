@@ -52,7 +52,7 @@ pub(crate) use self::{
     listener::Notice,
     report::{Outcomes, Reports},
     study::{check_about, check_name, check_rank, invalid_study_id, study_not_found},
-    token::TokenHash,
+    token::{TokenHash, token_replaced},
     transfer::VerifiedExport,
 };
 pub use self::{

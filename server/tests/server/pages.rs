@@ -23,6 +23,7 @@ use crate::{
     browser::{Browser, Page},
     common::{self, Harness, Reply, at, new_id, refused, report, waiting::within},
     running::{Running, get},
+    tokens::after_rotation,
 };
 
 const FORM: [(&str, &str); 8] = [
@@ -393,7 +394,20 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     server.remove(&token).await;
     assert!(analyst.page("/").await.has("a[href='/login']"));
     assert!(operator.page("/").await.has("a[href='/studies/new']"));
-    server.order("/v1/operator-token").await;
+    // Also while a form is on its way.
+    let key = operator.csrf_token().await;
+    let mut fields = form(&[CREATE]);
+    fields.push(("csrf_token", &key));
+    let text = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish();
+    let held_back = Request::post("/studies/new")
+        .header(header::COOKIE, operator.cookie.as_deref().unwrap())
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(after_rotation(&server, text))
+        .unwrap();
+    refused(server.send(held_back), 401, E::Unauthorized).await;
+    assert!(server.app.store().studies().is_empty());
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
 }
 
