@@ -122,8 +122,11 @@ pub(crate) async fn revoke(
     responses((status = 200, description = "The new token", body = RotateTokenResponse), ErrorResponses),
     security(("operator" = [])),
 )]
-pub(crate) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
-    let rotated = app.store().rotate_operator_token().await?;
+pub(crate) async fn rotate(
+    operator: Operator,
+    State(app): State<AppState>,
+) -> Result<Response, ApiError> {
+    let rotated = app.store().rotate_operator_token(operator.token()).await?;
     tracing::info!("operator token rotated");
     Ok(secret(StatusCode::OK, rotated))
 }

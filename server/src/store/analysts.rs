@@ -28,9 +28,15 @@ impl Store {
     }
 
     /// Replaces the operator token, in the response and in its file. The old one stops working.
-    pub async fn rotate_operator_token(&self) -> Result<RotateTokenResponse> {
+    ///
+    /// # Errors
+    /// `forbidden` if another one has replaced it meanwhile; those of the store.
+    pub(crate) async fn rotate_operator_token(
+        &self,
+        old: &TokenHash,
+    ) -> Result<RotateTokenResponse> {
         let token = token::generate(&*self.shared.environment.entropy)?;
-        each!(self, engine => engine.rotate_operator(token.clone()).await)?;
+        each!(self, engine => engine.rotate_operator(*old, token.clone()).await)?;
         Ok(RotateTokenResponse { token })
     }
 

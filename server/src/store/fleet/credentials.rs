@@ -5,14 +5,14 @@ use std::sync::Arc;
 use eigenveil_shared::Result;
 use tokio_postgres::Client;
 
-use super::{Fleet, connection::value, statements::require, studies::state_of, unsigned};
+use super::{Fleet, connection::value, studies::state_of, unsigned};
 use crate::store::{
     credentials::{Analyst, TokenTable},
     decide,
     embedded::TokenFiles,
     failure::{Failure, unavailable},
     study::{Study, StudyId},
-    token::TokenHash,
+    token::{TokenHash, token_replaced},
 };
 
 pub(super) const OPERATOR: &str = "operator-token-sha256";
@@ -63,19 +63,22 @@ pub(super) fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
 
 impl Fleet {
     /// In the file of this server's directory; other servers refuse the old token within a second.
-    pub(crate) async fn rotate_operator(&self, token: String) -> Result<()> {
+    pub(crate) async fn rotate_operator(&self, old: TokenHash, token: String) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         self.run(async move {
             let _shown = inner.registry.lock().await;
             let files = TokenFiles::in_directory(&inner.config.data_dir);
-            files.stage(&token)?;
             let hash = TokenHash::new(&token);
             let session = inner.pool.begin().await?;
-            let update = "UPDATE settings SET value = $2 WHERE key = $1";
-            let rows = session
-                .execute(update, &[&OPERATOR, &hash.bytes().as_slice()])
-                .await?;
-            require("settings", rows, 1)?;
+            // Only the hash that the request came with: of several rotations with one token, one succeeds.
+            let update = "UPDATE settings SET value = $2 WHERE key = $1 AND value = $3";
+            let [new, old] = [&hash, &old].map(|hash| hash.bytes().as_slice());
+            let rows = session.execute(update, &[&OPERATOR, &new, &old]).await?;
+            if rows == 0 {
+                session.end().await?;
+                return Err(token_replaced().into());
+            }
+            files.stage(&token)?;
             session.commit().await?;
             inner.credentials.change(|table| table.operator = hash);
             if let Err(error) = files.adopt() {
