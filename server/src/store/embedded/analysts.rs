@@ -31,7 +31,7 @@ pub(super) fn load(connection: &Connection, operator: TokenHash) -> Result<Crede
             })
         })?
         .collect::<rusqlite::Result<_>>()?;
-    Ok(Credentials::new(operator, analysts))
+    Ok(Credentials::new(Some(operator), analysts))
 }
 
 impl Embedded {
@@ -46,7 +46,7 @@ impl Embedded {
                 Ok(staged.stage(&token)?)
             },
             move |(), _| {
-                credentials.change(|table| table.operator = hash);
+                credentials.change(|table| table.operator = Some(hash));
                 // The next start repeats this; the response has the token in any case.
                 if let Err(error) = files.adopt() {
                     tracing::error!(%error, "the new operator token could not be written to its file");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_shared::Result;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use super::{Fleet, connection::value, studies::state_of, unsigned};
 use crate::store::{
@@ -17,15 +17,11 @@ use crate::store::{
 
 pub(super) const OPERATOR: &str = "operator-token-sha256";
 
-pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
-    let operator = client
+/// The tokens that can be read, and what cannot be: whatever is damaged, a token that was removed must not stay valid.
+pub(super) async fn load(client: &Client) -> Result<(TokenTable, Result<(), Failure>), Failure> {
+    let stored = client
         .query_opt("SELECT value FROM settings WHERE key = $1", &[&OPERATOR])
         .await?;
-    let operator = operator.ok_or_else(|| {
-        unavailable(
-            "the database has no operator token; run eigenveil store migrate, which makes it",
-        )
-    })?;
     // One for a study that is no longer there is for nothing, least of all for all studies.
     let rows = client
         .query(
@@ -34,20 +30,33 @@ pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
             &[],
         )
         .await?;
-    let mut analysts = Vec::with_capacity(rows.len());
-    for row in rows {
-        let study: Option<&[u8]> = row.try_get(2)?;
-        analysts.push(Analyst {
-            id: bytes(row.try_get(0)?)?,
-            name: row.try_get(1)?,
-            study: study.map(bytes).transpose()?.map(StudyId),
-            created_at_ms: unsigned(row.try_get(3)?),
-            hash: TokenHash::stored(bytes(row.try_get(4)?)?),
-        });
-    }
-    Ok(TokenTable {
-        operator: TokenHash::stored(bytes(operator.try_get(0)?)?),
-        analysts,
+    let mut complete = Ok(());
+    let analysts = rows
+        .iter()
+        .filter_map(|row| analyst(row).map_err(|failure| complete = Err(failure)).ok())
+        .collect();
+    let operator = operator(stored.as_ref());
+    let operator = operator.map_err(|failure| complete = Err(failure)).ok();
+    Ok((TokenTable { operator, analysts }, complete))
+}
+
+fn operator(stored: Option<&Row>) -> Result<TokenHash, Failure> {
+    let stored = stored.ok_or_else(|| {
+        unavailable(
+            "the database has no operator token; run eigenveil store migrate, which makes it",
+        )
+    })?;
+    Ok(TokenHash::stored(bytes(stored.try_get(0)?)?))
+}
+
+fn analyst(row: &Row) -> Result<Analyst, Failure> {
+    let study: Option<&[u8]> = row.try_get(2)?;
+    Ok(Analyst {
+        id: bytes(row.try_get(0)?)?,
+        name: row.try_get(1)?,
+        study: study.map(bytes).transpose()?.map(StudyId),
+        created_at_ms: unsigned(row.try_get(3)?),
+        hash: TokenHash::stored(bytes(row.try_get(4)?)?),
     })
 }
 
@@ -80,7 +89,9 @@ impl Fleet {
             }
             files.stage(&token)?;
             session.commit().await?;
-            inner.credentials.change(|table| table.operator = hash);
+            inner
+                .credentials
+                .change(|table| table.operator = Some(hash));
             if let Err(error) = files.adopt() {
                 tracing::error!(%error, "the new operator token could not be written to its file");
             }

@@ -62,7 +62,7 @@ pub(crate) fn check(config: &ServerConfig, url: &StoreUrl) -> Result<Vec<String>
     alone(url, async |target| {
         let connection = target.connect().await?;
         let warnings = schema::check(target, &connection, config.durability).await?;
-        credentials::load(&connection).await?;
+        credentials::load(&connection).await?.1?;
         Ok(warnings)
     })
 }

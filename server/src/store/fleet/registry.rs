@@ -108,8 +108,9 @@ impl Inner {
         let began = Instant::now();
         let session = self.pool.take().await?;
         // First, so that a token that was revoked is refused whatever becomes of the rest.
-        let table = credentials::load(&session).await?;
+        let (table, complete) = credentials::load(&session).await?;
         self.credentials.change(|credentials| *credentials = table);
+        complete?;
         let moment = moment_ms(&session).await?;
         let own = self.environment.clock.unix_ms().min(i64::MAX as u64) as i64;
         self.ahead_ms
