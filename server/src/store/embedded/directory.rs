@@ -207,7 +207,7 @@ impl TokenFiles {
         self.directory.join(TOKEN)
     }
 
-    fn next(&self) -> PathBuf {
+    pub(in crate::store) fn next(&self) -> PathBuf {
         self.directory.join(NEXT_TOKEN)
     }
 
@@ -224,10 +224,7 @@ impl TokenFiles {
     pub(in crate::store) fn stage(&self, token: &str) -> Result<()> {
         let write = || -> io::Result<()> {
             // Created anew: others might be able to read an existing file.
-            match fs::remove_file(self.next()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            self.remove_staged()?;
             let mut file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -247,22 +244,33 @@ impl TokenFiles {
             .map_err(|error| self.failed(&error))
     }
 
-    /// After an interruption: the staged token, if there is one, replaces the one in force if it has this hash, and
-    /// otherwise goes. Whether it does.
-    pub(in crate::store) fn settle(&self, hash: &TokenHash) -> Result<bool> {
-        let Some(staged) = self.staged()? else {
-            return Ok(false);
-        };
-        let is_valid = TokenHash::new(&staged).is(hash);
-        match is_valid {
-            true => self.adopt()?,
-            false => self.discard()?,
+    /// After an interruption: the staged token, if it has this hash, replaces the one in force. Whether it does.
+    pub(in crate::store) fn adopt_if_valid(&self, hash: &TokenHash) -> Result<bool> {
+        let staged = self.staged()?;
+        let is_valid = staged.is_some_and(|staged| TokenHash::new(&staged).is(hash));
+        if is_valid {
+            self.adopt()?;
         }
         Ok(is_valid)
     }
 
+    /// As [`adopt_if_valid`](Self::adopt_if_valid); another one goes, where nobody else can be committing its hash.
+    pub(super) fn settle(&self, hash: &TokenHash) -> Result<()> {
+        match self.adopt_if_valid(hash)? {
+            true => Ok(()),
+            false => self.discard(),
+        }
+    }
+
     pub(in crate::store) fn discard(&self) -> Result<()> {
-        fs::remove_file(self.next()).map_err(|error| self.failed(&error))
+        self.remove_staged().map_err(|error| self.failed(&error))
+    }
+
+    fn remove_staged(&self) -> io::Result<()> {
+        match fs::remove_file(self.next()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

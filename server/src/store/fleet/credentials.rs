@@ -70,6 +70,20 @@ pub(super) fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
     stored.try_into().map_err(wrong)
 }
 
+/// Of a rotation in doubt nobody but the file has the token; the next look at the database settles it.
+fn name_files(failure: Failure, files: &TokenFiles) -> Failure {
+    let Failure::InDoubt(why) = failure else {
+        return failure;
+    };
+    tracing::warn!(why, "a rotation of the operator token is in doubt");
+    unavailable(format!(
+        "the database did not confirm the rotation, which may have been done or not: if the old token is refused, the new one is in {}, or still in {}; otherwise retry",
+        files.path().display(),
+        files.next().display()
+    ))
+    .into()
+}
+
 impl Fleet {
     /// In the file of this server's directory; other servers refuse the old token within a second.
     pub(crate) async fn rotate_operator(&self, old: TokenHash, token: String) -> Result<()> {
@@ -88,7 +102,10 @@ impl Fleet {
                 return Err(token_replaced().into());
             }
             files.stage(&token)?;
-            session.commit().await?;
+            session
+                .commit()
+                .await
+                .map_err(|failure| name_files(failure, &files))?;
             inner
                 .credentials
                 .change(|table| table.operator = Some(hash));

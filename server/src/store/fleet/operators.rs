@@ -89,7 +89,7 @@ async fn make_token(
         .await?;
     if let Some(row) = stored {
         let hash = TokenHash::stored(bytes(row.try_get(0)?)?);
-        return Ok(files.settle(&hash)?.then(|| files.path()));
+        return Ok(files.adopt_if_valid(&hash)?.then(|| files.path()));
     }
     let token = generate(&*environment.entropy)?;
     files.stage(&token)?;

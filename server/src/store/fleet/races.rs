@@ -123,6 +123,34 @@ fn a_token_that_is_removed_is_refused_whatever_is_damaged() {
     });
 }
 
+/// The new token is in a file that the answer names, and where it belongs once the database is asked again.
+#[test]
+fn a_rotation_in_doubt_does_not_lose_the_token() {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
+        let file = store.token_path();
+        let token = || TokenHash::new(std::fs::read_to_string(&file).unwrap().trim());
+        let old = token();
+        servers.sql(
+            "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE WARNING ''for the test''; RETURN NULL; END';
+             CREATE CONSTRAINT TRIGGER warn AFTER UPDATE ON eigenveil.settings DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION warn()",
+        );
+        let error = store
+            .rotate_operator_token(&old)
+            .await
+            .map(drop)
+            .unwrap_err();
+        let staged = file.with_file_name("operator.token.new");
+        for path in [&file, &staged] {
+            assert!(error.detail().contains(path.to_str().unwrap()), "{error}");
+        }
+        eventually(async || store.identify_hash(&old).is_none().then_some(())).await;
+        eventually(async || (!staged.exists()).then_some(())).await;
+        assert_eq!(store.identify_hash(&token()), Some(Identity::Operator));
+    });
+}
+
 /// As many imports as the pool has places, and the first waits for the registry: whoever holds it gets a connection. One
 /// into a study does not wait for who holds it and waits for the study.
 #[test]
