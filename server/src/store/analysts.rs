@@ -22,6 +22,11 @@ impl Store {
         self.credentials().identify(hash)
     }
 
+    /// Whether this is the operator token.
+    pub fn is_operator_token(&self, token: &str) -> bool {
+        self.identify_hash(&TokenHash::new(token)) == Some(Identity::Operator)
+    }
+
     /// 256 new random bits, as 64 hexadecimal digits.
     pub(crate) fn fresh_secret(&self) -> Result<String> {
         token::generate(&*self.shared.environment.entropy)
