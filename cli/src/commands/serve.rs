@@ -185,7 +185,8 @@ fn operator_token(app: &AppState) -> (Option<String>, String) {
     }
     let path_text = path.display().to_string();
     let is_wrong = |token: String| !app.store().is_operator_token(token.trim());
-    if std::fs::read_to_string(&path).is_ok_and(is_wrong) {
+    // A pipe or a device might never end.
+    if path.is_file() && std::fs::read_to_string(&path).is_ok_and(is_wrong) {
         let way_out = match is_shared {
             true => {
                 "the data directory where it was made or rotated last has the right one".to_owned()
