@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
+    path::Path,
 };
 
 use eigenveil_shared::{Error, ErrorCode};
@@ -48,6 +49,14 @@ impl Failure {
                 "the store is damaged ({what}); restore it from a backup"
             )),
             _ => None,
+        }
+    }
+
+    /// With the damaged file.
+    pub(super) fn of_file(self, path: &Path) -> Self {
+        match self {
+            Self::Damaged(what) => Self::Damaged(format!("{}: {what}", path.display())),
+            other => other,
         }
     }
 
