@@ -32,7 +32,7 @@ use super::{
 use crate::{
     app::AppState,
     config::MIN_TRANSFER_BYTES_PER_SECOND,
-    store::{Study, VerifiedExport, unavailable},
+    store::{Study, VerifiedExport, file_failed, unavailable},
 };
 
 const CHUNK_BYTES: usize = 1 << 16;
@@ -165,11 +165,7 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
         if let Ok(data) = frame.into_data() {
             received += data.len();
             file = run_blocking(move || {
-                file.write_all(&data).map_err(|error| {
-                    unavailable(format!(
-                        "the export cannot be stored in the data directory ({error}); free some space and retry"
-                    ))
-                })?;
+                file.write_all(&data).map_err(file_failed)?;
                 Ok(file)
             })
             .await?;

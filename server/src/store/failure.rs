@@ -71,10 +71,7 @@ impl Failure {
     /// A temporary file in the data directory could not be written or read.
     pub(super) fn file(why: impl Into<io::Error>) -> Self {
         let why = why.into();
-        if matches!(
-            why.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-        ) {
+        if is_disk_full(&why) {
             return Self::Full;
         }
         Self::Rejected(unavailable(format!(
@@ -144,6 +141,18 @@ pub(super) fn stopping() -> Error {
         ErrorCode::ShuttingDown,
         "the server is stopping and did not write this; retry when it is back",
     )
+}
+
+pub(super) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
+}
+
+/// As [`Failure::file`].
+pub(crate) fn file_failed(why: io::Error) -> Error {
+    Failure::file(why).into_error()
 }
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {

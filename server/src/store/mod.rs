@@ -47,7 +47,7 @@ pub(crate) use self::study::StudyKey;
 pub(crate) use self::{
     credentials::Identity,
     embedded::ArrivalCount,
-    failure::unavailable,
+    failure::{file_failed, unavailable},
     job::{Job, StoredEstimate, settings},
     listener::Notice,
     report::{Outcomes, Reports},

@@ -11,7 +11,10 @@ use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
 use super::schema;
-use crate::store::{failure::unavailable, token::TokenHash};
+use crate::store::{
+    failure::{Failure, is_disk_full, unavailable},
+    token::TokenHash,
+};
 
 pub(super) const DATABASE: &str = "eigenveil.db";
 /// Locked while a server uses the directory.
@@ -277,7 +280,10 @@ impl TokenFiles {
         File::open(&self.directory)?.sync_all()
     }
 
-    fn failed(&self, error: &io::Error) -> eigenveil_shared::Error {
+    fn failed(&self, error: &io::Error) -> Error {
+        if is_disk_full(error) {
+            return Failure::Full.into_error();
+        }
         unavailable(format!(
             "the operator token cannot be written to {} ({error}); check the permissions of the directory",
             self.path().display()
@@ -288,4 +294,23 @@ impl TokenFiles {
 /// The path of the database in a data directory, for backups and inspection.
 pub fn database_path(data_dir: &Path) -> PathBuf {
     data_dir.join(DATABASE)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn a_token_that_finds_no_room_is_not_a_matter_of_permissions() {
+        let files = TokenFiles::in_directory(Path::new("data"));
+        for (why, code) in [
+            (io::ErrorKind::StorageFull, ErrorCode::StoreFull),
+            (io::ErrorKind::QuotaExceeded, ErrorCode::StoreFull),
+            (io::ErrorKind::PermissionDenied, ErrorCode::StoreUnavailable),
+        ] {
+            assert_eq!(files.failed(&why.into()).code(), code);
+        }
+    }
 }
