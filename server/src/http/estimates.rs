@@ -89,10 +89,11 @@ pub(crate) async fn create(
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn list(
-    _: Reader,
+    reader: Reader,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
 ) -> Result<Json<EstimateList>, ApiError> {
+    reader.hide_draft(&study)?;
     let estimates = run_blocking(move || app.store().estimates(&study)).await?;
     Ok(Json(EstimateList { estimates }))
 }
@@ -109,12 +110,13 @@ pub(crate) async fn list(
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn show(
-    _: Reader,
+    reader: Reader,
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
     State(app): State<AppState>,
     query: Result<Query<Show>, QueryRejection>,
 ) -> Result<Response, ApiError> {
+    reader.hide_draft(&study)?;
     let Query(Show { format }) = query.map_err(|_| {
         Error::invalid_request(
             "the query is not valid here; use format=json, format=csv or format=npy",

@@ -54,18 +54,28 @@ impl FromRequestParts<AppState> for Operator {
 
 /// Proof that the request may read the estimates of the study in its path: it carries the operator token, or an analyst
 /// token for this study.
-pub(crate) struct Reader;
+pub(crate) struct Reader {
+    is_operator: bool,
+}
+
+impl Reader {
+    /// Estimates of a draft are as unknown as the draft.
+    pub(crate) fn hide_draft(&self, study: &Study) -> Result<(), Error> {
+        hide_draft(study, self.is_operator)
+    }
+}
 
 impl FromRequestParts<AppState> for Reader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         match identity(parts, app).await? {
-            Some((_, Identity::Operator | Identity::Analyst(None))) => Ok(Reader),
+            Some((_, Identity::Operator)) => Ok(Self { is_operator: true }),
+            Some((_, Identity::Analyst(None))) => Ok(Self { is_operator: false }),
             Some((_, Identity::Analyst(Some(study)))) => {
                 let params = path_params(parts, app).await?;
                 if StudyId::parse(param(&params, "id")) == Some(study) {
-                    return Ok(Reader);
+                    return Ok(Self { is_operator: false });
                 }
                 Err(Error::new(
                     ErrorCode::Forbidden,

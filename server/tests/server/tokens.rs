@@ -64,7 +64,11 @@ async fn an_analyst_token_reads_estimates_of_one_study_or_of_all() {
         assert_eq!(response.status, status, "{response:?}");
     }
     // Drafts are for the operator only.
-    server.study_with(json!({ "draft": true })).await;
+    let draft = server.study_with(json!({ "draft": true })).await;
+    for end in ["/estimates", "/estimates/1"] {
+        let read = ask(&server, "GET", &at(&draft, end), &all.token);
+        refused(read, 404, E::StudyNotFound).await;
+    }
     let shown: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
     assert_eq!(shown.studies.len(), 2);
 
