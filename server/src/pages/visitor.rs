@@ -73,6 +73,15 @@ impl Visitor {
         }
     }
 
+    /// Whether the session, if it had one, still allows what it did when the request came.
+    pub(super) fn is_current(&self, app: &AppState) -> bool {
+        let now = || {
+            let token = app.sessions().peek(self.session_id()?, Instant::now())?;
+            app.store().identify_hash(&token)
+        };
+        self.identity.is_none() || self.identity == now()
+    }
+
     /// A path of this server as the browser must request it.
     pub(super) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.base)

@@ -716,6 +716,16 @@ async fn live_numbers_are_sent_until_the_server_stops() {
     upload(&server, &study, 2).await;
     let second = next(&mut body).await.unwrap();
     assert!(second.contains("\"reports\":\"5\""), "{second}");
+    // A stream of a session ends with it.
+    let own = Request::get(format!("/studies/{}/events", study.id))
+        .header(header::COOKIE, operator.cookie.as_deref().unwrap())
+        .body(Body::empty())
+        .unwrap();
+    let own = server.routes.clone().oneshot(own).await.unwrap();
+    let mut own = own.into_body();
+    assert!(next(&mut own).await.is_some());
+    operator.post("/logout", &[]).await;
+    assert_eq!(within("the end", next(&mut own)).await, None);
     server.app.announce_stop();
     assert_eq!(next(&mut body).await, None);
 }
