@@ -157,7 +157,8 @@ pub(crate) fn after_rotation(server: &Harness, body: impl Into<Bytes>) -> Body {
         .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
         .body(Body::empty())
         .unwrap();
-    let (rotated, body) = (server.routes.clone().oneshot(rotate), body.into());
+    let rotated = server.routes.clone().oneshot(rotate);
+    let body: Bytes = body.into();
     Body::from_stream(stream::once(async move {
         assert_eq!(rotated.await.unwrap().status(), 200);
         Ok::<_, std::io::Error>(body)
