@@ -26,6 +26,9 @@ pub use self::{
 /// rate, and a client that reads a response more slowly is cut off.
 pub(crate) const MIN_TRANSFER_BYTES_PER_SECOND: u64 = 65_536;
 
+/// The longest that a client or a stop may be waited for.
+const DAY_MS: u64 = 24 * 3_600_000;
+
 /// Settings of a server. Every field but the data directory has a default; unknown keys are rejected.
 ///
 /// ```
@@ -218,8 +221,6 @@ impl ServerConfig {
                 "max_connections_per_address",
                 self.max_connections_per_address.unwrap_or(1) as u64,
             ),
-            ("header_timeout_ms", self.header_timeout_ms),
-            ("body_timeout_ms", self.body_timeout_ms),
             ("failed_auth_per_minute", self.failed_auth_per_minute.into()),
             (
                 "address_requests_per_minute",
@@ -240,7 +241,11 @@ impl ServerConfig {
                 1_024,
             ),
             ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
+            ("header_timeout_ms", self.header_timeout_ms, 1, DAY_MS),
+            // The kernel is told it, too, and takes no more than 31 bits.
+            ("body_timeout_ms", self.body_timeout_ms, 1, DAY_MS),
             ("shutdown_delay_ms", self.shutdown_delay_ms, 0, 3_600_000),
+            ("shutdown_timeout_ms", self.shutdown_timeout_ms, 0, DAY_MS),
             ("max_store_bytes", max_store_bytes, 1 << 20, u64::MAX),
         ];
         let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));

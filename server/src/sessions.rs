@@ -69,6 +69,13 @@ impl Sessions {
         Some(session.token)
     }
 
+    /// As [`token`](Self::token), without being a use of the session.
+    pub(crate) fn peek(&self, id: &str, now: Instant) -> Option<TokenHash> {
+        let by_key = self.by_key();
+        let session = by_key.get(&key(id))?;
+        session.is_valid(now).then_some(session.token)
+    }
+
     /// The bearer token of the session of a request, for its rate limit.
     pub(crate) fn token_of(&self, headers: &HeaderMap) -> Option<TokenHash> {
         let cookies = SessionCookie::ALL.iter();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use eigenveil_server::{Certificates, Environment, PublicUrl, Server, ServerConfig};
+use eigenveil_server::{AppState, Certificates, Environment, PublicUrl, Server, ServerConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
@@ -130,10 +130,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let server = Server::bind(config, Environment::system()).await?;
     let scheme = if plain { "http" } else { "https" };
     let listening = format!("{scheme}://{}", server.local_addr());
-    let token_path = server.app().store().token_path();
-    // That of a shared database lies where it was made.
-    let is_here = token_path.exists();
-    let token_file = is_here.then(|| token_path.display().to_string());
+    let (token_file, token) = operator_token(server.app());
     if plain && reachable {
         output::print_warning(&format!(
             "{} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
@@ -158,11 +155,8 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         json,
         &serde_json::json!({ "listening": listening, "public_url": public_url, "token_file": token_file }),
         &format!(
-            "listening on {listening}\n{}operator token: {}",
-            public_line(public_url),
-            token_file
-                .as_deref()
-                .unwrap_or("where store migrate has written it")
+            "listening on {listening}\n{}operator token: {token}",
+            public_line(public_url)
         ),
     );
     // If log and store share a full disk, only a running server can delete studies.
@@ -172,6 +166,40 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let ended = server.run(stop).await;
     renewing.abort();
     Ok(ended?)
+}
+
+/// The file of the operator token, if there is one, and what is said of it.
+fn operator_token(app: &AppState) -> (Option<String>, String) {
+    let (config, path) = (app.config(), app.store().token_path());
+    let data = config.data_dir.display();
+    let is_shared = config.store.is_some();
+    if !path.exists() {
+        // That of a shared database lies where it was made.
+        let elsewhere = match is_shared {
+            true => "where store migrate has written it".to_owned(),
+            false => format!(
+                "not in {data}: put your copy of operator.token there, or stop the server and run eigenveil token rotate --data {data}"
+            ),
+        };
+        return (None, elsewhere);
+    }
+    let path_text = path.display().to_string();
+    let is_wrong = |token: String| !app.store().is_operator_token(token.trim());
+    // A pipe or a device might never end.
+    if path.is_file() && std::fs::read_to_string(&path).is_ok_and(is_wrong) {
+        let way_out = match is_shared {
+            true => {
+                "the data directory where it was made or rotated last has the right one".to_owned()
+            }
+            false => format!(
+                "put the right one there, or stop the server and run eigenveil token rotate --data {data}"
+            ),
+        };
+        output::print_warning(&format!(
+            "{path_text} does not have the operator token of this store (it is of another one, or was rotated since); {way_out}"
+        ));
+    }
+    (Some(path_text.clone()), path_text)
 }
 
 fn check(config: &ServerConfig, json: bool) -> Result<()> {

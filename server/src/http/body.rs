@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
-use super::rate_limit_layer::client_key;
+use super::{extract::Operator, rate_limit_layer::client_key};
 use crate::{
     app::AppState,
     config::MIN_TRANSFER_BYTES_PER_SECOND,
@@ -177,7 +177,12 @@ impl MinRate {
     }
 }
 
-pub(crate) async fn read_json<T: DeserializeOwned>(app: &AppState, request: Request) -> Result<T> {
+/// What the operator sends, if the token is still the operator's once all of it is there.
+pub(crate) async fn read_json<T: DeserializeOwned>(
+    app: &AppState,
+    operator: &Operator,
+    request: Request,
+) -> Result<T> {
     let (parts, body) = request.into_parts();
     let media_type = media_type(&parts.headers);
     let essence = media_type.split(';').next().unwrap_or_default().trim();
@@ -185,6 +190,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(app: &AppState, request: Requ
         return Err(unsupported_media_type(media_type, "application/json"));
     }
     let (bytes, _reservation) = read(app, &parts, body, MAX_JSON_BYTES).await?;
+    operator.check_still_valid(app)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::new(
             ErrorCode::MalformedJson,

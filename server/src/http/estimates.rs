@@ -58,13 +58,13 @@ pub(crate) struct Show {
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
-    _: Operator,
+    operator: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
     PublicPath(here): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: EstimateRequest = body::read_json(&app, request).await?;
+    let body: EstimateRequest = body::read_json(&app, &operator, request).await?;
     if body.moment {
         MomentEstimate::check_study(study.params())?;
     }
@@ -89,10 +89,11 @@ pub(crate) async fn create(
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn list(
-    _: Reader,
+    reader: Reader,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
 ) -> Result<Json<EstimateList>, ApiError> {
+    reader.hide_draft(&study)?;
     let estimates = run_blocking(move || app.store().estimates(&study)).await?;
     Ok(Json(EstimateList { estimates }))
 }
@@ -109,12 +110,13 @@ pub(crate) async fn list(
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn show(
-    _: Reader,
+    reader: Reader,
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
     State(app): State<AppState>,
     query: Result<Query<Show>, QueryRejection>,
 ) -> Result<Response, ApiError> {
+    reader.hide_draft(&study)?;
     let Query(Show { format }) = query.map_err(|_| {
         Error::invalid_request(
             "the query is not valid here; use format=json, format=csv or format=npy",

@@ -14,18 +14,35 @@ use super::{
 };
 use crate::{
     app::AppState,
-    store::{Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found},
+    store::{
+        Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found, token_replaced,
+    },
 };
 
-pub(crate) struct Operator;
+/// Proof that the head of the request carries the operator token.
+pub(crate) struct Operator(TokenHash);
+
+impl Operator {
+    pub(crate) fn token(&self) -> &TokenHash {
+        &self.0
+    }
+
+    /// Once more, after a body has come: whoever holds it back must not outlast the token.
+    pub(crate) fn check_still_valid(&self, app: &AppState) -> Result<(), Error> {
+        match app.store().identify_hash(&self.0) {
+            Some(Identity::Operator) => Ok(()),
+            _ => Err(token_replaced()),
+        }
+    }
+}
 
 impl FromRequestParts<AppState> for Operator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         match identity(parts, app).await? {
-            Some(Identity::Operator) => Ok(Operator),
-            Some(Identity::Analyst(_)) => Err(Error::new(
+            Some((token, Identity::Operator)) => Ok(Operator(token)),
+            Some((_, Identity::Analyst(_))) => Err(Error::new(
                 ErrorCode::Forbidden,
                 "an analyst token can only read estimates; this needs the operator token",
             )
@@ -37,18 +54,28 @@ impl FromRequestParts<AppState> for Operator {
 
 /// Proof that the request may read the estimates of the study in its path: it carries the operator token, or an analyst
 /// token for this study.
-pub(crate) struct Reader;
+pub(crate) struct Reader {
+    is_operator: bool,
+}
+
+impl Reader {
+    /// Estimates of a draft are as unknown as the draft.
+    pub(crate) fn hide_draft(&self, study: &Study) -> Result<(), Error> {
+        hide_draft(study, self.is_operator)
+    }
+}
 
 impl FromRequestParts<AppState> for Reader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         match identity(parts, app).await? {
-            Some(Identity::Operator | Identity::Analyst(None)) => Ok(Reader),
-            Some(Identity::Analyst(Some(study))) => {
+            Some((_, Identity::Operator)) => Ok(Self { is_operator: true }),
+            Some((_, Identity::Analyst(None))) => Ok(Self { is_operator: false }),
+            Some((_, Identity::Analyst(Some(study)))) => {
                 let params = path_params(parts, app).await?;
                 if StudyId::parse(param(&params, "id")) == Some(study) {
-                    return Ok(Reader);
+                    return Ok(Self { is_operator: false });
                 }
                 Err(Error::new(
                     ErrorCode::Forbidden,
@@ -72,8 +99,8 @@ impl FromRequestParts<AppState> for MetricsReader {
             return Ok(Self);
         }
         match identity(parts, app).await? {
-            Some(Identity::Operator | Identity::Analyst(None)) => Ok(Self),
-            Some(Identity::Analyst(Some(_))) => Err(Error::new(
+            Some((_, Identity::Operator | Identity::Analyst(None))) => Ok(Self),
+            Some((_, Identity::Analyst(Some(_)))) => Err(Error::new(
                 ErrorCode::Forbidden,
                 "this analyst token is for the estimates of one study, and the metrics are those of the whole server; this needs the operator token or an analyst token for all studies",
             )
@@ -90,13 +117,15 @@ impl FromRequestParts<AppState> for MaybeOperator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        Ok(Self(
-            identity(parts, app).await? == Some(Identity::Operator),
-        ))
+        let found = identity(parts, app).await?;
+        Ok(Self(matches!(found, Some((_, Identity::Operator)))))
     }
 }
 
-async fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {
+async fn identity(
+    parts: &Parts,
+    app: &AppState,
+) -> Result<Option<(TokenHash, Identity)>, ApiError> {
     let Some(token) = bearer(&parts.headers) else {
         return Ok(None);
     };
@@ -108,8 +137,9 @@ async fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, Api
         .into());
     };
     let client = client_key(app, &parts.headers, &parts.extensions);
-    match authenticate(app, &TokenHash::new(token), client).await? {
-        Some(identity) => Ok(Some(identity)),
+    let token = TokenHash::new(token);
+    match authenticate(app, &token, client).await? {
+        Some(identity) => Ok(Some((token, identity))),
         None => Err(Error::new(
             ErrorCode::Forbidden,
             "this token is unknown or was revoked; the operator token is in operator.token in the data directory",

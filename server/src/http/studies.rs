@@ -42,12 +42,12 @@ const MAX_PAGE_SIZE: usize = 1_000;
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
-    _: Operator,
+    operator: Operator,
     State(app): State<AppState>,
     PublicPath(here): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: CreateStudy = body::read_json(&app, request).await?;
+    let body: CreateStudy = body::read_json(&app, &operator, request).await?;
     let study = app.store().create_study(body).await?;
     tracing::info!(study = %study.id(), "study created");
     let location = format!("{here}/{}", study.id());

@@ -38,12 +38,12 @@ fn secret(status: StatusCode, content: impl Serialize) -> Response {
     security(("operator" = [])),
 )]
 pub(crate) async fn issue(
-    _: Operator,
+    operator: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let IssueTokensRequest { count } = body::read_json(&app, request).await?;
+    let IssueTokensRequest { count } = body::read_json(&app, &operator, request).await?;
     let issued = app.store().issue_tokens(&study, count).await?;
     tracing::info!(study = %study.id(), count, "participant tokens created");
     Ok(secret(StatusCode::CREATED, issued))
@@ -76,11 +76,11 @@ pub(crate) async fn count(
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
-    _: Operator,
+    operator: Operator,
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: CreateAnalystRequest = body::read_json(&app, request).await?;
+    let body: CreateAnalystRequest = body::read_json(&app, &operator, request).await?;
     let created = app.store().create_analyst_token(body).await?;
     tracing::info!(id = created.analyst.id, "analyst token created");
     Ok(secret(StatusCode::CREATED, created))
@@ -122,8 +122,11 @@ pub(crate) async fn revoke(
     responses((status = 200, description = "The new token", body = RotateTokenResponse), ErrorResponses),
     security(("operator" = [])),
 )]
-pub(crate) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
-    let rotated = app.store().rotate_operator_token().await?;
+pub(crate) async fn rotate(
+    operator: Operator,
+    State(app): State<AppState>,
+) -> Result<Response, ApiError> {
+    let rotated = app.store().rotate_operator_token(operator.token()).await?;
     tracing::info!("operator token rotated");
     Ok(secret(StatusCode::OK, rotated))
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{Read, Write},
+    time::Duration,
 };
 
 use axum::{
@@ -19,7 +20,7 @@ use eigenveil_shared::{
 };
 use futures_util::stream;
 use http_body_util::BodyExt;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     body,
@@ -30,7 +31,8 @@ use super::{
 };
 use crate::{
     app::AppState,
-    store::{Study, VerifiedExport, unavailable},
+    config::MIN_TRANSFER_BYTES_PER_SECOND,
+    store::{Study, VerifiedExport, file_failed, unavailable},
 };
 
 const CHUNK_BYTES: usize = 1 << 16;
@@ -72,11 +74,11 @@ pub(crate) async fn backup(_: Operator, State(app): State<AppState>) -> Result<R
     security(("operator" = [])),
 )]
 pub(crate) async fn import(
-    _: Operator,
+    operator: Operator,
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    import_body(app, None, request).await
+    import_body(app, &operator, None, request).await
 }
 
 /// Merge an export into a study
@@ -88,16 +90,17 @@ pub(crate) async fn import(
     security(("operator" = [])),
 )]
 pub(crate) async fn merge(
-    _: Operator,
+    operator: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    import_body(app, Some(study), request).await
+    import_body(app, &operator, Some(study), request).await
 }
 
 async fn import_body(
     app: AppState,
+    operator: &Operator,
     into: Option<std::sync::Arc<Study>>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -108,6 +111,7 @@ async fn import_body(
     }
     let file = spool(&app, content).await?;
     let export = run_blocking(move || VerifiedExport::read(file)).await?;
+    operator.check_still_valid(&app)?;
     let imported = app.store().import(export, into).await?;
     tracing::info!(
         study = %imported.study.id(), outcome = imported.outcome.as_str(), reports = imported.reports, "import"
@@ -128,9 +132,16 @@ async fn import_body(
 async fn spool(app: &AppState, mut content: Body) -> Result<File> {
     let store = app.store().clone();
     let mut file = run_blocking(move || store.temporary_file()).await?;
-    let timeout = app.config().body_timeout();
+    let pause = app.config().body_timeout();
+    let (mut received, mut waited) = (0, Duration::ZERO);
     loop {
-        let frame = match tokio::time::timeout(timeout, content.frame()).await {
+        // The client's own time, not that of a busy disk.
+        let left = app
+            .config()
+            .body_timeout_for(received)
+            .saturating_sub(waited);
+        let asked = Instant::now();
+        let frame = match tokio::time::timeout(left.min(pause), content.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => return Ok(file),
             Ok(Some(Err(_))) => {
@@ -142,17 +153,19 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
             Err(_) => {
                 return Err(Error::new(
                     ErrorCode::RequestTimeout,
-                    format!("nothing arrived for {} s; retry", timeout.as_secs_f64()),
+                    format!(
+                        "{received} bytes of the export arrived in {:.0} s, and then nothing; it must not pause for {} s (body_timeout_ms), nor take longer than that in all and a second for each {MIN_TRANSFER_BYTES_PER_SECOND} bytes: retry on a faster connection, or raise body_timeout_ms",
+                        (waited + asked.elapsed()).as_secs_f64(),
+                        pause.as_secs_f64()
+                    ),
                 ));
             }
         };
+        waited += asked.elapsed();
         if let Ok(data) = frame.into_data() {
+            received += data.len();
             file = run_blocking(move || {
-                file.write_all(&data).map_err(|error| {
-                    unavailable(format!(
-                        "the export cannot be stored in the data directory ({error}); free some space and retry"
-                    ))
-                })?;
+                file.write_all(&data).map_err(file_failed)?;
                 Ok(file)
             })
             .await?;

@@ -33,7 +33,7 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Polls of the study for each poll of its estimates, which reads the database.
 const ESTIMATE_POLL_EVERY: u32 = 2;
-/// After this time the browser has to reconnect, so that an expired session is noticed.
+/// After this time the browser has to reconnect, which is a use of its session.
 const MAX_STREAM_TIME: Duration = Duration::from_secs(600);
 
 struct Watch {
@@ -90,7 +90,7 @@ pub(super) async fn stream(
 }
 
 impl Watch {
-    /// The next change; `None` if the server stops, the study was deleted or the stream is too old.
+    /// The next change; `None` if the server stops, the study or the session is gone, or the stream is too old.
     async fn next(&mut self) -> Option<Event> {
         loop {
             tokio::select! {
@@ -98,7 +98,10 @@ impl Watch {
                 () = self.app.stopping() => return None,
                 _ = self.ticks.tick() => {}
             }
-            if Instant::now() > self.until || self.app.store().study(self.study.id()).is_err() {
+            if Instant::now() > self.until
+                || self.app.store().study(self.study.id()).is_err()
+                || !self.visitor.is_current(&self.app)
+            {
                 return None;
             }
             let reports = self.study.reports_accepted();

@@ -73,6 +73,15 @@ impl Visitor {
         }
     }
 
+    /// Whether the session, if it had one, still allows what it did when the request came.
+    pub(super) fn is_current(&self, app: &AppState) -> bool {
+        let now = || {
+            let token = app.sessions().peek(self.session_id()?, Instant::now())?;
+            app.store().identify_hash(&token)
+        };
+        self.identity.is_none() || self.identity == now()
+    }
+
     /// A path of this server as the browser must request it.
     pub(super) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.base)
@@ -242,8 +251,6 @@ where
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let app = &AppState::from_ref(state);
         let (parts, content) = request.into_parts();
-        let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
-        let client = client_key(app, &parts.headers, &parts.extensions);
         // Browsers send the origin of a request; without it only the CSRF token counts.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
@@ -251,6 +258,9 @@ where
         }
         let (text, _reservation) = body::read(app, &parts, content, MAX_FORM_BYTES).await?;
         let fields = Fields::parse(&text);
+        // Only now: whoever holds a form back must not outlast the session.
+        let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
+        let client = visitor.client();
         let expected = visitor.csrf_token();
         let given = fields.get("csrf_token").as_bytes();
         if expected.is_empty() || !bool::from(given.ct_eq(expected.as_bytes())) {

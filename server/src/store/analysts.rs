@@ -22,15 +22,26 @@ impl Store {
         self.credentials().identify(hash)
     }
 
+    /// Whether this is the operator token.
+    pub fn is_operator_token(&self, token: &str) -> bool {
+        self.identify_hash(&TokenHash::new(token)) == Some(Identity::Operator)
+    }
+
     /// 256 new random bits, as 64 hexadecimal digits.
     pub(crate) fn fresh_secret(&self) -> Result<String> {
         token::generate(&*self.shared.environment.entropy)
     }
 
     /// Replaces the operator token, in the response and in its file. The old one stops working.
-    pub async fn rotate_operator_token(&self) -> Result<RotateTokenResponse> {
+    ///
+    /// # Errors
+    /// `forbidden` if another one has replaced it meanwhile; those of the store.
+    pub(crate) async fn rotate_operator_token(
+        &self,
+        old: &TokenHash,
+    ) -> Result<RotateTokenResponse> {
         let token = token::generate(&*self.shared.environment.entropy)?;
-        each!(self, engine => engine.rotate_operator(token.clone()).await)?;
+        each!(self, engine => engine.rotate_operator(*old, token.clone()).await)?;
         Ok(RotateTokenResponse { token })
     }
 

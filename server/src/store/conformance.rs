@@ -25,7 +25,7 @@ use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 #[cfg(feature = "postgres")]
 use super::fleet::tests::Database;
 use super::{
-    Notice, Store, Study, SubmitOutcome, VerifiedExport, database_path,
+    Identity, Notice, Store, Study, SubmitOutcome, TokenHash, VerifiedExport, database_path,
     fixtures::{SetClock, admissions, create, report},
     report::NewReport,
 };
@@ -448,6 +448,21 @@ async fn arrivals_count_what_was_uploaded(of: &Fixture) {
     assert_eq!(counts, [(60, 2), (60, 1), (60, 1)]);
 }
 
+async fn of_several_rotations_one_replaces_the_token(of: &Fixture) {
+    let file = || std::fs::read_to_string(of.store.token_path()).unwrap();
+    let old = TokenHash::new(file().trim());
+    let rotate = || of.store.rotate_operator_token(&old);
+    let both = tokio::join!(rotate(), rotate());
+    let ((Ok(new), Err(error)) | (Err(error), Ok(new))) = both else {
+        panic!("both have succeeded, or none");
+    };
+    assert_eq!(error.code(), ErrorCode::Forbidden);
+    assert_eq!(file().trim(), new.token);
+    let new = TokenHash::new(&new.token);
+    assert_eq!(of.store.identify_hash(&new), Some(Identity::Operator));
+    assert_eq!(of.store.identify_hash(&old), None);
+}
+
 type Check = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! checks {
@@ -470,6 +485,7 @@ checks![
     effects_do_not_depend_on_the_asker,
     a_snapshot_is_of_one_moment,
     arrivals_count_what_was_uploaded,
+    of_several_rotations_one_replaces_the_token,
 ];
 
 /// The checks that fail.

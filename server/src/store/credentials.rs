@@ -39,13 +39,14 @@ pub(super) struct Credentials {
 }
 
 pub(super) struct TokenTable {
-    pub(super) operator: TokenHash,
+    /// `None` where the database of a fleet has none, or one that cannot be read.
+    pub(super) operator: Option<TokenHash>,
     /// Oldest first.
     pub(super) analysts: Vec<Analyst>,
 }
 
 impl Credentials {
-    pub(super) fn new(operator: TokenHash, analysts: Vec<Analyst>) -> Self {
+    pub(super) fn new(operator: Option<TokenHash>, analysts: Vec<Analyst>) -> Self {
         Self {
             table: RwLock::new(TokenTable { operator, analysts }),
         }
@@ -62,7 +63,7 @@ impl Credentials {
                 found
             }
         });
-        if table.operator.is(hash) {
+        if table.operator.is_some_and(|operator| operator.is(hash)) {
             Some(Identity::Operator)
         } else {
             analyst

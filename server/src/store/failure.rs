@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
+    path::Path,
 };
 
 use eigenveil_shared::{Error, ErrorCode};
@@ -51,6 +52,14 @@ impl Failure {
         }
     }
 
+    /// With the damaged file.
+    pub(super) fn of_file(self, path: &Path) -> Self {
+        match self {
+            Self::Damaged(what) => Self::Damaged(format!("{}: {what}", path.display())),
+            other => other,
+        }
+    }
+
     pub(super) fn is_full(&self) -> bool {
         match self {
             Failure::Full => true,
@@ -62,10 +71,7 @@ impl Failure {
     /// A temporary file in the data directory could not be written or read.
     pub(super) fn file(why: impl Into<io::Error>) -> Self {
         let why = why.into();
-        if matches!(
-            why.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-        ) {
+        if is_disk_full(&why) {
             return Self::Full;
         }
         Self::Rejected(unavailable(format!(
@@ -135,6 +141,18 @@ pub(super) fn stopping() -> Error {
         ErrorCode::ShuttingDown,
         "the server is stopping and did not write this; retry when it is back",
     )
+}
+
+pub(super) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
+}
+
+/// As [`Failure::file`].
+pub(crate) fn file_failed(why: io::Error) -> Error {
+    Failure::file(why).into_error()
 }
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {

@@ -47,12 +47,12 @@ pub(crate) use self::study::StudyKey;
 pub(crate) use self::{
     credentials::Identity,
     embedded::ArrivalCount,
-    failure::unavailable,
+    failure::{file_failed, unavailable},
     job::{Job, StoredEstimate, settings},
     listener::Notice,
     report::{Outcomes, Reports},
     study::{check_about, check_name, check_rank, invalid_study_id, study_not_found},
-    token::TokenHash,
+    token::{TokenHash, token_replaced},
     transfer::VerifiedExport,
 };
 pub use self::{

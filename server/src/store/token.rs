@@ -2,7 +2,7 @@
 //!
 //! All have 256 random bits, so they cannot be guessed and a plain SHA-256 is safe; no slow hash is needed.
 
-use eigenveil_shared::{Result, study::to_hex};
+use eigenveil_shared::{Error, ErrorCode, Result, study::to_hex};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -29,6 +29,14 @@ impl TokenHash {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
+}
+
+/// For a request with a token that was the operator's when it began.
+pub(crate) fn token_replaced() -> Error {
+    Error::new(
+        ErrorCode::Forbidden,
+        "this token was replaced while the request was on its way, and nothing was done; the operator token is in operator.token in the data directory",
+    )
 }
 
 pub(super) fn generate(entropy: &dyn Entropy) -> Result<String> {

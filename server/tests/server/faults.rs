@@ -116,6 +116,15 @@ async fn a_damaged_store_is_reported() {
     let length = std::fs::metadata(&database).unwrap().len();
     assert!(length > 40 * 8_192);
     let whole = std::fs::read(&database).unwrap();
+    // Cut within a page, by a page, within the first one.
+    for left in [length - 100, length - 8_192, 512] {
+        std::fs::write(&database, &whole[..left as usize]).unwrap();
+        let error = Store::open(&config, environment()).unwrap_err();
+        assert_eq!(error.code(), E::StoreUnavailable, "{left}");
+        for word in [database.to_str().unwrap(), "backup"] {
+            assert!(error.detail().contains(word), "{left}: {error}");
+        }
+    }
     for (what, from) in [
         ("everything but the head", 1),
         ("the second half", length / 8_192 / 2),

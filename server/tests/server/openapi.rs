@@ -210,9 +210,7 @@ impl PopulatedServer {
     async fn new() -> Self {
         let mut server = Harness::new();
         let study = server
-            .study_with(
-                json!({ "name": "the study's own name", "enrolment": "token", "draft": true }),
-            )
+            .study_with(json!({ "name": "the study's own name", "enrolment": "token" }))
             .await;
         let other = server.study(3).await;
         server.count_one(&other).await;
@@ -361,7 +359,7 @@ async fn without_the_right_token_nothing_is_shown_or_changed() {
     assert!(refused >= 150, "{refused}");
     assert_eq!(full.stored(), before);
     // The dump of the store shows every change.
-    let path = format!("/v1/studies/{}/open", full.study.id);
+    let path = format!("/v1/studies/{}/close", full.study.id);
     assert_eq!(full.server.order(&path).await.status, 200);
     assert_ne!(full.stored(), before);
 }

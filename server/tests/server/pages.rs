@@ -23,6 +23,7 @@ use crate::{
     browser::{Browser, Page},
     common::{self, Harness, Reply, at, new_id, refused, report, waiting::within},
     running::{Running, get},
+    tokens::after_rotation,
 };
 
 const FORM: [(&str, &str); 8] = [
@@ -393,7 +394,20 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     server.remove(&token).await;
     assert!(analyst.page("/").await.has("a[href='/login']"));
     assert!(operator.page("/").await.has("a[href='/studies/new']"));
-    server.order("/v1/operator-token").await;
+    // Also while a form is on its way.
+    let key = operator.csrf_token().await;
+    let mut fields = form(&[CREATE]);
+    fields.push(("csrf_token", &key));
+    let text = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(fields)
+        .finish();
+    let held_back = Request::post("/studies/new")
+        .header(header::COOKIE, operator.cookie.as_deref().unwrap())
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(after_rotation(&server, text))
+        .unwrap();
+    refused(server.send(held_back), 401, E::Unauthorized).await;
+    assert!(server.app.store().studies().is_empty());
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
 }
 
@@ -702,6 +716,16 @@ async fn live_numbers_are_sent_until_the_server_stops() {
     upload(&server, &study, 2).await;
     let second = next(&mut body).await.unwrap();
     assert!(second.contains("\"reports\":\"5\""), "{second}");
+    // A stream of a session ends with it.
+    let own = Request::get(format!("/studies/{}/events", study.id))
+        .header(header::COOKIE, operator.cookie.as_deref().unwrap())
+        .body(Body::empty())
+        .unwrap();
+    let own = server.routes.clone().oneshot(own).await.unwrap();
+    let mut own = own.into_body();
+    assert!(next(&mut own).await.is_some());
+    operator.post("/logout", &[]).await;
+    assert_eq!(within("the end", next(&mut own)).await, None);
     server.app.announce_stop();
     assert_eq!(next(&mut body).await, None);
 }

@@ -257,7 +257,10 @@ fn configuration_is_checked() {
         ("max_connections", json!(1_u64 << 40)),
         ("max_store_bytes", json!(1_000)),
         ("header_timeout_ms", json!(0)),
+        ("header_timeout_ms", json!(86_400_001)),
         ("body_timeout_ms", json!(0)),
+        ("body_timeout_ms", json!(1_u64 << 31)),
+        ("shutdown_timeout_ms", json!(86_400_001)),
     ] {
         let mut config = json!({"data_dir": "/x"});
         config[key] = setting;

@@ -1,17 +1,22 @@
 //! Analyst tokens, and rotation of the operator token.
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     http::{Request, header},
 };
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{AnalystTokenList, CreateAnalystResponse, RotateTokenResponse, StudyDocument, StudyList},
+    api::{
+        AnalystTokenList, CreateAnalystResponse, RotateTokenResponse, STUDY_EXPORT_MEDIA_TYPE,
+        StudyDocument, StudyList, TokenCounts,
+    },
 };
+use futures_util::stream;
 use serde_json::json;
+use tower::ServiceExt as _;
 
-use crate::common::{Harness, Reply, at, refused};
+use crate::common::{Harness, Reply, at, design, refused};
 
 async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Reply {
     let request = Request::builder()
@@ -59,7 +64,11 @@ async fn an_analyst_token_reads_estimates_of_one_study_or_of_all() {
         assert_eq!(response.status, status, "{response:?}");
     }
     // Drafts are for the operator only.
-    server.study_with(json!({ "draft": true })).await;
+    let draft = server.study_with(json!({ "draft": true })).await;
+    for end in ["/estimates", "/estimates/1"] {
+        let read = ask(&server, "GET", &at(&draft, end), &all.token);
+        refused(read, 404, E::StudyNotFound).await;
+    }
     let shown: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
     assert_eq!(shown.studies.len(), 2);
 
@@ -140,6 +149,60 @@ async fn a_rotated_token_is_valid_at_once_and_after_a_restart() {
     assert_ne!(newest, new);
     let server = Harness::start(directory, config);
     assert!(!works(&server, &new).await && works(&server, &newest).await);
+}
+
+/// A body that is held back until the operator token has been rotated.
+pub(crate) fn after_rotation(server: &Harness, body: impl Into<Bytes>) -> Body {
+    let rotate = Request::post("/v1/operator-token")
+        .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
+        .body(Body::empty())
+        .unwrap();
+    let rotated = server.routes.clone().oneshot(rotate);
+    let body: Bytes = body.into();
+    Body::from_stream(stream::once(async move {
+        assert_eq!(rotated.await.unwrap().status(), 200);
+        Ok::<_, std::io::Error>(body)
+    }))
+}
+
+#[tokio::test]
+async fn a_request_whose_body_comes_after_a_rotation_does_nothing() {
+    let mut server = Harness::new();
+    let study = server.study_with(json!({ "enrolment": "token" })).await;
+    let export = server.export(&study).await;
+    let json = "application/json";
+    for (path, media_type, body) in [
+        ("/v1/tokens".into(), json, br#"{"name":"mine"}"#.to_vec()),
+        (
+            "/v1/studies".into(),
+            json,
+            design(&json!({})).to_string().into(),
+        ),
+        (at(&study, "/estimates"), json, b"{}".to_vec()),
+        (at(&study, "/tokens"), json, br#"{"count":1}"#.to_vec()),
+        (
+            "/v1/imports".into(),
+            STUDY_EXPORT_MEDIA_TYPE,
+            export.clone(),
+        ),
+        (at(&study, "/import"), STUDY_EXPORT_MEDIA_TYPE, export),
+    ] {
+        let request = Request::post(&path)
+            .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
+            .header(header::CONTENT_TYPE, media_type)
+            .body(after_rotation(&server, body))
+            .unwrap();
+        refused(server.send(request), 403, E::Forbidden).await;
+        server.token = token_file(&server);
+    }
+    assert!(listed(&server).await.is_empty());
+    assert_eq!(server.app.store().studies().len(), 1);
+    let counts: TokenCounts = server.read(&at(&study, "/tokens")).await.json();
+    assert_eq!(counts.issued, 0);
+    let imported: Vec<i64> = server.column("SELECT count(*) FROM imports");
+    assert_eq!(imported, [0]);
+    let estimates: Vec<i64> = server.column("SELECT count(*) FROM estimates");
+    assert_eq!(estimates, [0]);
 }
 
 /// Wherever a rotation is interrupted, after the next start the file has the valid token.

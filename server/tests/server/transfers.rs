@@ -1,6 +1,11 @@
 //! Exports, imports, merges and backups: nothing is lost, nothing counted twice.
 
-use axum::http::StatusCode;
+use std::time::Duration;
+
+use axum::{
+    body::{Body, Bytes},
+    http::StatusCode,
+};
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{ServerConfig, Store, store::database_path};
 use eigenveil_shared::{
@@ -9,6 +14,7 @@ use eigenveil_shared::{
     mechanism::PayloadKind,
     report::ReportId,
 };
+use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -102,6 +108,18 @@ async fn a_study_moves_to_another_server_unchanged() {
             38
         );
     }
+}
+
+/// By a clock that moves only while everybody waits.
+#[tokio::test(start_paused = true)]
+async fn an_import_that_trickles_in_is_cut_off() {
+    let server = Harness::new();
+    let trickle = stream::repeat(()).then(|()| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1_024]))
+    });
+    let trickle = Body::from_stream(trickle.take(600));
+    refused(server.import(None, trickle), 408, E::RequestTimeout).await;
 }
 
 /// A time that the store cannot represent is an error of the file, not of the store.

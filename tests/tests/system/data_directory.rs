@@ -2,10 +2,12 @@
 
 use std::{
     fs::{self, Permissions},
+    io::{BufRead as _, BufReader, Read as _},
     os::unix::fs::{PermissionsExt as _, symlink},
+    process::Stdio,
 };
 
-use crate::harness::{Folder, ServerProcess, json_of, refused, run, says, succeeded};
+use crate::harness::{Folder, ServerProcess, json_of, program, refused, run, says, succeeded};
 
 /// `eigenveil.db` is a link to a file on another disk: its write-ahead log is beside that file.
 #[test]
@@ -77,4 +79,43 @@ fn a_readable_directory_token_or_database_is_a_warning() {
     // The modes that were overwritten.
     said.retain(|word| !["(mode 755)", "(mode 640)"].contains(&word.as_str()));
     says(&logged(), &said);
+}
+
+/// As after a restore: without its file, or with that of another server.
+#[test]
+fn a_start_says_where_the_operator_token_is_missing_or_wrong() {
+    let folder = Folder::new();
+    let mut server = folder.server();
+    assert!(server.stop());
+    // The two lines that it prints, and what it warns of.
+    let start = || {
+        let mut serve = program();
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+        serve.arg(&server.data).stdout(Stdio::piped());
+        let mut serve = serve.stderr(Stdio::piped()).spawn().unwrap();
+        let printed = BufReader::new(serve.stdout.take().unwrap()).lines().take(2);
+        let printed: Vec<String> = printed.map(Result::unwrap).collect();
+        serve.kill().unwrap();
+        let mut warned = String::new();
+        let mut stderr = serve.stderr.take().unwrap();
+        stderr.read_to_string(&mut warned).unwrap();
+        serve.wait().unwrap();
+        (printed.join("\n"), warned)
+    };
+    let (right, path) = (server.token(), server.token_file());
+    let path_text = path.to_str().unwrap();
+    let (printed, warned) = start();
+    says(&printed, &[format!("operator token: {path_text}")]);
+    assert_eq!(warned, "");
+    fs::write(&path, right.replace(['0', '1'], "2")).unwrap();
+    says(&start().1, &[path_text, "does not have the operator token"]);
+    fs::remove_file(&path).unwrap();
+    let data = server.data.display();
+    says(
+        &start().0,
+        &[
+            format!("operator token: not in {data}"),
+            format!("eigenveil token rotate --data {data}"),
+        ],
+    );
 }

@@ -31,22 +31,22 @@ pub(super) fn load(connection: &Connection, operator: TokenHash) -> Result<Crede
             })
         })?
         .collect::<rusqlite::Result<_>>()?;
-    Ok(Credentials::new(operator, analysts))
+    Ok(Credentials::new(Some(operator), analysts))
 }
 
 impl Embedded {
-    pub(crate) async fn rotate_operator(&self, token: String) -> Result<()> {
+    pub(crate) async fn rotate_operator(&self, old: TokenHash, token: String) -> Result<()> {
         let hash = TokenHash::new(&token);
         let files = self.directory.token_files();
         let credentials = Arc::clone(&self.credentials);
         let staged = files.clone();
         self.write(
             move |transaction| {
-                staged.stage(&token)?;
-                operator_token::save_hash(transaction, &hash)
+                operator_token::replace_hash(transaction, &old, &hash)?;
+                Ok(staged.stage(&token)?)
             },
             move |(), _| {
-                credentials.change(|table| table.operator = hash);
+                credentials.change(|table| table.operator = Some(hash));
                 // The next start repeats this; the response has the token in any case.
                 if let Err(error) = files.adopt() {
                     tracing::error!(%error, "the new operator token could not be written to its file");

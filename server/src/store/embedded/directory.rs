@@ -11,7 +11,10 @@ use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
 use super::schema;
-use crate::store::{failure::unavailable, token::TokenHash};
+use crate::store::{
+    failure::{Failure, is_disk_full, unavailable},
+    token::TokenHash,
+};
 
 pub(super) const DATABASE: &str = "eigenveil.db";
 /// Locked while a server uses the directory.
@@ -207,7 +210,7 @@ impl TokenFiles {
         self.directory.join(TOKEN)
     }
 
-    fn next(&self) -> PathBuf {
+    pub(in crate::store) fn next(&self) -> PathBuf {
         self.directory.join(NEXT_TOKEN)
     }
 
@@ -224,10 +227,7 @@ impl TokenFiles {
     pub(in crate::store) fn stage(&self, token: &str) -> Result<()> {
         let write = || -> io::Result<()> {
             // Created anew: others might be able to read an existing file.
-            match fs::remove_file(self.next()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            self.remove_staged()?;
             let mut file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -247,29 +247,43 @@ impl TokenFiles {
             .map_err(|error| self.failed(&error))
     }
 
-    /// After an interruption: the staged token, if there is one, replaces the one in force if it has this hash, and
-    /// otherwise goes. Whether it does.
-    pub(in crate::store) fn settle(&self, hash: &TokenHash) -> Result<bool> {
-        let Some(staged) = self.staged()? else {
-            return Ok(false);
-        };
-        let is_valid = TokenHash::new(&staged).is(hash);
-        match is_valid {
-            true => self.adopt()?,
-            false => self.discard()?,
+    /// After an interruption: the staged token, if it has this hash, replaces the one in force. Whether it does.
+    pub(in crate::store) fn adopt_if_valid(&self, hash: &TokenHash) -> Result<bool> {
+        let staged = self.staged()?;
+        let is_valid = staged.is_some_and(|staged| TokenHash::new(&staged).is(hash));
+        if is_valid {
+            self.adopt()?;
         }
         Ok(is_valid)
     }
 
+    /// As [`adopt_if_valid`](Self::adopt_if_valid); another one goes, where nobody else can be committing its hash.
+    pub(super) fn settle(&self, hash: &TokenHash) -> Result<()> {
+        match self.adopt_if_valid(hash)? {
+            true => Ok(()),
+            false => self.discard(),
+        }
+    }
+
     pub(in crate::store) fn discard(&self) -> Result<()> {
-        fs::remove_file(self.next()).map_err(|error| self.failed(&error))
+        self.remove_staged().map_err(|error| self.failed(&error))
+    }
+
+    fn remove_staged(&self) -> io::Result<()> {
+        match fs::remove_file(self.next()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
     }
 
-    fn failed(&self, error: &io::Error) -> eigenveil_shared::Error {
+    fn failed(&self, error: &io::Error) -> Error {
+        if is_disk_full(error) {
+            return Failure::Full.into_error();
+        }
         unavailable(format!(
             "the operator token cannot be written to {} ({error}); check the permissions of the directory",
             self.path().display()
@@ -280,4 +294,23 @@ impl TokenFiles {
 /// The path of the database in a data directory, for backups and inspection.
 pub fn database_path(data_dir: &Path) -> PathBuf {
     data_dir.join(DATABASE)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn a_token_that_finds_no_room_is_not_a_matter_of_permissions() {
+        let files = TokenFiles::in_directory(Path::new("data"));
+        for (why, code) in [
+            (io::ErrorKind::StorageFull, ErrorCode::StoreFull),
+            (io::ErrorKind::QuotaExceeded, ErrorCode::StoreFull),
+            (io::ErrorKind::PermissionDenied, ErrorCode::StoreUnavailable),
+        ] {
+            assert_eq!(files.failed(&why.into()).code(), code);
+        }
+    }
 }

@@ -5,7 +5,13 @@
 //! neither counts what the other has counted. A mark in the database says that its write-ahead log (`-wal`) belongs to
 //! it: it is on disk before anything is acknowledged, and removed once everything is in the main file.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::SystemTime};
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    time::SystemTime,
+};
 
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -35,6 +41,8 @@ pub(super) struct WalFile {
     /// The main file was changed after it: usually a last checkpoint, but perhaps another file was copied over it. Or it is
     /// known that a file was, or that the log was damaged.
     is_suspect: bool,
+    /// Bytes of the main file, and how many it says itself that it has, if the log has none of the rest.
+    cut_short: Option<(u64, u64)>,
 }
 
 impl WalFile {
@@ -59,9 +67,13 @@ impl WalFile {
         let is_older =
             wal.is_some_and(|wal| modified(directory.database()).is_ok_and(|main| main > wal));
         let is_suspect = is_older || notice::path(directory.path()).exists();
+        let has_content = fs::metadata(path).is_ok_and(|log| log.len() > 0);
+        // What is too short to say so is refused by SQLite, unless it is empty.
+        let sizes = main_sizes(&directory.database()).ok();
         Ok(Self {
             exists: wal.is_some(),
             is_suspect,
+            cut_short: sizes.filter(|(found, said)| !has_content && found < said),
         })
     }
 }
@@ -79,6 +91,13 @@ impl WriterLease {
             // The log created by opening it must not be taken for the missing one next time.
             schema::keep_wal(connection, false)?;
             return Err(wal_missing_error(directory).into());
+        }
+        if let Some((found, said)) = wal.cut_short
+            && !was_in_use
+        {
+            return Err(Failure::damaged(format!(
+                "the file is cut short: {found} bytes of {said}"
+            )));
         }
         let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
@@ -195,6 +214,20 @@ fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failur
 fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
     let file = std::fs::metadata(database).map_err(Failure::file)?;
     Ok([file.dev(), file.ino()].map(u64::to_le_bytes).concat())
+}
+
+/// Bytes of a database's file, and those of the pages that its header counts. Not while SQLite has it open, whose locks
+/// end when any descriptor of the file is closed.
+fn main_sizes(database: &Path) -> io::Result<(u64, u64)> {
+    let mut file = fs::File::open(database)?;
+    let mut header = [0; 32];
+    file.read_exact(&mut header)?;
+    let [.., a, b, c, d] = header;
+    let pages = u32::from_be_bytes([a, b, c, d]);
+    Ok((
+        file.metadata()?.len(),
+        u64::from(pages) * schema::PAGE_BYTES,
+    ))
 }
 
 fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {

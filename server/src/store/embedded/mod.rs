@@ -116,19 +116,19 @@ impl Embedded {
             }
             acquired => acquired,
         };
+        let named = |failure: Failure| failure.of_file(&directory.database()).into_error();
         let lease = lease.map_err(|failure| match failure.is_full() {
             true => reserve.no_room_to_start(),
-            false => failure.into_error(),
+            false => named(failure),
         })?;
         reserve.ensure();
         let operator =
             operator_token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
-        let credentials = analysts::load(&connection, operator).map_err(Failure::into_error)?;
-        let studies =
-            Arc::new(rows::load(&connection, listener.clone()).map_err(Failure::into_error)?);
-        let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
-        let reader = schema::open_for_reading(&directory.database())
-            .map_err(|error| Failure::from(error).into_error())?;
+        let credentials = analysts::load(&connection, operator).map_err(named)?;
+        let studies = Arc::new(rows::load(&connection, listener.clone()).map_err(named)?);
+        let recent = RecentIds::load(&connection).map_err(named)?;
+        let reader =
+            schema::open_for_reading(&directory.database()).map_err(|error| named(error.into()))?;
         let key = BucketKey::draw(&*environment.entropy)?;
         let (commands, received) = sync_channel(config.tuning.max_queued_requests);
         let health = Arc::new(Health::default());
@@ -393,10 +393,17 @@ fn task<T: Send + 'static>(
     (Command::Task(Box::new(task)), outcome)
 }
 
+/// Whether a page of the database lies beyond the end of its file.
+fn is_cut_short(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
+}
+
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase};
         match error.sqlite_error_code() {
+            _ if is_cut_short(&error) => Self::damaged("the file is cut short"),
             Some(DiskFull) => Self::Full,
             Some(DatabaseCorrupt | NotADatabase) => Self::damaged(error),
             _ => Self::Unavailable(error.to_string()),

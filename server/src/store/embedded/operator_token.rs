@@ -17,7 +17,7 @@ use crate::{
     environment::{Entropy, Environment},
     store::{
         failure::{Failure, unavailable},
-        token::{TokenHash, generate},
+        token::{TokenHash, generate, token_replaced},
     },
 };
 
@@ -65,6 +65,22 @@ pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(),
         [hash.bytes().as_slice()],
     )?;
     Ok(())
+}
+
+/// Only the hash that the request came with: of several rotations with one token, one succeeds.
+pub(super) fn replace_hash(
+    connection: &Connection,
+    old: &TokenHash,
+    new: &TokenHash,
+) -> Result<(), Failure> {
+    let rows = connection.execute(
+        "UPDATE settings SET value = ? WHERE key = 'operator-token-sha256' AND value = ?",
+        [new, old].map(|hash| hash.bytes().as_slice()),
+    )?;
+    match rows {
+        0 => Err(token_replaced().into()),
+        _ => Ok(()),
+    }
 }
 
 /// Rotates the operator token of a store that no server uses, and returns the path of its file. The old token stops

@@ -5,7 +5,7 @@ use std::{fs::File, io::Read as _, path::Path};
 use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::reserve::disk_bytes;
+use super::{is_cut_short, reserve::disk_bytes};
 use crate::store::{failure::Failure, failure::unavailable};
 
 /// `application_id` of an Eigenveil store: "EiVS".
@@ -275,6 +275,7 @@ fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> r
 
 fn open_error(path: &Path, error: &rusqlite::Error) -> Error {
     let way_out = match error.sqlite_error_code() {
+        _ if is_cut_short(error) => "it is cut short: restore it from a backup",
         Some(SqliteCode::NotADatabase) => "it is not a database: restore it from a backup",
         Some(SqliteCode::DatabaseCorrupt) => "it is damaged: restore it from a backup",
         Some(SqliteCode::DiskFull) => "the disk is full: free some space and start again",

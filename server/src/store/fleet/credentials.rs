@@ -3,29 +3,25 @@
 use std::sync::Arc;
 
 use eigenveil_shared::Result;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
-use super::{Fleet, connection::value, statements::require, studies::state_of, unsigned};
+use super::{Fleet, connection::value, studies::state_of, unsigned};
 use crate::store::{
     credentials::{Analyst, TokenTable},
     decide,
     embedded::TokenFiles,
     failure::{Failure, unavailable},
     study::{Study, StudyId},
-    token::TokenHash,
+    token::{TokenHash, token_replaced},
 };
 
 pub(super) const OPERATOR: &str = "operator-token-sha256";
 
-pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
-    let operator = client
+/// The tokens that can be read, and what cannot be: whatever is damaged, a token that was removed must not stay valid.
+pub(super) async fn load(client: &Client) -> Result<(TokenTable, Result<(), Failure>), Failure> {
+    let stored = client
         .query_opt("SELECT value FROM settings WHERE key = $1", &[&OPERATOR])
         .await?;
-    let operator = operator.ok_or_else(|| {
-        unavailable(
-            "the database has no operator token; run eigenveil store migrate, which makes it",
-        )
-    })?;
     // One for a study that is no longer there is for nothing, least of all for all studies.
     let rows = client
         .query(
@@ -34,20 +30,33 @@ pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
             &[],
         )
         .await?;
-    let mut analysts = Vec::with_capacity(rows.len());
-    for row in rows {
-        let study: Option<&[u8]> = row.try_get(2)?;
-        analysts.push(Analyst {
-            id: bytes(row.try_get(0)?)?,
-            name: row.try_get(1)?,
-            study: study.map(bytes).transpose()?.map(StudyId),
-            created_at_ms: unsigned(row.try_get(3)?),
-            hash: TokenHash::stored(bytes(row.try_get(4)?)?),
-        });
-    }
-    Ok(TokenTable {
-        operator: TokenHash::stored(bytes(operator.try_get(0)?)?),
-        analysts,
+    let mut complete = Ok(());
+    let analysts = rows
+        .iter()
+        .filter_map(|row| analyst(row).map_err(|failure| complete = Err(failure)).ok())
+        .collect();
+    let operator = operator(stored.as_ref());
+    let operator = operator.map_err(|failure| complete = Err(failure)).ok();
+    Ok((TokenTable { operator, analysts }, complete))
+}
+
+fn operator(stored: Option<&Row>) -> Result<TokenHash, Failure> {
+    let stored = stored.ok_or_else(|| {
+        unavailable(
+            "the database has no operator token; run eigenveil store migrate, which makes it",
+        )
+    })?;
+    Ok(TokenHash::stored(bytes(stored.try_get(0)?)?))
+}
+
+fn analyst(row: &Row) -> Result<Analyst, Failure> {
+    let study: Option<&[u8]> = row.try_get(2)?;
+    Ok(Analyst {
+        id: bytes(row.try_get(0)?)?,
+        name: row.try_get(1)?,
+        study: study.map(bytes).transpose()?.map(StudyId),
+        created_at_ms: unsigned(row.try_get(3)?),
+        hash: TokenHash::stored(bytes(row.try_get(4)?)?),
     })
 }
 
@@ -61,23 +70,45 @@ pub(super) fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
     stored.try_into().map_err(wrong)
 }
 
+/// Of a rotation in doubt nobody but the file has the token; the next look at the database settles it.
+fn name_files(failure: Failure, files: &TokenFiles) -> Failure {
+    let Failure::InDoubt(why) = failure else {
+        return failure;
+    };
+    tracing::warn!(why, "a rotation of the operator token is in doubt");
+    unavailable(format!(
+        "the database did not confirm the rotation, which may have been done or not: if the old token is refused, the new one is in {}, or still in {}; otherwise retry",
+        files.path().display(),
+        files.next().display()
+    ))
+    .into()
+}
+
 impl Fleet {
     /// In the file of this server's directory; other servers refuse the old token within a second.
-    pub(crate) async fn rotate_operator(&self, token: String) -> Result<()> {
+    pub(crate) async fn rotate_operator(&self, old: TokenHash, token: String) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         self.run(async move {
             let _shown = inner.registry.lock().await;
             let files = TokenFiles::in_directory(&inner.config.data_dir);
-            files.stage(&token)?;
             let hash = TokenHash::new(&token);
             let session = inner.pool.begin().await?;
-            let update = "UPDATE settings SET value = $2 WHERE key = $1";
-            let rows = session
-                .execute(update, &[&OPERATOR, &hash.bytes().as_slice()])
-                .await?;
-            require("settings", rows, 1)?;
-            session.commit().await?;
-            inner.credentials.change(|table| table.operator = hash);
+            // Only the hash that the request came with: of several rotations with one token, one succeeds.
+            let update = "UPDATE settings SET value = $2 WHERE key = $1 AND value = $3";
+            let [new, old] = [&hash, &old].map(|hash| hash.bytes().as_slice());
+            let rows = session.execute(update, &[&OPERATOR, &new, &old]).await?;
+            if rows == 0 {
+                session.end().await?;
+                return Err(token_replaced().into());
+            }
+            files.stage(&token)?;
+            session
+                .commit()
+                .await
+                .map_err(|failure| name_files(failure, &files))?;
+            inner
+                .credentials
+                .change(|table| table.operator = Some(hash));
             if let Err(error) = files.adopt() {
                 tracing::error!(%error, "the new operator token could not be written to its file");
             }

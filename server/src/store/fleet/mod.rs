@@ -63,7 +63,6 @@ use super::{
     report::{Outcomes, Reports},
     study::{Study, StudyIndex},
     submission::Submission,
-    token::TokenHash,
 };
 use crate::{
     config::{ServerConfig, StoreUrl},
@@ -146,7 +145,7 @@ impl Fleet {
         let background = Background::start()?;
         let handle = &background.handle;
         let studies = Arc::new(StudyIndex::new(listener.clone()));
-        let credentials = Arc::new(Credentials::new(TokenHash::stored([0; 32]), Vec::new()));
+        let credentials = Arc::new(Credentials::new(None, Vec::new()));
         let inner = Arc::new(Inner {
             pool: Pool::new(target),
             handle: handle.clone(),

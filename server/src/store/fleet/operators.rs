@@ -62,7 +62,7 @@ pub(crate) fn check(config: &ServerConfig, url: &StoreUrl) -> Result<Vec<String>
     alone(url, async |target| {
         let connection = target.connect().await?;
         let warnings = schema::check(target, &connection, config.durability).await?;
-        credentials::load(&connection).await?;
+        credentials::load(&connection).await?.1?;
         Ok(warnings)
     })
 }
@@ -89,7 +89,7 @@ async fn make_token(
         .await?;
     if let Some(row) = stored {
         let hash = TokenHash::stored(bytes(row.try_get(0)?)?);
-        return Ok(files.settle(&hash)?.then(|| files.path()));
+        return Ok(files.adopt_if_valid(&hash)?.then(|| files.path()));
     }
     let token = generate(&*environment.entropy)?;
     files.stage(&token)?;

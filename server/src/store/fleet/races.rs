@@ -25,7 +25,7 @@ use crate::{
     Environment, ServerConfig,
     jobs::EstimateQueue,
     store::{
-        Notice, Store, Study, StudyId, SubmitOutcome, TokenHash, VerifiedExport,
+        Identity, Notice, Store, Study, StudyId, SubmitOutcome, TokenHash, VerifiedExport,
         engine::Engine,
         fixtures::{SetClock, admissions, create, report},
     },
@@ -74,6 +74,80 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
         // Nor does a row that was left read anything.
         servers.sql("UPDATE eigenveil.analysts SET study = 1000");
         eventually(async || second.identify_hash(&of_all).is_none().then_some(())).await;
+    });
+}
+
+/// Whatever else of the tokens cannot be read: the first step of replacing a lost operator token removes it.
+#[test]
+fn a_token_that_is_removed_is_refused_whatever_is_damaged() {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
+        let file = std::fs::read_to_string(store.token_path()).unwrap();
+        let operator = TokenHash::new(file.trim());
+        assert_eq!(store.identify_hash(&operator), Some(Identity::Operator));
+        let mut analysts = Vec::new();
+        for _ in 0..3 {
+            analysts.push(analyst(store, None).await.unwrap());
+        }
+        let [(revoked, first), (damaged, second), (kept, third)] = &analysts[..] else {
+            unreachable!();
+        };
+        let of = |id: &str| format!("WHERE id = decode('{id}', 'hex')");
+        servers.sql(&format!(
+            "UPDATE eigenveil.settings SET value = '\\x00' WHERE key = 'operator-token-sha256';
+             ALTER TABLE eigenveil.analysts DROP CONSTRAINT analysts_hash_check;
+             UPDATE eigenveil.analysts SET hash = '\\x00' {};
+             DELETE FROM eigenveil.analysts {}",
+            of(damaged),
+            of(revoked)
+        ));
+        let refused = async |hash: &TokenHash| {
+            eventually(async || store.identify_hash(hash).is_none().then_some(())).await;
+        };
+        for hash in [&operator, first, second] {
+            refused(hash).await;
+        }
+        assert_eq!(store.identify_hash(third), Some(Identity::Analyst(None)));
+        let says = async |what: &str| {
+            let told = async || store.check_writable().await.err();
+            eventually(async || told().await.filter(|error| error.detail().contains(what))).await;
+        };
+        says("1 bytes instead of 32").await;
+        servers.sql(&format!(
+            "DELETE FROM eigenveil.settings WHERE key = 'operator-token-sha256';
+             DELETE FROM eigenveil.analysts {}",
+            of(kept)
+        ));
+        refused(third).await;
+        says("eigenveil store migrate").await;
+    });
+}
+
+/// The new token is in a file that the answer names, and where it belongs once the database is asked again.
+#[test]
+fn a_rotation_in_doubt_does_not_lose_the_token() {
+    with_servers(1, async |servers| {
+        let store = &servers.stores[0];
+        let file = store.token_path();
+        let token = || TokenHash::new(std::fs::read_to_string(&file).unwrap().trim());
+        let old = token();
+        servers.sql(
+            "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE WARNING ''for the test''; RETURN NULL; END';
+             CREATE CONSTRAINT TRIGGER warn AFTER UPDATE ON eigenveil.settings DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION warn()",
+        );
+        let error = store
+            .rotate_operator_token(&old)
+            .await
+            .map(drop)
+            .unwrap_err();
+        let staged = file.with_file_name("operator.token.new");
+        for path in [&file, &staged] {
+            assert!(error.detail().contains(path.to_str().unwrap()), "{error}");
+        }
+        eventually(async || store.identify_hash(&old).is_none().then_some(())).await;
+        eventually(async || (!staged.exists()).then_some(())).await;
+        assert_eq!(store.identify_hash(&token()), Some(Identity::Operator));
     });
 }
 

@@ -20,6 +20,7 @@ use super::{
     Inner, connection::moment_ms, credentials, lock, statements::Prepared, told, unsigned,
 };
 use crate::store::{
+    embedded::TokenFiles,
     failure::Failure,
     study::{NewStudy, Study, StudyId, StudyKey, state_from},
 };
@@ -108,8 +109,17 @@ impl Inner {
         let began = Instant::now();
         let session = self.pool.take().await?;
         // First, so that a token that was revoked is refused whatever becomes of the rest.
-        let table = credentials::load(&session).await?;
+        let (table, complete) = credentials::load(&session).await?;
+        let operator = table.operator;
         self.credentials.change(|credentials| *credentials = table);
+        // The commit of a rotation may have been in doubt, and may still come: a staged token is never thrown away here.
+        let files = TokenFiles::in_directory(&self.config.data_dir);
+        if let Some(operator) = operator
+            && let Err(error) = files.adopt_if_valid(&operator)
+        {
+            tracing::error!(%error, "the new operator token is still in operator.token.new");
+        }
+        complete?;
         let moment = moment_ms(&session).await?;
         let own = self.environment.clock.unix_ms().min(i64::MAX as u64) as i64;
         self.ahead_ms
