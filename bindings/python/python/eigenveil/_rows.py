@@ -19,8 +19,10 @@ from .errors import EigenveilError, InputError
 Floats = npt.NDArray[np.float64]
 
 _SHOWN = 8
-# Series, named tuples, xarray: one row or an array, with names that an array does not have.
-_WITH_NAMES = ("to_frame", "_fields", "coords")
+# Series, named tuples, xarray, pyodbc: one row or an array, with names that an array does not have.
+_WITH_NAMES = ("to_frame", "_fields", "coords", "cursor_description")
+# Data frames have keys, too; as a row of a list it is SQLite's, psycopg2's or asyncpg's. asDict is Spark's.
+_RECORDS = (*_WITH_NAMES, "keys", "asDict")
 _KINDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "c": "complex values"}
 _DATES = "dates or times, not numbers; give days, hours or seconds, since a fixed day where they are dates"
 
@@ -47,7 +49,16 @@ class Table(NamedTuple):
 
 
 def unmasked(values: Any) -> Any:
-    """With NaN for what is masked, also in a list: numpy reads what is behind the masks of arrays in a list."""
+    """With NaN for what is masked, also in a list: numpy reads what is behind the masks of arrays in a list.
+
+    Arrow's dictionaries are decoded: pyarrow 26 gives their nulls the values of other rows.
+    """
+    if hasattr(values, "column_names") and hasattr(values, "set_column"):
+        for place, name in enumerate(values.column_names):
+            values = values.set_column(place, name, unmasked(values.column(place)))
+        return values
+    if hasattr(getattr(values, "type", None), "index_type"):
+        return values.cast(values.type.value_type)
     if isinstance(values, np.ndarray):
         mask = getattr(values, "mask", None)
         if mask is None or values.dtype.kind not in "buif":
@@ -56,7 +67,7 @@ def unmasked(values: Any) -> Any:
         array[np.asarray(mask)] = np.nan
         return array
     if isinstance(values, (list, tuple)) and any(
-        issubclass(kind, (list, tuple, np.ndarray)) for kind in set(map(type, values))
+        issubclass(kind, (list, tuple, np.ndarray)) or hasattr(kind, "to_pylist") for kind in set(map(type, values))
     ):
         return [unmasked(own) for own in values]
     return values
@@ -74,7 +85,7 @@ def floats(values: Any, what: str) -> Floats:
     if array.dtype.kind == "O" and array.ndim == 0:
         kind = type(values).__name__
         raise InputError(f"{what} is a {kind}; give an array of numbers, or a data frame", "invalid-dtype")
-    if array.dtype.kind == "O" and isinstance(values, (list, tuple)):
+    if array.dtype.kind == "O" and (isinstance(values, (list, tuple)) or _is_wide(array)):
         array = _with_gaps(array)
     if array.dtype.kind in "mM":
         raise InputError(f"{what} has {_DATES}", "invalid-dtype")
@@ -102,6 +113,11 @@ def _with_gaps(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
+def _is_wide(array: npt.NDArray[Any]) -> bool:
+    """Whether they are objects because a whole number has more than 64 bits."""
+    return set(map(type, array.flat)) == {int} and any(not -(2**63) <= value < 2**64 for value in array.flat)
+
+
 def _column(values: Any, called: str) -> npt.NDArray[Any]:
     """One column of a data frame, missing cells as NaN where it has numbers or booleans."""
     try:
@@ -109,6 +125,7 @@ def _column(values: Any, called: str) -> npt.NDArray[Any]:
             if hasattr(values, "isna") and _is_extension(values):
                 # pandas: its nullable kinds become objects otherwise.
                 return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            values = unmasked(values)
             arrow = hasattr(values, "to_pylist")
             values = values.to_numpy(zero_copy_only=False) if arrow else values.to_numpy()
         array = np.asarray(unmasked(values))
@@ -154,10 +171,12 @@ def _table(rows: Any, aside: Sequence[str], what: str) -> Table:
 def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
     if aside:
         raise InputError(f"{what} has no column {aside[0]!r}: it is an array without names", "wrong-names")
-    kinds = {type(rows), *(map(type, rows) if isinstance(rows, (list, tuple)) else ())}
+    kinds = set(map(type, rows)) if isinstance(rows, (list, tuple)) else set()
+    carry = any(hasattr(type(rows), word) for word in _WITH_NAMES)
     unmatched = None
-    if any(hasattr(kind, word) for kind in kinds for word in _WITH_NAMES):
-        unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame(rows)"
+    if carry or any(hasattr(kind, word) for kind in kinds for word in _RECORDS):
+        made = "rows, columns=rows[0].keys()" if any(hasattr(kind, "keys") for kind in kinds) else "rows"
+        unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame({made})"
     array = floats(rows, what)
     if array.ndim != 2:
         raise InputError(
@@ -304,13 +323,12 @@ def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -
 
 
 def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
-    """One row: an array, or by the features' names, in any order, a mapping, a named tuple or a pandas Series."""
+    """One row: an array, or by the features' names, in any order, a mapping, a pandas Series, or a record: a named
+    tuple, or a row of a database that has its names."""
     if hasattr(values, "columns"):
         raise InputError("the row is a table; for tables see eigenveil.report", "wrong-dimension")
-    if hasattr(values, "_asdict"):
-        values = values._asdict()
-    if isinstance(values, Mapping) or (hasattr(values, "index") and hasattr(values, "to_dict")):
-        named = values if isinstance(values, Mapping) else values.to_dict()
+    named = _named(values)
+    if named is not None:
         if expected is None:
             raise InputError(
                 f"{of} has no names of features, so a mapping has no order; give an array", "wrong-names"
@@ -325,7 +343,7 @@ def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
             raise InputError("the row has a name twice; give each number a name of its own", "wrong-names")
         refuse_other_names(list(named), expected, of)
         return np.array([_cell(named[name], name) for name in expected], dtype=np.float64)
-    if expected is not None and hasattr(values, "coords"):
+    if expected is not None and (hasattr(values, "coords") or hasattr(values, "cursor_description")):
         raise InputError(f"the row carries names, but not as a mapping; give one, or an array in the order of {of}")
     array = floats(values, "the row")
     if array.ndim != 1:
@@ -335,9 +353,29 @@ def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
     return array
 
 
+def _named(values: Any) -> Mapping[Any, Any] | None:
+    """What a mapping, a Series or a record has by name; less than the values where a name is there twice."""
+    if isinstance(values, Mapping):
+        return values
+    for word in ("_asdict", "asDict"):
+        if hasattr(values, word):
+            found: Mapping[Any, Any] = getattr(values, word)()
+            return found
+    if hasattr(values, "index") and hasattr(values, "to_dict"):
+        return dict(values.to_dict())
+    if hasattr(values, "keys"):
+        return {name: values[name] for name in values.keys()}
+    return None
+
+
 def _cell(value: Any, name: str) -> float:
     if is_missing(value):
         return np.nan
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    if isinstance(value, int):
+        # Also beyond 64 bits, which numpy takes for an object: a refusal would say how large it is.
+        return float(_with_gaps(np.array([value], dtype=object))[0])
     array = np.asarray(unmasked(value))
     if array.ndim != 0 or array.dtype.kind not in "buif":
         raise InputError(f"feature {name!r} is no number; give a number, or None where it is missing", "invalid-dtype")
