@@ -190,6 +190,30 @@ def test_a_child_that_ends_leaves_the_server_of_its_parent():
     assert said.stdout.split() == ["True", "True", "False"], said
 
 
+ENDS = """
+import eigenveil, os, signal, sys
+server = eigenveil.serve(sys.argv[1])
+print(server.url, flush=True)
+os.kill(os.getpid(), int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_ends_with_a_process_that_is_killed(tmp_path, by):
+    said = subprocess.run([sys.executable, "-c", ENDS, tmp_path / "data", str(int(by))], capture_output=True, text=True)
+    assert said.returncode == -by and said.stdout.startswith("http://"), said
+    # Its folder is locked until it has ended.
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with eigenveil.serve(tmp_path / "data") as server:
+                assert server.analyst().studies() == []
+                return
+        except errors.ServerError:
+            assert time.monotonic() < until, "it is still there"
+            time.sleep(0.05)
+
+
 class _FreezesTheServer:
     """Stops the server as soon as it has taken the request for an estimate."""
 
