@@ -465,6 +465,7 @@ def test_a_connection_that_is_none_is_refused(study, server, tmp_path):
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         for call in (
             lambda: eigenveil.Study.fetch(made.url, made.id, connection=wrong),
+            lambda: eigenveil.Analyst(server.url, server.token, connection=wrong),
             lambda: eigenveil.report(made, [ROW], ledger=tmp_path / "rows.ledger", connection=wrong),
             lambda: ledger.send(connection=wrong),
         ):

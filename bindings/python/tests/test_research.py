@@ -195,8 +195,34 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.plan(epsilon=4, n=1_000, no_such_flag=1)
     with pytest.raises(errors.InputError, match="n, the participants expected, or target_error"):
         eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4)
+    with pytest.raises(errors.InputError, match="^invalid value '4.5' for 'p': it must be a whole number$"):
+        eigenveil.plan(p=4.5, k=2, spectrum=[0.3, 0.2], epsilon=4, n=1_000)
+    with pytest.raises(errors.InputError, match="leave epsilon out"):
+        central.fit("pca", _scaled(200), k=1, epsilon=1.0)
+    with pytest.raises(errors.InputError, match="delta belongs to an epsilon"):
+        central.fit("analyze-gauss", _scaled(200), k=1, delta=1e-6)
+    with pytest.raises(errors.InputError, match="penalty is -1; .* at least 0"):
+        central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=-1)
     with pytest.warns(eigenveil.EigenveilWarning):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
+
+
+def test_rows_that_are_given_for_a_file_or_a_number_are_not_in_a_message():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = np.array([[987654.25, 2.0], [3.0, 4.0]])
+    named = pandas.DataFrame(rows, columns=["987654.25", "2"])
+    for given in (rows, rows[0], rows.tolist(), named, polars.from_pandas(named), named["2"], {"a": 987654.25}, 9876.5):
+        calls = [
+            lambda given=given: eigenveil.simulate(rows=given, n=1_000, k=1, epsilon=4),
+            lambda given=given: eigenveil.simulate(p=4, n=1_000, k=1, epsilon=4, plot=given),
+            lambda given=given: eigenveil.plan(pilot=given, n=1_000, epsilon=4),
+        ]
+        if np.ndim(given) == 2:
+            calls.append(lambda given=given: eigenveil.plan(spectrum=given, p=4, k=1, n=1_000, epsilon=4))
+        for call in calls:
+            with pytest.raises(errors.InputError, match="give the path of a file|where a number") as refused:
+                call()
+            assert "9876" not in str(refused.value)
 
 
 def test_statistics_are_refused_in_the_words_of_python():
@@ -217,6 +243,7 @@ def test_sequences_of_any_kind_are_flags():
     flags = {"p": 10, "k": 2, "epsilon": 4, "n": 1_000, "mechanism": "double-cap"}
     known = eigenveil.plan(spectrum=[0.3, 0.2], **flags)
     assert eigenveil.plan(spectrum=(share for share in (0.3, 0.2)), **flags) == known
+    assert eigenveil.plan(spectrum=[0.3, 0.2], **{**flags, "n": 1e3, "p": np.float64(10)}) == known
     pandas = pytest.importorskip("pandas")
     assert eigenveil.plan(spectrum=pandas.Series([0.3, 0.2]), **flags) == known
 

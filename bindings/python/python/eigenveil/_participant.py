@@ -234,7 +234,8 @@ class Receipt(_rows.Copies):
         return self._text
 
     def __repr__(self) -> str:
-        return f"Receipt({len(self.studies)} studies, spent {self.spent})"
+        count = len(self.studies)
+        return f"Receipt({count} {'study' if count == 1 else 'studies'}, spent {self.spent})"
 
 
 class Ledger:

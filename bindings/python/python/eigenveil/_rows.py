@@ -7,6 +7,7 @@ nor do they pass on what a library said, nor names that could be the cells of a 
 from __future__ import annotations
 
 import copy
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -92,7 +93,8 @@ def floats(values: Any, what: str) -> Floats:
     if array.dtype.kind not in "buif":
         kind = _KINDS.get(array.dtype.kind, "objects")
         raise InputError(
-            f"{what} has {kind}, not numbers; convert it first, for example with .astype(float)", "invalid-dtype"
+            f"{what} has {kind}, not numbers; convert it first, with .astype(float), or .cast in Polars and pyarrow",
+            "invalid-dtype",
         )
     return np.require(array, np.float64, ["C", "A"])
 
@@ -247,13 +249,13 @@ def _places(columns: list[Any], what: str) -> dict[Any, int]:
     places: dict[Any, int] = {}
     for place, name in enumerate(columns):
         if places.setdefault(name, place) != place:
-            named = "of the same name" if _could_be_a_cell(name) else f"named {name!r}"
+            named = "of the same name" if could_be_a_cell(name) else f"named {name!r}"
             raise InputError(f"{what} has two columns {named}; give each its own name", "wrong-names")
     return places
 
 
 def _called(place: int, name: Any) -> str:
-    return f"column {place + 1}" if _could_be_a_cell(name) else f"column {name!r}"
+    return f"column {place + 1}" if could_be_a_cell(name) else f"column {name!r}"
 
 
 def _names(columns: Iterable[Any]) -> list[str] | None:
@@ -314,7 +316,7 @@ def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -
     if missing or unknown:
         parts = []
         if missing:
-            parts.append(f"lacks {_listed(missing)}")
+            parts.append(f"lacks {_own(missing)}")
         if unknown:
             parts.append(f"has {_own(unknown)}, which {of} does not have")
         raise InputError(
@@ -322,38 +324,38 @@ def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -
         )
 
 
-def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
-    """One row: an array, or by the features' names, in any order, a mapping, a pandas Series, or a record: a named
-    tuple, or a row of a database that has its names."""
+def row(values: Any, expected: Sequence[str] | None, of: str, what: str = "the row") -> Floats:
+    """One row, or what else has a number for each feature: an array, or by the features' names, in any order, a mapping,
+    a pandas Series, or a record: a named tuple, or a row of a database that has its names."""
     if hasattr(values, "columns"):
-        raise InputError("the row is a table; for tables see eigenveil.report", "wrong-dimension")
-    named = _named(values)
-    if named is not None:
+        raise InputError(f"{what} is a table; for tables see eigenveil.report", "wrong-dimension")
+    by_name = named(values)
+    if by_name is not None:
         if expected is None:
             raise InputError(
                 f"{of} has no names of features, so a mapping has no order; give an array", "wrong-names"
             )
-        if not all(isinstance(name, str) for name in named):
+        if not all(isinstance(name, str) for name in by_name):
             raise InputError(
-                f"the row has names that are not text; give each number the name of its feature, or, if they are in "
+                f"{what} has names that are not text; give each number the name of its feature, or, if they are in "
                 f"the order of {of}, an array",
                 "wrong-names",
             )
-        if len(named) != len(values):
-            raise InputError("the row has a name twice; give each number a name of its own", "wrong-names")
-        refuse_other_names(list(named), expected, of)
-        return np.array([_cell(named[name], name) for name in expected], dtype=np.float64)
+        if len(by_name) != len(values):
+            raise InputError(f"{what} has a name twice; give each number a name of its own", "wrong-names")
+        refuse_other_names(list(by_name), expected, of)
+        return np.array([_cell(by_name[name], name) for name in expected], dtype=np.float64)
     if expected is not None and (hasattr(values, "coords") or hasattr(values, "cursor_description")):
-        raise InputError(f"the row carries names, but not as a mapping; give one, or an array in the order of {of}")
-    array = floats(values, "the row")
+        raise InputError(f"{what} carries names, but not as a mapping; give one, or an array in the order of {of}")
+    array = floats(values, what)
     if array.ndim != 1:
         raise InputError(
-            f"the row has {array.ndim} dimensions; it must have one. For tables see eigenveil.report", "wrong-dimension"
+            f"{what} has {array.ndim} dimensions; it must have one. For tables see eigenveil.report", "wrong-dimension"
         )
     return array
 
 
-def _named(values: Any) -> Mapping[Any, Any] | None:
+def named(values: Any) -> Mapping[Any, Any] | None:
     """What a mapping, a Series or a record has by name; less than the values where a name is there twice."""
     if isinstance(values, Mapping):
         return values
@@ -453,26 +455,69 @@ def weights(values: Any, n: int) -> Floats:
     return found
 
 
-def whole(value: int, name: str) -> int:
+def whole(value: Any, name: str) -> int:
     """A count or a seed, as the compiled part takes it."""
-    if not 0 <= value < 2**64:
-        raise InputError(f"{name} is {value}; it must be from 0 to 2⁶⁴ − 1")
-    return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} is {shown(value)}; it must be a whole number") from None
+    if not 0 <= number < 2**64:
+        raise InputError(f"{name} is {number}; it must be from 0 to 2⁶⁴ − 1")
+    return number
+
+
+def number(value: Any, name: str, kinds: str = "a number") -> float:
+    """A number that is not one by chance, as True and texts could be."""
+    try:
+        if isinstance(value, (str, bytes, bool)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} is {shown(value)}; it must be {kinds}") from None
+
+
+def text(value: Any, name: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} is {shown(value)}; it must be text")
+    return str(value)
+
+
+def switch(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} is {shown(value)}; it must be True or False")
+    return bool(value)
+
+
+def word(value: Any, name: str, words: Sequence[str]) -> str:
+    """One of these words."""
+    if not isinstance(value, str) or value not in words:
+        listed = ", ".join(map(repr, words[:-1]))
+        raise InputError(f"{name} is {shown(value)}; it must be {listed} or {words[-1]!r}")
+    return str(value)
+
+
+def shown(value: Any) -> str:
+    """A word or a number; of whatever else its kind, as it may hold rows."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return repr(value)
+    return f"a {type(value).__name__}"
 
 
 def _own(names: Sequence[Any]) -> str:
     """The names that rows have, unless one could be a cell."""
-    if any(map(_could_be_a_cell, names)):
+    if any(map(could_be_a_cell, names)):
         return (
             f"{len(names)} names, numbers among them (was the first row read as a header? then use header=None)"
         )
     return _listed(names)
 
 
-def _could_be_a_cell(name: Any) -> bool:
+def could_be_a_cell(name: Any) -> bool:
     """Whether it is a number, or made of numbers: a file without names gives its first row as names."""
     if isinstance(name, tuple):
-        return any(map(_could_be_a_cell, name))
+        return any(map(could_be_a_cell, name))
     text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
     # Exponents, and what Polars appends to a name that it has already.
     bare = re.sub(r"(?<=[\d.])[eE](?=[+-]?\d)|_duplicated_\d+$", "", text)
