@@ -91,9 +91,59 @@ def test_missing_cells_persons_weights_names_and_output():
     for wrong in [{"weights": np.ones(3)}, {"persons": np.ones(3)}, {"persons": [None] * len(rows)}]:
         with pytest.raises(errors.InputError):
             eigenveil.LocalDPPCA(2, 8).fit(rows, **wrong)
-    for settings in [{"epsilon": -1}, {"epsilon": 17}, {"n_components": 9}, {"mechanism": "none"}, {"center": [1, 2]}]:
+    for settings in [{"epsilon": -1}, {"epsilon": 17}, {"n_components": 9}, {"center": [1, 2]}]:
         with pytest.raises(ValueError):
             eigenveil.LocalDPPCA(**settings).fit(rows)
+    for settings, said in (
+        ({"mechanism": "none"}, "'mechanism': .*double-cap"),
+        ({"calibration": "x"}, "'calibration': .*analytic"),
+        ({"centring": True}, "centring is True"),
+        ({"mean_weight": 0.5}, "give weights"),
+    ):
+        with pytest.raises(errors.InputError, match=said):
+            eigenveil.LocalDPPCA(**settings).fit(rows)
+    for penalty in ("x", None, True):
+        with pytest.raises(errors.InputError, match="'auto', 'cv', 'path' or a number"):
+            eigenveil.LocalDPSparsePCA(penalty=penalty).fit(rows)
+
+
+def test_an_estimate_of_a_frame_has_its_names():
+    pytest.importorskip("sklearn")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(_scaled(2_000)[:, :3], columns=list("abc"))
+    fit = eigenveil.LocalDPPCA(1, 4, random_state=1).fit(frame)
+    scores = fit.transform(frame)
+    assert list(fit.estimate_.feature_names_in_) == list("abc")
+    for transform in (fit.estimate_.transform, fit.estimate_.to_sklearn().transform):
+        np.testing.assert_allclose(transform(frame[list("cba")]), scores, atol=1e-12)
+        with pytest.raises(errors.InputError, match="lacks 'a'"):
+            transform(frame.rename(columns={"a": "z"}))
+    # No study may have these names.
+    for name in ("", " ", "a\nb", "x" * 201):
+        other = eigenveil.LocalDPPCA(1, 4, random_state=1).fit(frame.rename(columns={"a": name}))
+        assert list(other.estimate_.feature_names_in_) == ["x1", "x2", "x3"]
+        np.testing.assert_array_equal(other.components_, fit.components_)
+
+
+def test_constants_with_names_go_to_the_columns_of_these_names():
+    pytest.importorskip("sklearn")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(_scaled(2_000)[:, :3], columns=list("abc"))
+    center = pandas.Series([3.0, 2.0, 1.0], index=list("cba"))
+
+    def prepared(rows, **constants):
+        return eigenveil.LocalDPPCA(1, 4, bound_rows="clip", radius=50, **constants).fit(rows).estimate_.prepare(rows)
+
+    for name in ("center", "scale"):
+        known = prepared(frame, **{name: np.array([1.0, 2.0, 3.0])})
+        for given in (center, dict(center)):
+            np.testing.assert_array_equal(prepared(frame, **{name: given}), known)
+        # Rows without names are in order, and so is what goes with them.
+        np.testing.assert_array_equal(prepared(frame.to_numpy(), **{name: center[::-1]}), known)
+        for other in (center.rename({"a": "z"}), center[:2], center.reset_index(drop=True), {"a": 1.0}):
+            with pytest.raises(errors.InputError) as refused:
+                prepared(frame, **{name: other})
+            assert refused.value.code == "wrong-names"
 
 
 def _scaled(n: int = 20_000) -> np.ndarray:

@@ -327,6 +327,45 @@ def test_what_cannot_be_read_is_refused_without_its_values():
         assert not any(word in str(refused.value) for word in ("987654", "U6", "<U"))
 
 
+def test_the_first_row_of_a_file_without_names_is_not_in_what_an_estimator_says():
+    pytest.importorskip("sklearn")
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pandas.DataFrame(np.random.default_rng(1).normal(size=(200, 3)), columns=NAMES)
+    header = ["7.123456789", "female", "38"]
+    wrong = frame.set_axis(header, axis=1)
+    arrow = polars.from_pandas(wrong).to_arrow()
+    fit, wrong_fit = (eigenveil.LocalDPPCA(1, 4).fit(rows) for rows in (frame, wrong))
+    calls = [lambda rows=rows: fit.transform(rows) for rows in (wrong, polars.from_pandas(wrong), arrow)]
+    calls += [lambda rows=rows: wrong_fit.transform(rows) for rows in (frame, wrong[header[::-1]], wrong[header[:2]])]
+    calls += [lambda: wrong_fit.estimate_.transform(frame), lambda: fit.estimate_.transform(wrong)]
+    for settings in ({"scale": 0.0}, {"center": 1e300}, {"observed": 7.0}, {"center": frame.mean()}):
+        calls.append(lambda settings=settings: eigenveil.LocalDPPCA(1, 4, **settings).fit(wrong))
+    for call in calls:
+        with pytest.raises(ValueError) as refused:
+            call()
+        assert not any(cell in str(refused.value) for cell in header), refused.value
+    # A frame's own names are for a message.
+    with pytest.raises(ValueError, match="unseen at fit time:\n- z"):
+        fit.transform(frame.rename(columns={"a": "z"}))
+    with pytest.raises(errors.InputError, match='"a" has scale'):
+        eigenveil.LocalDPPCA(1, 4, scale=0.0).fit(frame)
+
+
+def test_what_an_estimator_cannot_read_is_an_input_error():
+    pytest.importorskip("sklearn")
+    sparse = pytest.importorskip("scipy.sparse")
+    for rows, said in (
+        ((row for row in HOLES), "a generator"),
+        ({"a": [1.0]}, "a dict"),
+        ([[10**400, 1.0], [2.0, 3.0]], "a list"),
+        (np.zeros(3, dtype=[("a", float), ("b", float)]), "a ndarray"),
+        (sparse.csr_matrix(np.eye(3)), "toarray"),
+    ):
+        with pytest.raises(errors.InputError, match=said) as refused:
+            eigenveil.LocalDPPCA(1, 4).fit(rows)
+        assert refused.value.code == "invalid-dtype"
+
+
 def test_a_cell_is_not_in_what_an_estimator_says():
     pytest.importorskip("sklearn")
     for rows in (np.array([["1", "987654"]] * 5, dtype=object), np.full(5, 987654.0), np.full((5, 3), 987654 + 1j)):
