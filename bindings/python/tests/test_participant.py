@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -443,6 +444,7 @@ def test_a_study_is_pickled_and_what_a_process_holds_is_not(study, server, analy
     again = pickle.loads(pickle.dumps(made))
     assert repr(again) == repr(made) and again.privacy == made.privacy and again.about == made.about
     assert (again.is_open, again.enrolment, again.name) == (True, "token", made.name)
+    assert dataclasses.asdict(made)["about"] == made.about and "_checked" not in dataclasses.asdict(made)
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         assert ledger.take_part(again, ROW).new and not ledger.take_part(made, ROW).new
         for held in (ledger, analyst, server):

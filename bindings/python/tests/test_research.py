@@ -308,7 +308,9 @@ def test_a_count_that_is_none_is_called_so():
         lambda: eigenveil.LocalDPPCA(random_state=2**64).fit(rows),
         lambda: central.fit("pca", rows, k=-1),
         lambda: central.fit("analyze-gauss", rows, k=1, epsilon=1.0, seed=-1),
+        lambda: central.fit("dp-gd-reap", rows, k=1, iterations=-1),
         lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=-1, penalty=0.1),
+        lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=0.1, threads=-1),
     ):
         with pytest.raises(errors.InputError, match="from 0 to"):
             call()

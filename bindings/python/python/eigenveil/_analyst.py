@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from . import _core, _rows
 from ._command import features_of, run
 from ._estimate import Estimate
-from ._participant import Connection, Study, reached_by
+from ._participant import Connection, Study, id_of, reached_by
 from .errors import EigenveilError, InputError
 
 _log = logging.getLogger("eigenveil")
@@ -143,7 +143,7 @@ class Analyst:
 
     def study(self, id: str) -> Study:
         """The study of this identifier."""
-        return self._study(self._core.study(_id(id)))
+        return self._study(self._core.study(id_of(id)))
 
     def studies(self) -> list[dict[str, Any]]:
         """All studies, oldest first: ``id``, ``name``, ``state``, ``reports_accepted``, …"""
@@ -152,19 +152,19 @@ class Analyst:
 
     def reports_accepted(self, study: Study | str) -> int:
         """Distinct reports that the study has."""
-        return int(json.loads(self._core.study(_id(study)))["reports_accepted"])
+        return int(json.loads(self._core.study(id_of(study)))["reports_accepted"])
 
     def open(self, study: Study | str) -> Study:
         """Opens a draft: it takes reports from now on."""
-        return self._study(self._core.open(_id(study)))
+        return self._study(self._core.open(id_of(study)))
 
     def close(self, study: Study | str) -> Study:
         """Closes a study: it takes no more reports."""
-        return self._study(self._core.close(_id(study)))
+        return self._study(self._core.close(id_of(study)))
 
     def delete(self, study: Study | str) -> None:
         """Deletes a study that is not open, with its reports and estimates, for good."""
-        self._core.delete(_id(study))
+        self._core.delete(id_of(study))
 
     def tokens(self, study: Study | str, count: int) -> list[str]:
         """Makes one-time tokens, up to ten million, for a study with ``enrolment="token"``.
@@ -173,11 +173,11 @@ class Analyst:
         """
         if _rows.whole(count, "count") > _MOST_TOKENS:
             raise InputError(f"count is {count}; it must be at most {_MOST_TOKENS}: ask again for more")
-        return self._core.tokens(_id(study), count)
+        return self._core.tokens(id_of(study), count)
 
     def token_counts(self, study: Study | str) -> dict[str, int]:
         """``issued`` and ``spent``."""
-        found: dict[str, int] = json.loads(self._core.token_counts(_id(study)))
+        found: dict[str, int] = json.loads(self._core.token_counts(id_of(study)))
         return found
 
     def estimate(
@@ -204,7 +204,7 @@ class Analyst:
         timeout : float
             Longest wait in seconds. Ctrl-C cancels the estimate on the server, if it answers within 0.3 s.
         """
-        id = _id(study)
+        id = id_of(study)
         if not 0 <= _rows.number(timeout, "timeout") <= _LONGEST_WAIT:
             raise InputError(f"timeout is {timeout:g} s; it must be from 0 to {_LONGEST_WAIT:g}")
         if moment is None:
@@ -225,12 +225,6 @@ class Analyst:
 
     def __repr__(self) -> str:
         return f"Analyst({self.url!r})"
-
-
-def _id(study: Study | str) -> str:
-    if not isinstance(study, (str, Study)):
-        raise InputError(f"the study is a {type(study).__name__}; give a Study or its id")
-    return study if isinstance(study, str) else study.id
 
 
 def designed(

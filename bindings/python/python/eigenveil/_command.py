@@ -288,6 +288,8 @@ def prepare(
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
     texts = [] if one_hot is None else [one_hot] if isinstance(one_hot, str) else list(one_hot)
+    for own in texts:
+        _rows.text(own, "one_hot")
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "public.csv"), os.path.join(folder, "features.csv")
         _write_csv(path, rows, names, texts)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from . import _core, _rows
 from .errors import EigenveilError, InputError, LedgerError
@@ -85,7 +85,8 @@ class Study(_rows.Copies):
     mechanism: str
     enrolment: str
     about: dict[str, Any]
-    _checked: _core.Study
+    if TYPE_CHECKING:  # No field: dataclasses.asdict has none of it.
+        _checked: _core.Study
 
     def __init__(self, checked: _core.Study | None = None, *_: object, **__: object) -> None:
         if not isinstance(checked, _core.Study):
@@ -314,7 +315,7 @@ class Ledger:
 
     def set_token(self, study: Study | str, token: str) -> bool:
         """Keeps the one-time token for a report that is not acknowledged yet; returns whether it is of use."""
-        return self._core.set_token(study if isinstance(study, str) else study.id, _token(token))
+        return self._core.set_token(id_of(study), _token(token))
 
     def send(self, *, connection: Connection | None = None) -> Sent:
         """Sends what is owed, the same bytes each time; what cannot be sent now stays owed.
@@ -344,6 +345,13 @@ class Ledger:
     def accept_move(self, study: Study) -> None:
         """Records that a study is at another address now. Ask the participant first."""
         self._core.accept_move(_checked(study))
+
+
+def id_of(study: Study | str) -> str:
+    """The identifier of a study, or what is one."""
+    if not isinstance(study, (str, Study)):
+        raise InputError(f"the study is a {type(study).__name__}; give a Study or its id")
+    return study if isinstance(study, str) else study.id
 
 
 def _token(token: str) -> str:
@@ -474,7 +482,7 @@ def report(
     own = None if tokens is None else list(map(_token, tokens))
     if own is not None and len(own) < participants:
         raise InputError(f"there are {len(own)} tokens for {participants} participants; give one for each")
-    if not 1 <= connections <= 1024:
+    if not 1 <= _rows.whole(connections, "connections") <= 1024:
         raise InputError(f"connections is {connections}; it must be from 1 to 1024")
     with _Bar(progress, "reports") as told, _in_python():
         answer = _core.report(

@@ -208,7 +208,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if said.startswith("Complex data"):
                 raise InputError("Complex data not supported", "invalid-dtype") from None
             if said.startswith("The feature names should match"):
-                known = [str(name) for name in self.feature_names_in_]
+                known = [str(name) for name in getattr(self, "feature_names_in_", ())]
                 found = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
                 if any(map(_rows.could_be_a_cell, [*known, *found])):
                     _rows.refuse_other_names(found, known, "the table of fit")

@@ -54,10 +54,11 @@ def unmasked(values: Any) -> Any:
 
     Arrow's dictionaries are decoded: pyarrow 26 gives their nulls the values of other rows.
     """
-    if hasattr(values, "column_names") and hasattr(values, "set_column"):
-        for place, name in enumerate(values.column_names):
-            values = values.set_column(place, name, unmasked(values.column(place)))
-        return values
+    if hasattr(values, "column_names") and hasattr(values, "from_arrays"):
+        columns = values.columns
+        if not any(hasattr(column.type, "index_type") for column in columns):
+            return values
+        return type(values).from_arrays([unmasked(column) for column in columns], names=values.column_names)
     if hasattr(getattr(values, "type", None), "index_type"):
         return values.cast(values.type.value_type)
     if isinstance(values, np.ndarray):

@@ -116,6 +116,9 @@ def fit(
     k = _rows.whole(k, "k")
     if seed is not None:
         seed = _rows.whole(seed, "seed")
+    for name, value in parameters.items():
+        if isinstance(value, int):
+            _rows.whole(value, name)
     try:
         components, rest = _core.central(
             algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
@@ -184,6 +187,9 @@ def sparse_components(
         raise InputError(f"the matrix has {values.ndim} dimensions; it must have two", "wrong-dimension")
     if not 0 <= _rows.number(penalty, "penalty") < np.inf:
         raise InputError(f"penalty is {penalty}; it must be a finite number of at least 0")
-    components, rest = _core.fantope(values, _rows.whole(k, "k"), penalty, max_iterations, tolerance, threads)
+    counts = {"k": k, "max_iterations": max_iterations, "threads": threads}
+    k, max_iterations, threads = (_rows.whole(value, name) for name, value in counts.items())
+    tolerance = _rows.number(tolerance, "tolerance")
+    components, rest = _core.fantope(values, k, penalty, max_iterations, tolerance, threads)
     components.setflags(write=False)
     return Sparse(components, **json.loads(rest))
