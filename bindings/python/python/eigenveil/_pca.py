@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         How a row is brought into the unit ball: ``"normalize"``, ``"clip"`` or ``"require"`` at the radius.
     centring : float, optional
         Constant of private centring, 0.01 to 1: the mean is estimated and removed.
-    center, scale : array of p, optional
+    center, scale : array of p, mapping or Series by feature name, optional
         Public constants, subtracted from each row and dividing it.
     observed : array of p or float, optional
         Public share of the participants who have each value; then NaN is a missing cell.
@@ -211,12 +211,12 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 known = [str(name) for name in getattr(self, "feature_names_in_", ())]
                 found = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
                 if any(map(_rows.could_be_a_cell, [*known, *found])):
-                    _rows.refuse_other_names(found, known, "the table of fit")
+                    _alone(lambda: _rows.refuse_other_names(found, known, "the table of fit"))
             raise
         except Exception as error:
             if hasattr(X, "columns"):
                 # Says which column it is.
-                _rows.table(X)
+                _alone(lambda: _rows.table(X))
             if "sparse" in str(error).lower():
                 sentence = "sparse rows are not supported; give dense ones, as rows.toarray()"
                 raise InputError(sentence, "invalid-dtype") from None
@@ -350,6 +350,14 @@ def _one_each(value: Any, names: Any, p: int, what: str) -> Floats:
         raise InputError(f"{what} has shape {array.shape}; give one number, or one for each of {p} features")
     found: Floats = np.broadcast_to(array, (p,))
     return found
+
+
+def _alone(refuses: Callable[[], object]) -> None:
+    """Raises what this refuses without the error that led to it, whose text is in a traceback, too."""
+    try:
+        refuses()
+    except InputError as refusal:
+        raise refusal from None
 
 
 def _seed(random_state: Any) -> int:
