@@ -428,7 +428,8 @@ def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
                 f"row {place + 1} does not say whose it is, by one text or number; fill in its cell, or leave it out",
                 "wrong-persons",
             )
-        if isinstance(label, (float, np.floating)) and label + 1 == label:
+        # With 1 of its own kind: numpy before 2 adds Python's in float64.
+        if isinstance(label, (float, np.floating)) and label + type(label)(1) == label:
             raise InputError(
                 f"the label of row {place + 1} is so large that a float is rounded; read identifiers as text",
                 "wrong-persons",
