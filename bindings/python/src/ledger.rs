@@ -181,18 +181,25 @@ impl PyLedger {
         self.0.close(py)
     }
 
-    /// JSON of what the device keeps of its report. `row` has the study's order.
+    /// JSON of what the device keeps of its report. `row` has the study's order. A text that is no token is refused
+    /// before anything is charged.
+    #[pyo3(signature = (study, row, token))]
     fn take_part(
         &self,
         py: Python<'_>,
         study: &PyStudy,
         row: PyReadonlyArray1<'_, f64>,
+        token: Option<&str>,
     ) -> PyResult<String> {
         let row = Row::new(row.as_array().to_vec());
         self.0.briefly(py, |ledger| {
             check_len(&study.0, row.values().len())?;
+            let token = token.map(ParticipantToken::parse).transpose()?;
             let done = ledger.participate(&study.0, &row)?;
             let entry = done.entry();
+            if let Some(token) = &token {
+                ledger.set_token(entry.study(), token)?;
+            }
             let warning = match &done {
                 eigenveil_client::Participation::New { local_warning, .. } => {
                     local_warning.as_ref()

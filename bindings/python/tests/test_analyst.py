@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import pickle
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 import eigenveil
 from eigenveil import errors
+from eigenveil._command import features_of
 
 N = 20_000
 
@@ -123,6 +125,8 @@ def test_pictures_and_tables(wine_estimate, wines):
     assert len(wine_estimate.plot_biplot(wines[1]).collections[0].get_offsets()) == 178
     with pytest.raises(errors.InputError):
         wine_estimate.plot_loadings(3)
+    with pytest.raises(errors.InputError, match="no rows"):
+        wine_estimate.plot_biplot(wines[1][:0])
     matplotlib.pyplot.close("all")
 
 
@@ -150,6 +154,75 @@ def test_the_life_of_a_study(analyst):
         with pytest.raises(errors.EigenveilError):
             analyst.create_study("refused", **settings)
     assert all(known["name"] != "refused" for known in analyst.studies())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mechanism": "double_cap"}, "'mechanism': .*\"double_cap\"; the mechanisms are double-cap, .*discrete-gaussian"),
+        ({"mechanism": 5}, "mechanism is 5; .* text"),
+        ({"calibration": "x"}, "'calibration': .*analytic or as-published"),
+        ({"enrolment": "tokens"}, "enrolment is 'tokens'; it must be 'open' or 'token'"),
+        ({"bound_rows": "other"}, "bound_rows is 'other'; it must be 'normalize', 'clip' or 'require'"),
+        ({"bound_rows": "clip", "radius": "x"}, "radius is 'x'; .* a number"),
+        ({"name": 3}, "name is 3; .* text"),
+        ({"purpose": 5}, "purpose is 5; .* text"),
+        ({"contact": ["x"]}, "contact is a list; .* text"),
+        ({"features": None, "dimension": 2.5}, "dimension is 2.5; .* a whole number"),
+        ({"centring": True}, "centring is True; .* a number"),
+        ({"epsilon": "abc"}, "epsilon is 'abc'; .* a number"),
+        ({"epsilon": None}, "epsilon is None; .* a number"),
+        ({"delta": np.ones(2)}, "delta is a ndarray; .* a number"),
+        ({"draft": "no"}, "draft is 'no'; .* True or False"),
+        ({"weights": 0.5}, "weights is 0.5; .* True or False"),
+        ({"mean_weight": 0.5}, "mean_weight is 0.5, .*give weights"),
+        ({"k": None}, "k is None; .*'auto'"),
+        ({"k": 10**30}, "whole number or 'auto'"),
+        ({"last_day": "31.3.2099"}, "last_day is '31.3.2099'; .*2027-03-31"),
+        ({"features": "abc"}, "features is 'abc'; give a list"),
+        ({"features": 5}, "features is 5; give a list"),
+        ({"features": ["a", 1]}, "feature 2 has no name"),
+        ({"features": [{"center": 1}]}, "feature 1 has no name"),
+        ({"features": [{"name": "a", "center": "x"}, "b"]}, "center of feature 1 is 'x'; .* a number"),
+    ],
+)
+def test_a_study_with_a_wrong_word_or_kind_is_refused_by_its_name(analyst, settings, said):
+    with pytest.raises(errors.InputError, match=said):
+        analyst.create_study(**{"name": "refused", "features": ["a", "b"], "epsilon": 1, **settings})
+
+
+def test_features_and_days_of_any_kind(analyst):
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    columns = {"name": ["a", "b"], "center": [1, None], "reason": ["x", "y"]}
+    made = [table(columns) for table in (pandas.DataFrame, polars.DataFrame, pyarrow.table)]
+    for features in (*made, [{"name": "a", "center": np.float32(1)}, "b"]):
+        assert features_of(features) == [{"name": "a", "center": 1.0}, {"name": "b"}]
+    for names in (columns["name"], np.array(columns["name"]), pyarrow.array(columns["name"]), polars.Series(["a", "b"])):
+        assert features_of(names) == [{"name": "a"}, {"name": "b"}]
+    for day in ("2099-03-31", datetime.date(2099, 3, 31), pandas.Timestamp("2099-03-31 12:00")):
+        study = analyst.create_study("days", features=made[0], epsilon=1, last_day=day)
+        assert study.about["last_day"] == "2099-03-31"
+
+
+def test_what_an_estimate_or_tokens_cannot_be_asked_is_said_before_the_server_is(analyst, study):
+    made = study(enrolment="token")
+    for count in (-1, 2.5, 10**9):
+        with pytest.raises(errors.InputError, match="^count is"):
+            analyst.tokens(made, count)
+    for asked, said in (
+        ({"timeout": float("inf")}, "timeout is inf s; .*from 0 to"),
+        ({"timeout": 1e300}, r"timeout is 1e\+300 s"),
+        ({"timeout": -1}, "timeout is -1 s"),
+        ({"sparse": {"lamda": 1}}, "sparse has 'lamda'; it can have lambda"),
+        ({"sparse": {"lambda": "x"}}, "'x'; it must be 'auto', 'cv', 'path' or a number"),
+        ({"sparse": {"refit": "no"}}, "refit is 'no'"),
+        ({"sparse": "no"}, "sparse is 'no'"),
+        ({"moment": 1}, "moment is 1"),
+    ):
+        with pytest.raises(errors.InputError, match=said):
+            analyst.estimate(made, 1, **asked)
+    with pytest.raises(errors.InputError, match="the study is a int"):
+        analyst.study(5)
 
 
 def test_a_wrong_token_is_refused_and_not_shown(server):
@@ -188,6 +261,30 @@ print(os.path.exists(server.data))
 def test_a_child_that_ends_leaves_the_server_of_its_parent():
     said = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60)
     assert said.stdout.split() == ["True", "True", "False"], said
+
+
+ENDS = """
+import eigenveil, os, signal, sys
+server = eigenveil.serve(sys.argv[1])
+print(server.url, flush=True)
+os.kill(os.getpid(), int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_ends_with_a_process_that_is_killed(tmp_path, by):
+    said = subprocess.run([sys.executable, "-c", ENDS, tmp_path / "data", str(int(by))], capture_output=True, text=True)
+    assert said.returncode == -by and said.stdout.startswith("http://"), said
+    # Its folder is locked until it has ended.
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with eigenveil.serve(tmp_path / "data") as server:
+                assert server.analyst().studies() == []
+                return
+        except errors.ServerError:
+            assert time.monotonic() < until, "it is still there"
+            time.sleep(0.05)
 
 
 class _FreezesTheServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -242,8 +243,17 @@ def test_tokens(study, analyst, tmp_path):
         (token,) = analyst.tokens(made, 1)
         assert ledger.set_token(made, token)
         assert ledger.send().accepted == 1
-        with pytest.raises(errors.EigenveilError):
-            ledger.set_token(made, "no token")
+        other = study(enrolment="token")
+        for wrong in ("no token", token[:-1], 5, b"0" * 64, [token]):
+            for use in (lambda: ledger.set_token(made, wrong), lambda: ledger.take_part(other, ROW, token=wrong)):
+                with pytest.raises(errors.InputError) as refused:
+                    use()
+                assert token[:-1] not in str(refused.value)
+            with pytest.raises(errors.InputError):
+                eigenveil.report(other, [ROW], tokens=[wrong], ledger=tmp_path / "rows.ledger")
+        assert len(ledger.receipt().studies) == 1 and not eigenveil.receipt(tmp_path / "rows.ledger").studies
+        ledger.take_part(other, ROW, token=analyst.tokens(other, 1)[0])
+        assert ledger.send().accepted == 1
     assert analyst.token_counts(made) == {"issued": 1, "spent": 1}
 
 
@@ -272,9 +282,15 @@ def test_a_table_is_reported_once_whatever_holds_it(study, analyst, tmp_path):
     with pytest.raises(errors.LedgerError) as refused:
         eigenveil.report(made, numbers + 1, ledger=tmp_path / "rows.ledger")
     assert refused.value.code == "rows-changed" and "--" not in str(refused.value)
-    with pytest.raises(errors.LedgerError) as refused:
-        eigenveil.report(study(), numbers + 1, ledger=tmp_path / "rows.ledger")
+    other = study()
+    with pytest.raises(errors.LedgerError, match="these rows differ.* same_participants=True") as refused:
+        eigenveil.report(other, numbers + 1, ledger=tmp_path / "rows.ledger")
     assert refused.value.code == "other-rows"
+    with pytest.raises(errors.LedgerError) as refused:
+        eigenveil.report(made, numbers + 1, same_participants=True, ledger=tmp_path / "rows.ledger")
+    assert refused.value.code == "rows-changed"
+    done = eigenveil.report(other, numbers + 1, same_participants=True, ledger=tmp_path / "rows.ledger")
+    assert done.accepted == 200
 
 
 def test_missing_cells_of_pandas_and_polars_are_missing(study, tmp_path):
@@ -428,6 +444,7 @@ def test_a_study_is_pickled_and_what_a_process_holds_is_not(study, server, analy
     again = pickle.loads(pickle.dumps(made))
     assert repr(again) == repr(made) and again.privacy == made.privacy and again.about == made.about
     assert (again.is_open, again.enrolment, again.name) == (True, "token", made.name)
+    assert dataclasses.asdict(made)["about"] == made.about and "_checked" not in dataclasses.asdict(made)
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         assert ledger.take_part(again, ROW).new and not ledger.take_part(made, ROW).new
         for held in (ledger, analyst, server):
@@ -443,6 +460,19 @@ def test_a_class_whose_objects_others_make_says_who_does():
                 made(*given)
     with pytest.raises(errors.InputError, match="Study.fetch"):
         eigenveil.report("0" * 32, [[1.0]], ledger="rows.ledger")
+
+
+def test_a_connection_that_is_none_is_refused(study, server, tmp_path):
+    made, wrong = study(), {"timeout": 5}
+    with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
+        for call in (
+            lambda: eigenveil.Study.fetch(made.url, made.id, connection=wrong),
+            lambda: eigenveil.Analyst(server.url, server.token, connection=wrong),
+            lambda: eigenveil.report(made, [ROW], ledger=tmp_path / "rows.ledger", connection=wrong),
+            lambda: ledger.send(connection=wrong),
+        ):
+            with pytest.raises(errors.InputError, match="is a dict; give an eigenveil.Connection"):
+                call()
 
 
 def test_what_is_logged_holds_no_row_and_no_token(study, analyst, tmp_path, caplog):

@@ -91,9 +91,59 @@ def test_missing_cells_persons_weights_names_and_output():
     for wrong in [{"weights": np.ones(3)}, {"persons": np.ones(3)}, {"persons": [None] * len(rows)}]:
         with pytest.raises(errors.InputError):
             eigenveil.LocalDPPCA(2, 8).fit(rows, **wrong)
-    for settings in [{"epsilon": -1}, {"epsilon": 17}, {"n_components": 9}, {"mechanism": "none"}, {"center": [1, 2]}]:
+    for settings in [{"epsilon": -1}, {"epsilon": 17}, {"n_components": 9}, {"center": [1, 2]}]:
         with pytest.raises(ValueError):
             eigenveil.LocalDPPCA(**settings).fit(rows)
+    for settings, said in (
+        ({"mechanism": "none"}, "'mechanism': .*double-cap"),
+        ({"calibration": "x"}, "'calibration': .*analytic"),
+        ({"centring": True}, "centring is True"),
+        ({"mean_weight": 0.5}, "give weights"),
+    ):
+        with pytest.raises(errors.InputError, match=said):
+            eigenveil.LocalDPPCA(**settings).fit(rows)
+    for penalty in ("x", None, True):
+        with pytest.raises(errors.InputError, match="'auto', 'cv', 'path' or a number"):
+            eigenveil.LocalDPSparsePCA(penalty=penalty).fit(rows)
+
+
+def test_an_estimate_of_a_frame_has_its_names():
+    pytest.importorskip("sklearn")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(_scaled(2_000)[:, :3], columns=list("abc"))
+    fit = eigenveil.LocalDPPCA(1, 4, random_state=1).fit(frame)
+    scores = fit.transform(frame)
+    assert list(fit.estimate_.feature_names_in_) == list("abc")
+    for transform in (fit.estimate_.transform, fit.estimate_.to_sklearn().transform):
+        np.testing.assert_allclose(transform(frame[list("cba")]), scores, atol=1e-12)
+        with pytest.raises(errors.InputError, match="lacks 'a'"):
+            transform(frame.rename(columns={"a": "z"}))
+    # No study may have these names.
+    for name in ("", " ", "a\nb", "x" * 201):
+        other = eigenveil.LocalDPPCA(1, 4, random_state=1).fit(frame.rename(columns={"a": name}))
+        assert list(other.estimate_.feature_names_in_) == ["x1", "x2", "x3"]
+        np.testing.assert_array_equal(other.components_, fit.components_)
+
+
+def test_constants_with_names_go_to_the_columns_of_these_names():
+    pytest.importorskip("sklearn")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(_scaled(2_000)[:, :3], columns=list("abc"))
+    center = pandas.Series([3.0, 2.0, 1.0], index=list("cba"))
+
+    def prepared(rows, **constants):
+        return eigenveil.LocalDPPCA(1, 4, bound_rows="clip", radius=50, **constants).fit(rows).estimate_.prepare(rows)
+
+    for name in ("center", "scale"):
+        known = prepared(frame, **{name: np.array([1.0, 2.0, 3.0])})
+        for given in (center, dict(center)):
+            np.testing.assert_array_equal(prepared(frame, **{name: given}), known)
+        # Rows without names are in order, and so is what goes with them.
+        np.testing.assert_array_equal(prepared(frame.to_numpy(), **{name: center[::-1]}), known)
+        for other in (center.rename({"a": "z"}), center[:2], center.reset_index(drop=True), {"a": 1.0}):
+            with pytest.raises(errors.InputError) as refused:
+                prepared(frame, **{name: other})
+            assert refused.value.code == "wrong-names"
 
 
 def _scaled(n: int = 20_000) -> np.ndarray:
@@ -195,8 +245,34 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.plan(epsilon=4, n=1_000, no_such_flag=1)
     with pytest.raises(errors.InputError, match="n, the participants expected, or target_error"):
         eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4)
+    with pytest.raises(errors.InputError, match="^invalid value '4.5' for 'p': it must be a whole number$"):
+        eigenveil.plan(p=4.5, k=2, spectrum=[0.3, 0.2], epsilon=4, n=1_000)
+    with pytest.raises(errors.InputError, match="leave epsilon out"):
+        central.fit("pca", _scaled(200), k=1, epsilon=1.0)
+    with pytest.raises(errors.InputError, match="delta belongs to an epsilon"):
+        central.fit("analyze-gauss", _scaled(200), k=1, delta=1e-6)
+    with pytest.raises(errors.InputError, match="penalty is -1; .* at least 0"):
+        central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=-1)
     with pytest.warns(eigenveil.EigenveilWarning):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
+
+
+def test_rows_that_are_given_for_a_file_or_a_number_are_not_in_a_message():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = np.array([[987654.25, 2.0], [3.0, 4.0]])
+    named = pandas.DataFrame(rows, columns=["987654.25", "2"])
+    for given in (rows, rows[0], rows.tolist(), named, polars.from_pandas(named), named["2"], {"a": 987654.25}, 9876.5):
+        calls = [
+            lambda given=given: eigenveil.simulate(rows=given, n=1_000, k=1, epsilon=4),
+            lambda given=given: eigenveil.simulate(p=4, n=1_000, k=1, epsilon=4, plot=given),
+            lambda given=given: eigenveil.plan(pilot=given, n=1_000, epsilon=4),
+        ]
+        if np.ndim(given) == 2:
+            calls.append(lambda given=given: eigenveil.plan(spectrum=given, p=4, k=1, n=1_000, epsilon=4))
+        for call in calls:
+            with pytest.raises(errors.InputError, match="give the path of a file|where a number") as refused:
+                call()
+            assert "9876" not in str(refused.value)
 
 
 def test_statistics_are_refused_in_the_words_of_python():
@@ -217,6 +293,7 @@ def test_sequences_of_any_kind_are_flags():
     flags = {"p": 10, "k": 2, "epsilon": 4, "n": 1_000, "mechanism": "double-cap"}
     known = eigenveil.plan(spectrum=[0.3, 0.2], **flags)
     assert eigenveil.plan(spectrum=(share for share in (0.3, 0.2)), **flags) == known
+    assert eigenveil.plan(spectrum=[0.3, 0.2], **{**flags, "n": 1e3, "p": np.float64(10)}) == known
     pandas = pytest.importorskip("pandas")
     assert eigenveil.plan(spectrum=pandas.Series([0.3, 0.2]), **flags) == known
 
@@ -231,7 +308,9 @@ def test_a_count_that_is_none_is_called_so():
         lambda: eigenveil.LocalDPPCA(random_state=2**64).fit(rows),
         lambda: central.fit("pca", rows, k=-1),
         lambda: central.fit("analyze-gauss", rows, k=1, epsilon=1.0, seed=-1),
+        lambda: central.fit("dp-gd-reap", rows, k=1, iterations=-1),
         lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=-1, penalty=0.1),
+        lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=0.1, threads=-1),
     ):
         with pytest.raises(errors.InputError, match="from 0 to"):
             call()

@@ -6,6 +6,8 @@ import collections
 import csv
 import decimal
 import io
+import sqlite3
+import traceback
 
 import numpy as np
 import pytest
@@ -73,6 +75,25 @@ def test_a_missing_cell_of_pandas_or_arrow_in_a_row_is_missing():
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     for missing in (pandas.NA, pyarrow.scalar(None, pyarrow.float64())):
         np.testing.assert_array_equal(_rows.row({"a": 1, "b": missing, "c": 3}, NAMES, "study X"), HOLES[0])
+    row = pyarrow.scalar({"c": 3, "b": None, "a": 1.0})
+    np.testing.assert_array_equal(_rows.row(row, NAMES, "study X"), HOLES[0])
+
+
+@pytest.mark.parametrize("cells", [[5.0, None, 7.0], [5, None, 7], [True, None, False]], ids=["float", "int", "bool"])
+def test_a_null_of_an_arrow_dictionary_is_missing(cells):
+    pytest.importorskip("sklearn")
+    pyarrow = pytest.importorskip("pyarrow")
+    column = pyarrow.chunked_array([pyarrow.array(cells).dictionary_encode()])
+    whole, batch = pyarrow.table({"a": column, "b": column}), pyarrow.record_batch({"a": column.chunk(0)})
+    expected = np.array([cells, cells], dtype=float).T
+    for rows in (whole, batch):
+        np.testing.assert_array_equal(_rows.table(rows).values, expected[:, : rows.num_columns])
+    estimator = eigenveil.LocalDPPCA(1, 4, observed=0.9)
+    np.testing.assert_array_equal(estimator._validated(whole, reset=True), expected)
+    np.testing.assert_array_equal(_rows.weights(column, 3), expected[:, 0])
+    if cells[0] is not True:  # None among booleans is an object.
+        np.testing.assert_array_equal(_rows.floats(whole, "it"), expected)
+        np.testing.assert_array_equal(_rows.row(column, None, "study X"), expected[:, 0])
 
 
 def test_an_estimator_does_not_see_behind_a_mask():
@@ -131,6 +152,61 @@ def test_a_row_is_matched_by_its_names_or_refused():
         with pytest.raises(errors.InputError) as refused:
             _rows.row(row, ["1", "2", "3"] if isinstance(row, dict) else NAMES, "study X")
         assert refused.value.code == "wrong-names"
+
+
+class DictRow(list):
+    """As psycopg2's."""
+
+    def keys(self):
+        return iter("cba")
+
+    def __getitem__(self, key):
+        return super().__getitem__("cba".index(key) if isinstance(key, str) else key)
+
+
+class SparkRow(tuple):
+    def asDict(self):
+        return dict(zip("cba", self, strict=True))
+
+
+class OdbcRow(tuple):
+    cursor_description = ()
+
+
+def _of_sqlite(asked):
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    found = connection.execute(asked).fetchone()
+    connection.close()
+    return found
+
+
+def test_a_row_of_a_database_is_matched_by_its_names_or_refused():
+    records = [_of_sqlite("SELECT 3 AS c, 2 AS b, 1 AS a"), DictRow([3, 2, 1]), SparkRow([3, 2, 1]), OdbcRow([3, 2, 1])]
+    for record in records:
+        if not isinstance(record, OdbcRow):
+            np.testing.assert_array_equal(_rows.row(record, NAMES, "study X"), [1, 2, 3])
+        for rows in ([record, record], (record,)):
+            with pytest.raises(errors.InputError, match="DataFrame") as refused:
+                read(rows)
+            assert refused.value.code == "wrong-names"
+    for record in (OdbcRow([3, 2, 1]), _of_sqlite("SELECT 3 AS c, 2 AS b, 1 AS a, 5 AS a"), _of_sqlite("SELECT 1 AS x")):
+        with pytest.raises(errors.InputError):
+            _rows.row(record, NAMES, "study X")
+    pandas = pytest.importorskip("pandas")
+    np.testing.assert_array_equal(read(pandas.DataFrame(records[:1], columns=records[0].keys())), [[1, 2, 3]])
+
+
+@pytest.mark.parametrize("wide", [2**64, 2**70, -(2**70), 10**400], ids=["64", "70", "-70", "no float"])
+def test_a_row_is_not_refused_for_how_large_a_number_is(wide):
+    pandas = pytest.importorskip("pandas")
+    known = np.inf if wide == 10**400 else float(wide)
+    row = {"a": wide, "b": 2, "c": 3}
+    cells = list(row.values())
+    for held in (row, Row(3, 2, wide), pandas.Series(row, dtype=object), cells, np.array(cells)):
+        np.testing.assert_array_equal(_rows.row(held, NAMES, "study X"), [known, 2, 3])
+    frame = pandas.DataFrame({"a": pandas.Series([wide], dtype=object), "b": [2], "c": [3]})
+    np.testing.assert_array_equal(read(frame), [[known, 2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -251,6 +327,46 @@ def test_what_cannot_be_read_is_refused_without_its_values():
         assert refused.value.code == code
         # The length of the longest cell is one, too.
         assert not any(word in str(refused.value) for word in ("987654", "U6", "<U"))
+
+
+def test_the_first_row_of_a_file_without_names_is_not_in_what_an_estimator_says():
+    pytest.importorskip("sklearn")
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pandas.DataFrame(np.random.default_rng(1).normal(size=(200, 3)), columns=NAMES)
+    header = ["7.123456789", "female", "38"]
+    wrong = frame.set_axis(header, axis=1)
+    arrow = polars.from_pandas(wrong).to_arrow()
+    fit, wrong_fit = (eigenveil.LocalDPPCA(1, 4).fit(rows) for rows in (frame, wrong))
+    calls = [lambda rows=rows: fit.transform(rows) for rows in (wrong, polars.from_pandas(wrong), arrow)]
+    calls += [lambda rows=rows: wrong_fit.transform(rows) for rows in (frame, wrong[header[::-1]], wrong[header[:2]])]
+    calls += [lambda: wrong_fit.estimate_.transform(frame), lambda: fit.estimate_.transform(wrong)]
+    for settings in ({"scale": 0.0}, {"center": 1e300}, {"observed": 7.0}, {"center": frame.mean()}):
+        calls.append(lambda settings=settings: eigenveil.LocalDPPCA(1, 4, **settings).fit(wrong))
+    for call in calls:
+        with pytest.raises(ValueError) as refused:
+            call()
+        assert not any(cell in str(refused.value) for cell in header), refused.value
+        assert "7.123456789" not in "".join(traceback.format_exception(refused.value))
+    # A frame's own names are for a message.
+    with pytest.raises(ValueError, match="unseen at fit time:\n- z"):
+        fit.transform(frame.rename(columns={"a": "z"}))
+    with pytest.raises(errors.InputError, match='"a" has scale'):
+        eigenveil.LocalDPPCA(1, 4, scale=0.0).fit(frame)
+
+
+def test_what_an_estimator_cannot_read_is_an_input_error():
+    pytest.importorskip("sklearn")
+    sparse = pytest.importorskip("scipy.sparse")
+    for rows, said in (
+        ((row for row in HOLES), "a generator"),
+        ({"a": [1.0]}, "a dict"),
+        ([[10**400, 1.0], [2.0, 3.0]], "a list"),
+        (np.zeros(3, dtype=[("a", float), ("b", float)]), "a ndarray"),
+        (sparse.csr_matrix(np.eye(3)), "toarray"),
+    ):
+        with pytest.raises(errors.InputError, match=said) as refused:
+            eigenveil.LocalDPPCA(1, 4).fit(rows)
+        assert refused.value.code == "invalid-dtype"
 
 
 def test_a_cell_is_not_in_what_an_estimator_says():

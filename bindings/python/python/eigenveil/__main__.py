@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 
 from . import _core
 
@@ -15,6 +17,18 @@ def main() -> int:
     code = _core.run_line(["eigenveil", *sys.argv[1:]])
     sys.stdout.flush()
     return code
+
+
+def serve_a_parent() -> int:
+    """As :func:`main`, until standard input ends: its other end is of a process that may be killed at any time."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return main()
 
 
 if __name__ == "__main__":

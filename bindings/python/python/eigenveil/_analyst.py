@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import json
 import logging
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, NoReturn
 
-from . import _core
-from ._command import features_of
+from . import _core, _rows
+from ._command import features_of, run
 from ._estimate import Estimate
-from ._participant import Connection, Study
+from ._participant import Connection, Study, id_of, reached_by
 from .errors import EigenveilError, InputError
 
 _log = logging.getLogger("eigenveil")
 _MOST_WITH_MOMENT = 1000
 # Of Ctrl-C, which does not wait for a server that does not answer.
 _CANCEL_WITHIN = 0.3
+# Thirty years.
+_LONGEST_WAIT = 1e9
+_MOST_TOKENS = 10_000_000
 
 
 class Analyst:
@@ -44,7 +49,7 @@ class Analyst:
 
     def __init__(self, url: str, token: str, *, connection: Connection | None = None) -> None:
         self.url = url
-        self._core = _core.Analyst(url, token, connection)
+        self._core = _core.Analyst(url, token, reached_by(connection))
         brief = dataclasses.replace(connection or Connection(), timeout=_CANCEL_WITHIN, retry_for=0.0)
         self._canceller = _core.Analyst(url, token, brief)
 
@@ -68,7 +73,7 @@ class Analyst:
         purpose: str | None = None,
         responsible_party: str | None = None,
         contact: str | None = None,
-        last_day: str | None = None,
+        last_day: str | datetime.date | None = None,
         draft: bool = False,
     ) -> Study:
         """Creates a study and opens it (unless it is to be a draft).
@@ -95,38 +100,41 @@ class Analyst:
         enrolment : str
             ``"open"``, or ``"token"``: one report for each of :meth:`tokens`.
         purpose, responsible_party, contact, last_day : str, optional
-            What participants are told; fixed with the study. ``last_day`` as ``"2027-03-31"``.
+            What participants are told; fixed with the study. ``last_day`` as ``"2027-03-31"`` or a date.
         """
         own = features_of(features)
         if dimension is None and own is None:
             raise InputError("give features or dimension", "invalid-dimension")
         if own is not None and dimension not in (None, len(own)):
             raise InputError(f"dimension is {dimension}, and there are {len(own)} features", "invalid-dimension")
+        if k is None:
+            raise InputError("k is None; it must be a whole number or 'auto'", "invalid-request")
         about = {
             "purpose": purpose,
             "responsible_party": responsible_party,
             "contact": contact,
-            "last_day": last_day,
+            "last_day": last_day if last_day is None else _day(last_day),
         }
-        design = {
-            "name": name,
-            "dimension": dimension if own is None else len(own),
-            "features": own,
-            "norm": norm(bound_rows, radius),
-            "centring": centring,
-            "weights": {"mean": mean_weight} if weights else None,
-            "mechanism": mechanism,
-            "calibration": calibration,
-            "epsilon": float(epsilon),
-            "delta": delta,
-            "default_k": _count(k),
-            "draft": draft,
-            "enrolment": enrolment,
-            "about": {key: value for key, value in about.items() if value is not None},
-        }
-        if design["weights"] is None:
-            del design["weights"]
-        study = self._study(self._core.create_study(to_json(design)))
+        design = designed(
+            name=_rows.text(name, "name"),
+            dimension=_rows.whole(dimension, "dimension") if own is None else len(own),
+            features=own,
+            bound_rows=bound_rows,
+            radius=radius,
+            centring=centring,
+            mechanism=mechanism,
+            calibration=calibration,
+            epsilon=epsilon,
+            delta=delta,
+            weights=_rows.switch(weights, "weights"),
+            mean_weight=mean_weight,
+        )
+        design["default_k"] = _count(k)
+        design["draft"] = _rows.switch(draft, "draft")
+        design["enrolment"] = _rows.word(enrolment, "enrolment", ["open", "token"])
+        design["about"] = {key: _rows.text(value, key) for key, value in about.items() if value is not None}
+        with known_words(design):
+            study = self._study(self._core.create_study(to_json(design)))
         _log.info("created %r", study)
         return study
 
@@ -135,7 +143,7 @@ class Analyst:
 
     def study(self, id: str) -> Study:
         """The study of this identifier."""
-        return self._study(self._core.study(id))
+        return self._study(self._core.study(id_of(id)))
 
     def studies(self) -> list[dict[str, Any]]:
         """All studies, oldest first: ``id``, ``name``, ``state``, ``reports_accepted``, …"""
@@ -144,27 +152,32 @@ class Analyst:
 
     def reports_accepted(self, study: Study | str) -> int:
         """Distinct reports that the study has."""
-        return int(json.loads(self._core.study(_id(study)))["reports_accepted"])
+        return int(json.loads(self._core.study(id_of(study)))["reports_accepted"])
 
     def open(self, study: Study | str) -> Study:
         """Opens a draft: it takes reports from now on."""
-        return self._study(self._core.open(_id(study)))
+        return self._study(self._core.open(id_of(study)))
 
     def close(self, study: Study | str) -> Study:
         """Closes a study: it takes no more reports."""
-        return self._study(self._core.close(_id(study)))
+        return self._study(self._core.close(id_of(study)))
 
     def delete(self, study: Study | str) -> None:
         """Deletes a study that is not open, with its reports and estimates, for good."""
-        self._core.delete(_id(study))
+        self._core.delete(id_of(study))
 
     def tokens(self, study: Study | str, count: int) -> list[str]:
-        """Makes one-time tokens, for a study with ``enrolment="token"``. Nobody can ask for them again."""
-        return self._core.tokens(_id(study), count)
+        """Makes one-time tokens, up to ten million, for a study with ``enrolment="token"``.
+
+        Nobody can ask for them again.
+        """
+        if _rows.whole(count, "count") > _MOST_TOKENS:
+            raise InputError(f"count is {count}; it must be at most {_MOST_TOKENS}: ask again for more")
+        return self._core.tokens(id_of(study), count)
 
     def token_counts(self, study: Study | str) -> dict[str, int]:
         """``issued`` and ``spent``."""
-        found: dict[str, int] = json.loads(self._core.token_counts(_id(study)))
+        found: dict[str, int] = json.loads(self._core.token_counts(id_of(study)))
         return found
 
     def estimate(
@@ -191,7 +204,9 @@ class Analyst:
         timeout : float
             Longest wait in seconds. Ctrl-C cancels the estimate on the server, if it answers within 0.3 s.
         """
-        id = _id(study)
+        id = id_of(study)
+        if not 0 <= _rows.number(timeout, "timeout") <= _LONGEST_WAIT:
+            raise InputError(f"timeout is {timeout:g} s; it must be from 0 to {_LONGEST_WAIT:g}")
         if moment is None:
             own = study if isinstance(study, Study) else self.study(id)
             plain = not (own._checked.allows_missing_cells or own._checked.has_weights)
@@ -212,33 +227,95 @@ class Analyst:
         return f"Analyst({self.url!r})"
 
 
-def _id(study: Study | str) -> str:
-    return study if isinstance(study, str) else study.id
+def designed(
+    *,
+    bound_rows: str,
+    radius: float | None,
+    centring: float | None,
+    mechanism: str,
+    calibration: str,
+    epsilon: float,
+    delta: float | None,
+    weights: bool,
+    mean_weight: float | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """What the JSON of a study's design has, each of its kind."""
+    if mean_weight is not None and not weights:
+        given = _rows.shown(mean_weight)
+        raise InputError(f"mean_weight is {given}, and there are no weights; leave it out, or give weights")
+    design = {
+        "norm": norm(bound_rows, radius),
+        "centring": None if centring is None else _rows.number(centring, "centring"),
+        "mechanism": _rows.text(mechanism, "mechanism"),
+        "calibration": _rows.text(calibration, "calibration"),
+        "epsilon": _rows.number(epsilon, "epsilon"),
+        "delta": None if delta is None else _rows.number(delta, "delta"),
+        **others,
+    }
+    if weights:
+        design["weights"] = {"mean": None if mean_weight is None else _rows.number(mean_weight, "mean_weight")}
+    return design
+
+
+@contextlib.contextmanager
+def known_words(design: dict[str, Any]) -> Iterator[None]:
+    """Says which words there are, where a design has another one: the command line has the list."""
+    try:
+        yield
+    except InputError as error:
+        if error.code == "malformed-json":
+            run("account", epsilon=1, mechanism=design["mechanism"], calibration=design["calibration"])
+        raise
+
+
+def _day(day: str | datetime.date) -> str:
+    """A date, as 2027-03-31."""
+    try:
+        return f"{day if isinstance(day, datetime.date) else datetime.date.fromisoformat(day):%Y-%m-%d}"
+    except (TypeError, ValueError):
+        raise InputError(f"last_day is {_rows.shown(day)}; it must be a date, as '2027-03-31'") from None
 
 
 def norm(bound_rows: str, radius: float | None) -> dict[str, Any]:
     """The JSON of how a row is brought into the unit ball."""
-    if bound_rows == "normalize":
+    if _rows.word(bound_rows, "bound_rows", ["normalize", "clip", "require"]) == "normalize":
         if radius is not None:
             raise InputError(f"radius {radius} is not used with bound_rows='normalize'; leave it out, or give 'clip'")
         return {"kind": "normalize"}
-    if bound_rows in ("clip", "require"):
-        return {"kind": bound_rows, "radius": 1.0 if radius is None else float(radius)}
-    raise InputError(f"bound_rows is {bound_rows!r}; it must be 'normalize', 'clip' or 'require'")
+    return {"kind": bound_rows, "radius": 1.0 if radius is None else _rows.number(radius, "radius")}
 
 
 def estimate_request(k: int | str | None, sparse: bool | dict[str, Any], moment: bool) -> str:
     """The JSON of a request for an estimate."""
-    settings = (dict(sparse) if isinstance(sparse, dict) else {}) if sparse else None
-    return to_json({"k": _count(k), "sparse": settings, "moment": moment})
+    settings = _sparse(sparse) if isinstance(sparse, dict) else {} if _rows.switch(sparse, "sparse") else None
+    return to_json({"k": _count(k), "sparse": settings, "moment": _rows.switch(moment, "moment")})
+
+
+def _sparse(given: dict[str, Any]) -> dict[str, Any] | None:
+    """What a sparse estimate is asked for, each of its kind."""
+    read: dict[str, Callable[[Any, str], Any]] = {"rho": _rows.number, "refit": _rows.switch}
+    read |= {"max_iterations": _rows.whole, "tolerance": _rows.number}
+    settings: dict[str, Any] = {}
+    for key, value in given.items():
+        if key == "lambda":
+            is_word = isinstance(value, str) and value in ("auto", "cv", "path")
+            kinds = "'auto', 'cv', 'path' or a number"
+            settings[key] = value if is_word else _rows.number(value, "the penalty (lambda)", kinds)
+        elif key in read:
+            settings[key] = read[key](value, key)
+        else:
+            raise InputError(f"sparse has {key!r}; it can have lambda, rho, refit, max_iterations and tolerance")
+    return settings or None
 
 
 def _count(k: int | str | None) -> int | str | None:
-    if isinstance(k, Integral) and int(k) >= 0:
+    if isinstance(k, Integral) and 0 <= int(k) < 2**64:
         return int(k)
-    if k is None or k == "auto":
+    if k is None or isinstance(k, str) and k == "auto":
         return k
-    raise InputError(f"the number of components is {k!r}; it must be a whole number or 'auto'", "invalid-request")
+    sentence = f"the number of components is {_rows.shown(k)}; it must be a whole number or 'auto'"
+    raise InputError(sentence, "invalid-request")
 
 
 def to_json(document: dict[str, Any]) -> str:

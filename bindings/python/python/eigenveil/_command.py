@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import re
 import tempfile
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 Numbers = float | Sequence[float]
 Words = str | Sequence[str]
+# Flags whose value is a file. Whatever else was given is not printed: it may be rows.
+_PATHS = ("rows", "pilot", "features", "description", "plot", "out")
 
 
 class EigenveilWarning(UserWarning):
@@ -33,13 +36,12 @@ def run(command: str, **flags: Any) -> dict[str, Any]:
         if value is None or value is False:
             continue
         flag = "--" + name.replace("_", "-")
-        if value is True:
+        if value is True and name not in _PATHS:
             words.append(flag)
         elif name == "centring":
-            words.append(f"{flag}={value!r}")
+            words.append(f"{flag}={_word(name, value)}")
         else:
-            many = isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike))
-            words += [flag, ",".join(map(_word, value)) if many else _word(value)]
+            words += [flag, _path(name, value) if name in _PATHS else _words(name, value)]
     try:
         answer, notes = _core.answer(words)
     except EigenveilError as error:
@@ -50,16 +52,33 @@ def run(command: str, **flags: Any) -> dict[str, Any]:
     return found
 
 
-def _word(value: Any) -> str:
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        instead = {"rows": ", or LocalDPPCA the rows that you hold", "pilot": ", or an Estimate"}.get(name, "")
+        raise InputError(f"{name} is a {type(value).__name__}; give the path of a file{instead}")
+    return os.fsdecode(value)
+
+
+def _words(name: str, value: Any) -> str:
+    many = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
+    return ",".join(_word(name, own) for own in value) if many else _word(name, value)
+
+
+def _word(name: str, value: Any) -> str:
+    if not isinstance(value, (str, numbers.Number, np.generic)):
+        raise InputError(f"{name} has a {type(value).__name__} where a number or a word must be; give one, or a list")
     if isinstance(value, (float, np.floating)):
-        return repr(float(value))
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    return str(value)
 
 
 def in_python(sentence: str) -> str:
     """``--some-flag`` as ``some_flag``, and nothing of the command line's usage."""
     sentence = re.sub(r"^error: ", "", sentence)
     sentence = re.sub(r"\n\n(Usage:|For more information).*", "", sentence, flags=re.DOTALL)
+    sentence = re.sub(r"(--[a-z-]+) <[^>]*>", r"\1", sentence)
+    sentence = sentence.replace("invalid digit found in string", "it must be a whole number")
     return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), sentence)
 
 
@@ -151,14 +170,16 @@ def plan(
     >>> planned["rows"][0]["n"] < 20_000
     True
     """
+    # It imports this module.
+    from ._estimate import Estimate
+
     if n is None and target_error is None:
         raise InputError("plan needs n, the participants expected, or target_error")
     own = {"p": p, "k": k, "spectrum": spectrum, "n": n, "target_error": target_error, "delta": delta}
     with tempfile.TemporaryDirectory() as folder:
-        if pilot is not None and not isinstance(pilot, (str, os.PathLike)):
+        if isinstance(pilot, Estimate):
             path = os.path.join(folder, "estimate.json")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(pilot.to_json())
+            pilot.save(path)
             pilot = path
         return run("plan", epsilon=epsilon, mechanism=mechanism, pilot=pilot, **own, **flags)
 
@@ -266,7 +287,9 @@ def prepare(
     names = list(columns if columns is not None else getattr(rows, "columns", []))
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
-    texts = [one_hot] if isinstance(one_hot, str) else list(one_hot or [])
+    texts = [] if one_hot is None else [one_hot] if isinstance(one_hot, str) else list(one_hot)
+    for own in texts:
+        _rows.text(own, "one_hot")
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "public.csv"), os.path.join(folder, "features.csv")
         _write_csv(path, rows, names, texts)
@@ -313,21 +336,31 @@ def features_of(features: Any) -> list[dict[str, Any]] | None:
         if own is None:
             raise InputError("a mapping of features is what eigenveil.prepare returns; give that, or a list")
         features = own
-    if hasattr(features, "columns") and hasattr(features, "to_dict"):
+    if hasattr(features, "to_pylist"):
+        features = features.to_pylist()  # pyarrow's
+    elif hasattr(features, "columns") and hasattr(features, "to_dict"):
         frame = features
-        known = [name for name in ("name", "center", "scale", "observed", "section") if name in list(frame.columns)]
-        if "name" not in known:
-            raise InputError("a frame of features has the columns name, center and scale, one line a feature")
-        cells = {name: list(frame[name]) for name in known}
-        features = [{name: cells[name][line] for name in known} for line in range(len(frame))]
-    return [{"name": own} if isinstance(own, str) else _plain(own) for own in features]
+        cells = {name: list(frame[name]) for name in frame.columns}
+        features = [{name: cells[name][line] for name in cells} for line in range(len(frame))]
+    if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
+        raise InputError(
+            f"features is {_rows.shown(features)}; give a list of names, a frame with name, center and scale, or what "
+            "eigenveil.prepare returns"
+        )
+    return [{"name": str(own)} if isinstance(own, str) else _plain(own, place) for place, own in enumerate(features, 1)]
 
 
-def _plain(feature: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is missing, and with Python's own numbers."""
+def _plain(feature: Any, place: int) -> dict[str, Any]:
+    """What a study has of a feature, without what is missing, and with Python's own numbers."""
+    if not isinstance(feature, Mapping) or not isinstance(feature.get("name"), str):
+        raise InputError(
+            f"feature {place} has no name; give names, or each feature's name, center and scale, as a frame or mappings"
+        )
     out: dict[str, Any] = {}
-    for key, value in feature.items():
+    for key in ("name", "center", "scale", "observed", "section"):
+        value = feature.get(key)
         if _rows.is_missing(value):
             continue
-        out[key] = value if isinstance(value, str) else float(value)
+        called = f"{key} of feature {place}"
+        out[key] = _rows.text(value, called) if key in ("name", "section") else _rows.number(value, called)
     return out

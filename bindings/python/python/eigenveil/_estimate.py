@@ -93,7 +93,7 @@ class Estimate(_rows.Copies):
         self.floor_: dict[str, Any] = dict(document["floor"])
         sparse = document["sparse"]
         self.support_ = None if sparse is None else [str(derived["names"][row]) for row in sparse["support"]]
-        self.warnings_: list[str] = list(document["warnings"])
+        self.warnings_: list[str] = [in_python(warning) for warning in document["warnings"]]
         self.warning_codes_: list[str] = list(document["warning_codes"])
         self.privacy_: dict[str, Any] = dict(document["privacy"])
         # Others have the same arrays.
@@ -323,6 +323,8 @@ class Estimate(_rows.Copies):
         """Rows and the largest loadings over two components (from 1), by matplotlib; shows rows. Returns the axes."""
         first, second = (self._place(component) for component in axes)
         scores = self.transform(rows)[:, [first, second]]
+        if len(scores) == 0:
+            raise InputError("the table has no rows; give at least one")
         arrows = self.components_[[first, second]].T
         ax = _axes(ax)
         ax.scatter(scores[:, 0], scores[:, 1], s=6, alpha=0.5)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from . import _core, _rows
-from .errors import EigenveilError, InputError
+from .errors import EigenveilError, InputError, LedgerError
 
 # Never a value of a row, nor what depends on one, nor a token.
 _log = logging.getLogger("eigenveil")
@@ -46,6 +47,13 @@ class Connection:
     retry_for: float = 60.0
 
 
+def reached_by(connection: Connection | None) -> Connection | None:
+    """The connection, if it is one."""
+    if connection is not None and not isinstance(connection, Connection):
+        raise InputError(f"connection is a {type(connection).__name__}; give an eigenveil.Connection")
+    return connection
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Study(_rows.Copies):
     """A study, checked: its parameters have its fingerprint, and its noise keeps the budget.
@@ -77,7 +85,8 @@ class Study(_rows.Copies):
     mechanism: str
     enrolment: str
     about: dict[str, Any]
-    _checked: _core.Study
+    if TYPE_CHECKING:  # No field: dataclasses.asdict has none of it.
+        _checked: _core.Study
 
     def __init__(self, checked: _core.Study | None = None, *_: object, **__: object) -> None:
         if not isinstance(checked, _core.Study):
@@ -107,7 +116,7 @@ class Study(_rows.Copies):
         ServerError
             The server could not be reached.
         """
-        study = cls(_core.Study.fetch(url, id, fingerprint, connection))
+        study = cls(_core.Study.fetch(url, id, fingerprint, reached_by(connection)))
         _log.info("fetched %r", study)
         return study
 
@@ -124,6 +133,7 @@ class Study(_rows.Copies):
 
     @property
     def is_open(self) -> bool:
+        """Whether it took reports when it was read, and its last day has not passed."""
         return self._checked.is_open
 
     @property
@@ -225,7 +235,8 @@ class Receipt(_rows.Copies):
         return self._text
 
     def __repr__(self) -> str:
-        return f"Receipt({len(self.studies)} studies, spent {self.spent})"
+        count = len(self.studies)
+        return f"Receipt({count} {'study' if count == 1 else 'studies'}, spent {self.spent})"
 
 
 class Ledger:
@@ -289,7 +300,8 @@ class Ledger:
         Raises
         ------
         InputError
-            ``wrong-dimension``, ``wrong-names``, ``invalid-dtype``: nothing was perturbed or charged.
+            ``wrong-dimension``, ``wrong-names``, ``invalid-dtype``, or a text that is no token: nothing was perturbed
+            or charged.
         LedgerError
             ``budget-exceeded``, ``already-participated``.
         StudyError
@@ -297,22 +309,20 @@ class Ledger:
         """
         checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = _object(self._core.take_part(checked, numbers))
-        if token is not None:
-            self._core.set_token(study.id, token)
+        kept = _object(self._core.take_part(checked, numbers, None if token is None else _token(token)))
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
         return Participation(**kept)
 
     def set_token(self, study: Study | str, token: str) -> bool:
         """Keeps the one-time token for a report that is not acknowledged yet; returns whether it is of use."""
-        return self._core.set_token(study if isinstance(study, str) else study.id, token)
+        return self._core.set_token(id_of(study), _token(token))
 
     def send(self, *, connection: Connection | None = None) -> Sent:
         """Sends what is owed, the same bytes each time; what cannot be sent now stays owed.
 
         An unreachable server is no exception: see ``failures``.
         """
-        return _logged(Sent(**_object(self._core.send(connection))))
+        return _logged(Sent(**_object(self._core.send(reached_by(connection)))))
 
     def receipt(self) -> Receipt:
         """Which studies the device took part in, and what remains."""
@@ -335,6 +345,19 @@ class Ledger:
     def accept_move(self, study: Study) -> None:
         """Records that a study is at another address now. Ask the participant first."""
         self._core.accept_move(_checked(study))
+
+
+def id_of(study: Study | str) -> str:
+    """The identifier of a study, or what is one."""
+    if not isinstance(study, (str, Study)):
+        raise InputError(f"the study is a {type(study).__name__}; give a Study or its id")
+    return study if isinstance(study, str) else study.id
+
+
+def _token(token: str) -> str:
+    if not isinstance(token, str):
+        raise InputError(f"the token is a {type(token).__name__}; give the text of it")
+    return token
 
 
 def _checked(study: Study) -> _core.Study:
@@ -415,12 +438,14 @@ def report(
         Column (or one label a row) that says whose the row is, as one text or number: one row of each person, drawn at
         random, is reported.
     weights : str or array, optional
-        Column (or one number a row), above 0 and at most 1, in a study with weights. A pandas Series, also as
+        Column (or one number a row), above 0 and at most 1, in a study with weights; more counts as 1, so divide by the
+        largest that there can be. A pandas Series, also as
         ``persons``, must have the index of a frame of rows.
     tokens : iterable of str, optional
         One-time tokens, one a participant; needed once.
     same_participants : bool
-        The table has changed, but row *i* is still participant *i*.
+        The table has changed since earlier studies, but row *i* is still participant *i*. In a study that was begun
+        the rows must be the same (``rows-changed``).
     moved, accept_new_purpose, resend_refused : bool
         The study has another address; it says another purpose than before; send refused reports again, unchanged.
     epsilon_per_study, epsilon_total, delta_total : float, optional
@@ -454,12 +479,12 @@ def report(
     weight = read.aside.get(weights) if isinstance(weights, str) else weights
     numbers = None if labels is None else _rows.numbered(labels, n)
     participants = n if numbers is None else int(numbers.max()) + 1
-    own = None if tokens is None else list(tokens)
+    own = None if tokens is None else list(map(_token, tokens))
     if own is not None and len(own) < participants:
         raise InputError(f"there are {len(own)} tokens for {participants} participants; give one for each")
-    if not 1 <= connections <= 1024:
+    if not 1 <= _rows.whole(connections, "connections") <= 1024:
         raise InputError(f"connections is {connections}; it must be from 1 to 1024")
-    with _Bar(progress, "reports") as told:
+    with _Bar(progress, "reports") as told, _in_python():
         answer = _core.report(
             ledger,
             checked,
@@ -478,12 +503,25 @@ def report(
                 "delta_total": delta_total,
             },
             told,
-            connection,
+            reached_by(connection),
         )
     reported = _logged(Reported(**_object(answer)))
     if reported.failures:
         raise _failure(reported)
     return reported
+
+
+@contextlib.contextmanager
+def _in_python() -> Iterator[None]:
+    """Says how this function is told that other rows are of the same participants."""
+    try:
+        yield
+    except LedgerError as error:
+        if error.code != "other-rows":
+            raise
+        sentence = str(error).replace("this file differs from the ones", "these rows differ from those")
+        sentence = sentence.replace(", say so;", ", give same_participants=True;")
+        raise LedgerError(sentence, error.code, error.values) from None
 
 
 def _failure(reported: Reported) -> EigenveilError:

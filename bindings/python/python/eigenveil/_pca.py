@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _core, _rows
-from ._analyst import estimate_request, norm, to_json
+from ._analyst import designed, estimate_request, known_words, to_json
 from ._estimate import Estimate
 from ._rows import Floats
 from .errors import InputError
@@ -37,7 +39,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         How a row is brought into the unit ball: ``"normalize"``, ``"clip"`` or ``"require"`` at the radius.
     centring : float, optional
         Constant of private centring, 0.01 to 1: the mean is estimated and removed.
-    center, scale : array of p, optional
+    center, scale : array of p, mapping or Series by feature name, optional
         Public constants, subtracted from each row and dividing it.
     observed : array of p or float, optional
         Public share of the participants who have each value; then NaN is a missing cell.
@@ -109,7 +111,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             The rows; they go nowhere.
         y : ignored
         weights : array of n, optional
-            What each row counts, above 0 and at most 1.
+            What each row counts, above 0 and at most 1; more counts as 1.
         persons : array of n, optional
             Whose each row is: one row of each person, drawn at random, is reported.
         """
@@ -121,29 +123,34 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         _rows.refuse_other_index(X, persons, "persons")
         _rows.refuse_other_index(X, weights, "weights")
         n = len(values)
-        design = {
-            "name": "",
-            "dimension": values.shape[1],
-            "features": self._features(values.shape[1]),
-            "norm": norm(self.bound_rows, self.radius),
-            "centring": self.centring,
-            "mechanism": self.mechanism,
-            "calibration": self.calibration,
-            "epsilon": float(self.epsilon),
-            "delta": self.delta,
-        }
-        if weights is not None:
-            design["weights"] = {"mean": self.mean_weight}
+        design = designed(
+            name="",
+            dimension=values.shape[1],
+            features=self._features(values.shape[1]),
+            bound_rows=self.bound_rows,
+            radius=self.radius,
+            centring=self.centring,
+            mechanism=self.mechanism,
+            calibration=self.calibration,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            weights=weights is not None,
+            mean_weight=self.mean_weight,
+        )
         plain = weights is None and self.observed is None
         request = estimate_request(self.n_components, self._sparse(), plain and values.shape[1] <= 1000)
-        core = _core.simulated(
-            values,
-            None if persons is None else _rows.numbered(persons, n),
-            None if weights is None else _rows.weights(weights, n),
-            to_json(design),
-            request,
-            _seed(self.random_state),
-        )
+        numbers = None if persons is None else _rows.numbered(persons, n)
+        weight = None if weights is None else _rows.weights(weights, n)
+        seed = _seed(self.random_state)
+        with known_words(design), self._without_cells():
+            try:
+                core = _core.simulated(values, numbers, weight, to_json(design), request, seed)
+            except InputError as error:
+                if error.code != "invalid-name" or self._has_constants():
+                    raise
+                # A frame may have names that no study may have, such as those with line breaks: it has none then.
+                design["features"] = None
+                core = _core.simulated(values, numbers, weight, to_json(design), request, seed)
         self.estimate_ = Estimate(core)
         self.components_ = self.estimate_.components_
         self.explained_variance_ = self.estimate_.explained_variance_
@@ -156,16 +163,33 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_samples_ = n
         return self
 
+    def _has_constants(self) -> bool:
+        return not (self.center is None and self.scale is None and self.observed is None)
+
     def _features(self, p: int) -> list[dict[str, Any]] | None:
-        if self.center is None and self.scale is None and self.observed is None:
+        names = getattr(self, "feature_names_in_", None)
+        if names is None and not self._has_constants():
             return None
-        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(p)])
-        features = []
         columns = {"center": self.center, "scale": self.scale, "observed": self.observed}
-        given = {key: _broadcast(value, p, key) for key, value in columns.items() if value is not None}
-        for i, name in enumerate(names):
-            features.append({"name": str(name), **{key: float(value[i]) for key, value in given.items()}})
-        return features
+        given = {key: _one_each(value, names, p, key) for key, value in columns.items() if value is not None}
+        return [
+            {"name": str(name), **{key: float(value[i]) for key, value in given.items()}}
+            for i, name in enumerate([f"x{i + 1}" for i in range(p)] if names is None else names)
+        ]
+
+    @contextlib.contextmanager
+    def _without_cells(self) -> Iterator[None]:
+        """Calls features by their places, if the first row of a file could be their names."""
+        try:
+            yield
+        except InputError as error:
+            said = str(error)
+            names = getattr(self, "feature_names_in_", ())
+            if any(f'"{name}"' in said for name in names) and any(map(_rows.could_be_a_cell, names)):
+                for place, name in enumerate(names, 1):
+                    said = said.replace(f'"{name}"', str(place))
+                raise InputError(said, error.code, error.values) from None
+            raise
 
     def _validated(self, X: Any, *, reset: bool) -> Floats:
         finite: bool | str = True if self.observed is None else "allow-nan"
@@ -183,12 +207,25 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 raise InputError(sentence, "wrong-dimension") from None
             if said.startswith("Complex data"):
                 raise InputError("Complex data not supported", "invalid-dtype") from None
+            if said.startswith("The feature names should match"):
+                known = [str(name) for name in getattr(self, "feature_names_in_", ())]
+                found = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
+                if any(map(_rows.could_be_a_cell, [*known, *found])):
+                    _alone(lambda: _rows.refuse_other_names(found, known, "the table of fit"))
             raise
-        except Exception:
+        except Exception as error:
             if hasattr(X, "columns"):
                 # Says which column it is.
-                _rows.table(X)
-            raise
+                _alone(lambda: _rows.table(X))
+            if "sparse" in str(error).lower():
+                sentence = "sparse rows are not supported; give dense ones, as rows.toarray()"
+                raise InputError(sentence, "invalid-dtype") from None
+            if getattr(X, "dtype", None) == object:
+                raise  # As its checks want it: names the kind of a cell.
+            raise InputError(
+                f"the rows are a {type(X).__name__} that cannot be read; give an array of numbers, or a data frame",
+                "invalid-dtype",
+            ) from None
         return np.require(values, np.float64, ["C", "A"])
 
     def transform(self, X: Any) -> Any:
@@ -304,12 +341,23 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return inverse
 
 
-def _broadcast(value: Any, p: int, name: str) -> Floats:
-    array = _rows.floats(value, name)
+def _one_each(value: Any, names: Any, p: int, what: str) -> Floats:
+    """A number for each feature: by their names, if both have names."""
+    if names is not None and _rows.named(value) is not None:
+        return _rows.row(value, [str(name) for name in names], "the table of fit", what)
+    array = _rows.floats(value, what)
     if array.shape not in ((), (1,), (p,)):
-        raise InputError(f"{name} has shape {array.shape}; give one number, or one for each of {p} features")
+        raise InputError(f"{what} has shape {array.shape}; give one number, or one for each of {p} features")
     found: Floats = np.broadcast_to(array, (p,))
     return found
+
+
+def _alone(refuses: Callable[[], object]) -> None:
+    """Raises what this refuses without the error that led to it, whose text is in a traceback, too."""
+    try:
+        refuses()
+    except InputError as refusal:
+        raise refusal from None
 
 
 def _seed(random_state: Any) -> int:

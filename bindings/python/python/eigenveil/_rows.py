@@ -7,6 +7,7 @@ nor do they pass on what a library said, nor names that could be the cells of a 
 from __future__ import annotations
 
 import copy
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,8 +20,10 @@ from .errors import EigenveilError, InputError
 Floats = npt.NDArray[np.float64]
 
 _SHOWN = 8
-# Series, named tuples, xarray: one row or an array, with names that an array does not have.
-_WITH_NAMES = ("to_frame", "_fields", "coords")
+# Series, named tuples, xarray, pyodbc: one row or an array, with names that an array does not have.
+_WITH_NAMES = ("to_frame", "_fields", "coords", "cursor_description")
+# Data frames have keys, too; as a row of a list it is SQLite's, psycopg2's or asyncpg's. asDict is Spark's.
+_RECORDS = (*_WITH_NAMES, "keys", "asDict")
 _KINDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "c": "complex values"}
 _DATES = "dates or times, not numbers; give days, hours or seconds, since a fixed day where they are dates"
 
@@ -47,7 +50,17 @@ class Table(NamedTuple):
 
 
 def unmasked(values: Any) -> Any:
-    """With NaN for what is masked, also in a list: numpy reads what is behind the masks of arrays in a list."""
+    """With NaN for what is masked, also in a list: numpy reads what is behind the masks of arrays in a list.
+
+    Arrow's dictionaries are decoded: pyarrow 26 gives their nulls the values of other rows.
+    """
+    if hasattr(values, "column_names") and hasattr(values, "from_arrays"):
+        columns = values.columns
+        if not any(hasattr(column.type, "index_type") for column in columns):
+            return values
+        return type(values).from_arrays([unmasked(column) for column in columns], names=values.column_names)
+    if hasattr(getattr(values, "type", None), "index_type"):
+        return values.cast(values.type.value_type)
     if isinstance(values, np.ndarray):
         mask = getattr(values, "mask", None)
         if mask is None or values.dtype.kind not in "buif":
@@ -56,7 +69,7 @@ def unmasked(values: Any) -> Any:
         array[np.asarray(mask)] = np.nan
         return array
     if isinstance(values, (list, tuple)) and any(
-        issubclass(kind, (list, tuple, np.ndarray)) for kind in set(map(type, values))
+        issubclass(kind, (list, tuple, np.ndarray)) or hasattr(kind, "to_pylist") for kind in set(map(type, values))
     ):
         return [unmasked(own) for own in values]
     return values
@@ -74,14 +87,15 @@ def floats(values: Any, what: str) -> Floats:
     if array.dtype.kind == "O" and array.ndim == 0:
         kind = type(values).__name__
         raise InputError(f"{what} is a {kind}; give an array of numbers, or a data frame", "invalid-dtype")
-    if array.dtype.kind == "O" and isinstance(values, (list, tuple)):
+    if array.dtype.kind == "O" and (isinstance(values, (list, tuple)) or _is_wide(array)):
         array = _with_gaps(array)
     if array.dtype.kind in "mM":
         raise InputError(f"{what} has {_DATES}", "invalid-dtype")
     if array.dtype.kind not in "buif":
         kind = _KINDS.get(array.dtype.kind, "objects")
         raise InputError(
-            f"{what} has {kind}, not numbers; convert it first, for example with .astype(float)", "invalid-dtype"
+            f"{what} has {kind}, not numbers; convert it first, with .astype(float), or .cast in Polars and pyarrow",
+            "invalid-dtype",
         )
     return np.require(array, np.float64, ["C", "A"])
 
@@ -102,6 +116,11 @@ def _with_gaps(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
+def _is_wide(array: npt.NDArray[Any]) -> bool:
+    """Whether they are objects because a whole number has more than 64 bits."""
+    return set(map(type, array.flat)) == {int} and any(not -(2**63) <= value < 2**64 for value in array.flat)
+
+
 def _column(values: Any, called: str) -> npt.NDArray[Any]:
     """One column of a data frame, missing cells as NaN where it has numbers or booleans."""
     try:
@@ -109,6 +128,7 @@ def _column(values: Any, called: str) -> npt.NDArray[Any]:
             if hasattr(values, "isna") and _is_extension(values):
                 # pandas: its nullable kinds become objects otherwise.
                 return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            values = unmasked(values)
             arrow = hasattr(values, "to_pylist")
             values = values.to_numpy(zero_copy_only=False) if arrow else values.to_numpy()
         array = np.asarray(unmasked(values))
@@ -154,10 +174,12 @@ def _table(rows: Any, aside: Sequence[str], what: str) -> Table:
 def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
     if aside:
         raise InputError(f"{what} has no column {aside[0]!r}: it is an array without names", "wrong-names")
-    kinds = {type(rows), *(map(type, rows) if isinstance(rows, (list, tuple)) else ())}
+    kinds = set(map(type, rows)) if isinstance(rows, (list, tuple)) else set()
+    carry = any(hasattr(type(rows), word) for word in _WITH_NAMES)
     unmatched = None
-    if any(hasattr(kind, word) for kind in kinds for word in _WITH_NAMES):
-        unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame(rows)"
+    if carry or any(hasattr(kind, word) for kind in kinds for word in _RECORDS):
+        made = "rows, columns=rows[0].keys()" if any(hasattr(kind, "keys") for kind in kinds) else "rows"
+        unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame({made})"
     array = floats(rows, what)
     if array.ndim != 2:
         raise InputError(
@@ -228,13 +250,13 @@ def _places(columns: list[Any], what: str) -> dict[Any, int]:
     places: dict[Any, int] = {}
     for place, name in enumerate(columns):
         if places.setdefault(name, place) != place:
-            named = "of the same name" if _could_be_a_cell(name) else f"named {name!r}"
+            named = "of the same name" if could_be_a_cell(name) else f"named {name!r}"
             raise InputError(f"{what} has two columns {named}; give each its own name", "wrong-names")
     return places
 
 
 def _called(place: int, name: Any) -> str:
-    return f"column {place + 1}" if _could_be_a_cell(name) else f"column {name!r}"
+    return f"column {place + 1}" if could_be_a_cell(name) else f"column {name!r}"
 
 
 def _names(columns: Iterable[Any]) -> list[str] | None:
@@ -295,7 +317,7 @@ def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -
     if missing or unknown:
         parts = []
         if missing:
-            parts.append(f"lacks {_listed(missing)}")
+            parts.append(f"lacks {_own(missing)}")
         if unknown:
             parts.append(f"has {_own(unknown)}, which {of} does not have")
         raise InputError(
@@ -303,41 +325,60 @@ def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -
         )
 
 
-def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
-    """One row: an array, or by the features' names, in any order, a mapping, a named tuple or a pandas Series."""
+def row(values: Any, expected: Sequence[str] | None, of: str, what: str = "the row") -> Floats:
+    """One row, or what else has a number for each feature: an array, or by the features' names, in any order, a mapping,
+    a pandas Series, or a record: a named tuple, or a row of a database that has its names."""
     if hasattr(values, "columns"):
-        raise InputError("the row is a table; for tables see eigenveil.report", "wrong-dimension")
-    if hasattr(values, "_asdict"):
-        values = values._asdict()
-    if isinstance(values, Mapping) or (hasattr(values, "index") and hasattr(values, "to_dict")):
-        named = values if isinstance(values, Mapping) else values.to_dict()
+        raise InputError(f"{what} is a table; for tables see eigenveil.report", "wrong-dimension")
+    by_name = named(values)
+    if by_name is not None:
         if expected is None:
             raise InputError(
                 f"{of} has no names of features, so a mapping has no order; give an array", "wrong-names"
             )
-        if not all(isinstance(name, str) for name in named):
+        if not all(isinstance(name, str) for name in by_name):
             raise InputError(
-                f"the row has names that are not text; give each number the name of its feature, or, if they are in "
+                f"{what} has names that are not text; give each number the name of its feature, or, if they are in "
                 f"the order of {of}, an array",
                 "wrong-names",
             )
-        if len(named) != len(values):
-            raise InputError("the row has a name twice; give each number a name of its own", "wrong-names")
-        refuse_other_names(list(named), expected, of)
-        return np.array([_cell(named[name], name) for name in expected], dtype=np.float64)
-    if expected is not None and hasattr(values, "coords"):
-        raise InputError(f"the row carries names, but not as a mapping; give one, or an array in the order of {of}")
-    array = floats(values, "the row")
+        if len(by_name) != len(values):
+            raise InputError(f"{what} has a name twice; give each number a name of its own", "wrong-names")
+        refuse_other_names(list(by_name), expected, of)
+        return np.array([_cell(by_name[name], name) for name in expected], dtype=np.float64)
+    if expected is not None and (hasattr(values, "coords") or hasattr(values, "cursor_description")):
+        raise InputError(f"{what} carries names, but not as a mapping; give one, or an array in the order of {of}")
+    array = floats(values, what)
     if array.ndim != 1:
         raise InputError(
-            f"the row has {array.ndim} dimensions; it must have one. For tables see eigenveil.report", "wrong-dimension"
+            f"{what} has {array.ndim} dimensions; it must have one. For tables see eigenveil.report", "wrong-dimension"
         )
     return array
+
+
+def named(values: Any) -> Mapping[Any, Any] | None:
+    """What a mapping, a Series or a record has by name; less than the values where a name is there twice."""
+    if isinstance(values, Mapping):
+        return values
+    for word in ("_asdict", "asDict"):
+        if hasattr(values, word):
+            found: Mapping[Any, Any] = getattr(values, word)()
+            return found
+    if hasattr(values, "index") and hasattr(values, "to_dict"):
+        return dict(values.to_dict())
+    if hasattr(values, "keys"):
+        return {name: values[name] for name in values.keys()}
+    return None
 
 
 def _cell(value: Any, name: str) -> float:
     if is_missing(value):
         return np.nan
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    if isinstance(value, int):
+        # Also beyond 64 bits, which numpy takes for an object: a refusal would say how large it is.
+        return float(_with_gaps(np.array([value], dtype=object))[0])
     array = np.asarray(unmasked(value))
     if array.ndim != 0 or array.dtype.kind not in "buif":
         raise InputError(f"feature {name!r} is no number; give a number, or None where it is missing", "invalid-dtype")
@@ -387,7 +428,8 @@ def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
                 f"row {place + 1} does not say whose it is, by one text or number; fill in its cell, or leave it out",
                 "wrong-persons",
             )
-        if isinstance(label, (float, np.floating)) and label + 1 == label:
+        # With 1 of its own kind: numpy before 2 adds Python's in float64.
+        if isinstance(label, (float, np.floating)) and label + type(label)(1) == label:
             raise InputError(
                 f"the label of row {place + 1} is so large that a float is rounded; read identifiers as text",
                 "wrong-persons",
@@ -415,26 +457,69 @@ def weights(values: Any, n: int) -> Floats:
     return found
 
 
-def whole(value: int, name: str) -> int:
+def whole(value: Any, name: str) -> int:
     """A count or a seed, as the compiled part takes it."""
-    if not 0 <= value < 2**64:
-        raise InputError(f"{name} is {value}; it must be from 0 to 2⁶⁴ − 1")
-    return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} is {shown(value)}; it must be a whole number") from None
+    if not 0 <= number < 2**64:
+        raise InputError(f"{name} is {number}; it must be from 0 to 2⁶⁴ − 1")
+    return number
+
+
+def number(value: Any, name: str, kinds: str = "a number") -> float:
+    """A number that is not one by chance, as True and texts could be."""
+    try:
+        if isinstance(value, (str, bytes, bool)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} is {shown(value)}; it must be {kinds}") from None
+
+
+def text(value: Any, name: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} is {shown(value)}; it must be text")
+    return str(value)
+
+
+def switch(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} is {shown(value)}; it must be True or False")
+    return bool(value)
+
+
+def word(value: Any, name: str, words: Sequence[str]) -> str:
+    """One of these words."""
+    if not isinstance(value, str) or value not in words:
+        listed = ", ".join(map(repr, words[:-1]))
+        raise InputError(f"{name} is {shown(value)}; it must be {listed} or {words[-1]!r}")
+    return str(value)
+
+
+def shown(value: Any) -> str:
+    """A word or a number; of whatever else its kind, as it may hold rows."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return repr(value)
+    return f"a {type(value).__name__}"
 
 
 def _own(names: Sequence[Any]) -> str:
     """The names that rows have, unless one could be a cell."""
-    if any(map(_could_be_a_cell, names)):
+    if any(map(could_be_a_cell, names)):
         return (
             f"{len(names)} names, numbers among them (was the first row read as a header? then use header=None)"
         )
     return _listed(names)
 
 
-def _could_be_a_cell(name: Any) -> bool:
+def could_be_a_cell(name: Any) -> bool:
     """Whether it is a number, or made of numbers: a file without names gives its first row as names."""
     if isinstance(name, tuple):
-        return any(map(_could_be_a_cell, name))
+        return any(map(could_be_a_cell, name))
     text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
     # Exponents, and what Polars appends to a name that it has already.
     bare = re.sub(r"(?<=[\d.])[eE](?=[+-]?\d)|_duplicated_\d+$", "", text)

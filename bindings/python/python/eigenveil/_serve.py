@@ -88,6 +88,8 @@ class Server:
 def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.1:0") -> Server:
     """Starts a server as a process of its own; use it in ``with``, or call :meth:`Server.stop`.
 
+    It ends with the process that started it, also if that is killed: a temporary folder then stays.
+
     Parameters
     ----------
     data : path, optional
@@ -108,11 +110,12 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
     []
     """
     where = tempfile.mkdtemp(prefix="eigenveil-") if data is None else os.fspath(data)
-    words = [sys.executable, "-m", "eigenveil", "serve", "--data", where, "--listen", listen, "--json"]
+    code = "import sys, eigenveil.__main__ as program; sys.exit(program.serve_a_parent())"
+    words = [sys.executable, "-c", code, "serve", "--data", where, "--listen", listen, "--json"]
     log = tempfile.TemporaryFile("w+")
     # A group of its own: Ctrl-C in a notebook is not for the server.
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
     )
     try:
         line = process.stdout.readline() if process.stdout else ""
@@ -146,5 +149,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

@@ -11,11 +11,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from . import _core, _rows
 from ._analyst import norm, to_json
-from ._command import features_of
+from ._command import features_of, in_python
 from ._rows import Floats
-from .errors import InputError
+from .errors import EigenveilError, InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +108,24 @@ def fit(
         "norm": norm(bound_rows, radius),
         "centring": None,
     }
-    budget = None if epsilon is None else (float(epsilon), delta)
+    if epsilon is None and delta is not None:
+        raise InputError("delta belongs to an epsilon; give both or neither")
+    budget = None
+    if epsilon is not None:
+        budget = (_rows.number(epsilon, "epsilon"), None if delta is None else _rows.number(delta, "delta"))
     k = _rows.whole(k, "k")
     if seed is not None:
         seed = _rows.whole(seed, "seed")
-    components, rest = _core.central(
-        algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
-    )
+    for name, value in parameters.items():
+        if isinstance(value, int):
+            _rows.whole(value, name)
+    try:
+        components, rest = _core.central(
+            algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
+        )
+    except EigenveilError as error:
+        sentence = in_python(str(error)).replace("(epsilon inf)", "(leave epsilon out)")
+        raise type(error)(sentence, error.code, error.values) from None
     components.setflags(write=False)
     said = json.loads(rest)
     return Fit(components, said["privacy"], said["captured_variance"], said["n"], said["diagnostics"])
@@ -172,6 +185,11 @@ def sparse_components(
     values = _rows.floats(matrix, "the matrix")
     if values.ndim != 2:
         raise InputError(f"the matrix has {values.ndim} dimensions; it must have two", "wrong-dimension")
-    components, rest = _core.fantope(values, _rows.whole(k, "k"), penalty, max_iterations, tolerance, threads)
+    if not 0 <= _rows.number(penalty, "penalty") < np.inf:
+        raise InputError(f"penalty is {penalty}; it must be a finite number of at least 0")
+    counts = {"k": k, "max_iterations": max_iterations, "threads": threads}
+    k, max_iterations, threads = (_rows.whole(value, name) for name, value in counts.items())
+    tolerance = _rows.number(tolerance, "tolerance")
+    components, rest = _core.fantope(values, k, penalty, max_iterations, tolerance, threads)
     components.setflags(write=False)
     return Sparse(components, **json.loads(rest))
