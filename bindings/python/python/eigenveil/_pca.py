@@ -213,6 +213,8 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 if any(map(_rows.could_be_a_cell, [*known, *found])):
                     _alone(lambda: _rows.refuse_other_names(found, known, "the table of fit"))
             raise
+        except MemoryError:
+            raise
         except Exception as error:
             if hasattr(X, "columns"):
                 # Says which column it is.
