@@ -102,7 +102,7 @@ def account(
     studies : int
         Studies that one participant takes part in.
     delta : float, optional
-        At which ε is computed; 1e-6 by default.
+        At which ε is computed, 1e-6 by default; not for ``double-cap``, whose δ is 0.
 
     Returns
     -------
