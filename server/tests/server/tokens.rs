@@ -66,7 +66,8 @@ async fn an_analyst_token_reads_estimates_of_one_study_or_of_all() {
     // Drafts are for the operator only.
     let draft = server.study_with(json!({ "draft": true })).await;
     for end in ["/estimates", "/estimates/1"] {
-        let read = ask(&server, "GET", &at(&draft, end), &all.token);
+        let of_draft = at(&draft, end);
+        let read = ask(&server, "GET", &of_draft, &all.token);
         refused(read, 404, E::StudyNotFound).await;
     }
     let shown: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
