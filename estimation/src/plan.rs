@@ -391,7 +391,7 @@ mod tests {
         assert!(planned.reason.unwrap().contains("component 2"));
         // Components that are apart: the target is what cannot be reached.
         let apart = spectrum_from_eigenvalues(10, 2, &[0.4, 0.3], UnitRows).unwrap();
-        let planned = plan(&apart, &noise, PlanTarget::Error(1e-9)).unwrap();
+        let planned = plan(&apart, &noise, PlanTarget::Error(1e-12)).unwrap();
         assert!(planned.reason.unwrap().contains("is still"));
         // One component found, and an arbitrary one of two equal directions: 1.
         assert!(
