@@ -98,19 +98,22 @@ fn files_of_an_earlier_estimate_are_removed() {
     for own in ["out/notes.txt", "out/lambda_rows.svg"] {
         folder.write(own, "mine");
     }
+    let command = format!("estimate --study {study} --k 2 --wait --out {out}");
     let estimate = |more: &str| {
-        server.cli_json(&format!(
-            "estimate --study {study} --k 2 --wait --out {out} {more}"
-        ));
+        server.cli_json(&format!("{command} {more}"));
         folder.names("out")
     };
-    let plain = estimate("");
+    let mut plain = estimate("");
+    let path = "--sparse --lambda path";
+    refused(
+        &server.cli(&format!("{command} {path}")),
+        2,
+        &["lambda_rows.svg", "no earlier run wrote it"],
+    );
     assert_eq!(folder.read("out/lambda_rows.svg"), "mine");
-    let sparse = estimate("--sparse --lambda path");
-    assert!(sparse.contains(&"lambda_path.csv".to_owned()), "{sparse:?}");
-    // A file that the path overwrote belonged to the result from then on.
-    let mut wanted = plain;
-    wanted.retain(|name| name != "lambda_rows.svg");
-    assert_eq!(estimate(""), wanted);
+    fs::remove_file(folder.at("out/lambda_rows.svg")).unwrap();
+    plain.retain(|name| name != "lambda_rows.svg");
+    assert!(estimate(path).contains(&"lambda_path.csv".to_owned()));
+    assert_eq!(estimate(""), plain);
     assert_eq!(folder.read("out/notes.txt"), "mine");
 }
