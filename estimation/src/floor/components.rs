@@ -143,15 +143,6 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         component.explained_variance_ratio =
             both.map(|(variance, whole)| share_of(variance, whole));
     }
-    let runs = groups::runs(&judge_floor, &verdicts, values, error_bars);
-    let mut groups = groups::documents(&runs, &components, error_bars, whole);
-    let lowered = groups::demote_undetermined(&mut components, &groups);
-    for group in &groups {
-        for component in &mut components[group.first - 1..group.last] {
-            component.verdict = group.verdict;
-            component.alignment = Some(group.alignment);
-        }
-    }
     let missing = total_variance.map(|total| (total - trace) / p as f64);
     let selection = support.map(|on| {
         let spikes: Vec<Option<Spike>> = verdicts.iter().map(|judged| judged.spike).collect();
@@ -198,8 +189,18 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         false => error.central,
     }
     .min(most);
-    if support.is_some() {
-        count_selection(&mut components, &mut groups, expected_error);
+    let lost = match support {
+        Some(_) => count_selection(&mut components, expected_error),
+        None => vec![0.0; k],
+    };
+    let runs = groups::runs(&judge_floor, &verdicts, values, error_bars);
+    let groups = groups::documents(&runs, &components, error_bars, &lost, whole);
+    let lowered = groups::demote_undetermined(&mut components, &groups);
+    for group in &groups {
+        for component in &mut components[group.first - 1..group.last] {
+            component.verdict = group.verdict;
+            component.alignment = Some(group.alignment);
+        }
     }
     let (mut warnings, outlook) = warnings::of_floor(measured, &floor, &verdicts);
     let visible = floor.components_above;
@@ -221,29 +222,24 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     })
 }
 
-/// Lowers what is said of each direction by what choosing the features loses: the alignments of k components add up to
-/// `tr V̂V̂ᵀVVᵀ = k − E²/2` at most, E the expected error of their space.
-fn count_selection(components: &mut [Component], groups: &mut [ComponentGroup], error: f64) {
-    let claimed: f64 = components.iter().filter_map(|own| own.alignment).sum();
+/// Lowers what is said of each direction by what choosing the features loses, and returns that as mean squared sines:
+/// the alignments of k components add up to `tr V̂V̂ᵀVVᵀ = k − E²/2` at most, E the expected error of their space.
+fn count_selection(components: &mut [Component], error: f64) -> Vec<f64> {
+    let claimed: f64 = components.iter().map(|own| own.expected_alignment).sum();
     let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
-    if claimed <= most {
-        return;
-    }
-    let kept = most / claimed;
-    let lower = |alignment: &mut f64, sine: &mut Option<f64>| {
-        let lost = (1.0 - kept) * *alignment;
-        *alignment *= kept;
-        *sine = sine.map(|sine| (sine * sine + lost).sqrt().min(1.0));
-    };
-    for own in components {
-        own.expected_alignment *= kept;
-        if let Some(alignment) = &mut own.alignment {
-            lower(alignment, &mut own.direction_se);
+    let lost = (1.0 - most / claimed).max(0.0);
+    let count = |own: &mut Component| {
+        let lost = lost * own.expected_alignment;
+        if lost > 0.0 {
+            own.expected_alignment -= lost;
+            let with_selection = |sine: f64| (sine * sine + lost).sqrt().min(1.0);
+            own.direction_se = own.direction_se.map(with_selection);
+            let alignment = smaller_alignment(own.expected_alignment, own.direction_se);
+            own.alignment = Some(alignment);
         }
-    }
-    for group in groups {
-        lower(&mut group.alignment, &mut group.subspace_se);
-    }
+        lost
+    };
+    components.iter_mut().map(count).collect()
 }
 
 /// The noiseless eigenvalue: θ above the bulk's `level`, or for an invisible direction the level itself, the best

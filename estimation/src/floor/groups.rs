@@ -111,19 +111,22 @@ fn next_link(
     runs.iter().enumerate().find_map(link)
 }
 
+/// `lost`: mean squared sine of each component that choosing features adds to its error bar.
 pub(super) fn documents(
     runs: &[(usize, usize)],
     components: &[Component],
     bars: Option<&ErrorBars>,
+    lost: &[f64],
     total: Option<f64>,
 ) -> Vec<ComponentGroup> {
     let directions = bars.and_then(|bars| bars.directions.as_ref());
     let group = |&(first, last): &(usize, usize)| {
         let members = &components[first..=last];
-        let squared = directions.map(|errors| errors.squared_sine_of_span(first, last));
+        let lost = lost[first..=last].iter().sum::<f64>() / members.len() as f64;
+        let squared = directions.map(|errors| errors.squared_sine_of_span(first, last) + lost);
         let variance = members.iter().filter_map(|member| member.variance).sum();
         let expected: f64 = members.iter().map(|member| member.expected_alignment).sum();
-        let span_se = squared.map(f64::sqrt);
+        let span_se = squared.map(|squared| squared.sqrt().min(1.0));
         ComponentGroup {
             first: first + 1,
             last: last + 1,

@@ -70,10 +70,16 @@ pub(super) fn loss(
     } else {
         0.0
     };
+    // What the images show are tangents, of components whose length on the selected rows is 1.
+    let each = unit_of_loss(measured.noise, measured.n_eff) / k;
+    let sines = |tangents: f64| {
+        let loss = unit * tangents;
+        loss / (1.0 + loss * each)
+    };
     SelectionLoss {
-        central: unit * (falsely + shown),
-        low: unit * (beyond_noise - uncertain).max(0.0),
-        high: unit * all_falsely.max(falsely.max(unbiased) + uncertain),
+        central: sines(falsely + shown),
+        low: sines((beyond_noise - uncertain).max(0.0)),
+        high: sines(all_falsely.max(falsely.max(unbiased) + uncertain)),
     }
 }
 

@@ -41,8 +41,10 @@ pub(super) struct WalFile {
     /// The main file was changed after it: usually a last checkpoint, but perhaps another file was copied over it. Or it is
     /// known that a file was, or that the log was damaged.
     is_suspect: bool,
-    /// Bytes of the main file, and how many it says itself that it has, if the log has none of the rest.
+    /// Bytes of the main file, and how many it says itself that it has, if these are more.
     cut_short: Option<(u64, u64)>,
+    /// Whether it may have the rest of such a file.
+    has_content: bool,
 }
 
 impl WalFile {
@@ -73,14 +75,15 @@ impl WalFile {
         Ok(Self {
             exists: wal.is_some(),
             is_suspect,
-            cut_short: sizes.filter(|(found, said)| !has_content && found < said),
+            cut_short: sizes.filter(|(found, said)| found < said),
+            has_content,
         })
     }
 }
 
 impl WriterLease {
-    /// Takes over the database. It is checked for damage if it is not at the place where the last server left it, or was
-    /// changed after its log, or was overwritten while the last server ran.
+    /// Takes over the database. It is checked for damage if it is not at the place where the last server left it, was
+    /// changed after its log, was overwritten while the last server ran, or is short of what its log may have.
     pub(super) fn acquire(
         connection: &mut Connection,
         directory: &DataDirectory,
@@ -94,6 +97,7 @@ impl WriterLease {
         }
         if let Some((found, said)) = wal.cut_short
             && !was_in_use
+            && !wal.has_content
         {
             return Err(Failure::damaged(format!(
                 "the file is cut short: {found} bytes of {said}"
@@ -102,7 +106,7 @@ impl WriterLease {
         let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
         let is_copy = before.as_deref() != Some(&found);
-        if is_copy || wal.is_suspect {
+        if is_copy || wal.is_suspect || wal.cut_short.is_some() {
             check(connection)?;
             if is_copy && before.is_some() {
                 tracing::warn!(
