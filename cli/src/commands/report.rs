@@ -671,8 +671,12 @@ fn print_check(
         ));
     }
     lines.extend(made.map(|made| {
+        let refused = match made.refused {
+            0 => String::new(),
+            some => format!("; {some} of them were refused: --resend-refused sends them again"),
+        };
         format!(
-            "in the ledger: {} reports for this study, made before: they are not made again",
+            "in the ledger: {} reports for this study, made before: they are not made again{refused}",
             made.total()
         )
     }));
