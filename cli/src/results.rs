@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use eigenveil_figures::EstimateFigure;
-use eigenveil_shared::estimate::{Estimate, LambdaPath, may_be_formula};
+use eigenveil_shared::{
+    api::{Lambda, SparseSettings},
+    estimate::{Estimate, LambdaPath, may_be_formula},
+};
 
 use crate::{
     error::{CliError, Result},
@@ -111,6 +114,19 @@ fn is_plain_name(line: &str) -> bool {
         (parts.next(), parts.next()),
         (Some(std::path::Component::Normal(_)), None)
     )
+}
+
+/// The names that [`files`] may give the files of an estimate with these settings, to be checked before the work, when
+/// neither the components nor, perhaps, p are known.
+pub(crate) fn possible_names(sparse: Option<&SparseSettings>) -> Vec<&'static str> {
+    let mut names = vec!["summary.csv", "features.txt", "scree.svg", "alignment.svg"];
+    if let Some(sparse) = sparse {
+        names.push("loadings.svg");
+        if sparse.lambda == Lambda::Path {
+            names.extend(["lambda_path.csv", "lambda_path.svg", "lambda_rows.svg"]);
+        }
+    }
+    names
 }
 
 /// `summary.csv`, `features.txt`, the figures of an estimate, and the table of a path of λ.

@@ -79,15 +79,17 @@ struct EstimateAnswer {
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = args.operator.client()?;
     // Before the server computes anything.
+    let sparse = args.sparse.settings();
     let names = RESULT_FILES.map(|(_, file)| file).into_iter();
-    results::check(&args.out, names.chain(["summary.csv", "features.txt"]))?;
+    let more = results::possible_names(sparse.as_ref());
+    results::check(&args.out, names.chain(more))?;
     let study = resolve_study_id(client.list(), &args.study).await?;
     let number = match args.job {
         Some(number) => number,
         None => {
             let request = EstimateRequest {
                 k: args.k,
-                sparse: args.sparse.settings(),
+                sparse,
                 moment: false,
             };
             client.request_estimate(&study, &request).await?.number

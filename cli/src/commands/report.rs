@@ -210,8 +210,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let persons = read_persons(args, &bytes, study.params())?;
     output::print_notes(persons.table.notes());
     if args.check {
-        let checked = check(args, &study, &ledger_path, &bytes, &persons)?;
-        return print_check(&study, &persons, checked, json);
+        let made = check(args, &study, &ledger_path, &bytes, &persons)?;
+        return print_check(&study, &persons, made, json);
     }
     let mut ledger = RowLedger::open(&ledger_path)?;
     let file = identify(&persons, &ledger, &bytes, args.same_participants)?;
@@ -345,23 +345,15 @@ fn moved_from(args: &ReportArgs, study: &Study, ledger: &RowLedger) -> Result<Op
     Ok(Some(from))
 }
 
-/// What the ledger says to a check.
-#[derive(Clone, Copy)]
-struct Checked {
-    /// Its reports of the study; `None` where there is no ledger yet.
-    done: Option<eigenveil_client::RowCounts>,
-    /// Whether limits were given that it does not have: only stored ones are checked.
-    new_limits: bool,
-}
-
-/// Refuses what a run would refuse, and writes nothing that stays.
+/// Refuses what a run would refuse, and writes nothing that stays. Gives the ledger's reports of the study, `None` where
+/// there is no ledger yet.
 fn check(
     args: &ReportArgs,
     study: &Study,
     path: &Path,
     bytes: &[u8],
     persons: &Persons,
-) -> Result<Checked> {
+) -> Result<Option<eigenveil_client::RowCounts>> {
     let known = path.exists();
     let folder;
     let ledger = match known {
@@ -369,9 +361,7 @@ fn check(
         false => {
             // A new ledger refuses by its limits only.
             folder = tempfile::tempdir()?;
-            let mut new = RowLedger::open(folder.path().join("ledger"))?;
-            args.limits.save(&mut new)?;
-            new
+            RowLedger::open(folder.path().join("ledger"))?
         }
     };
     let file = identify(persons, &ledger, bytes, args.same_participants)?;
@@ -383,19 +373,15 @@ fn check(
     }
     let counts = ledger.counts(study)?;
     check_before_charging(args, study, &ledger, persons, counts)?;
-    let limits = ledger.limits()?;
-    let new_limits = args.limits.in_place_of(limits)? != limits;
+    // Those that a run would store first.
+    let limits = args.limits.in_place_of(ledger.limits()?)?;
     // The ledger knows the study at its last address only.
     let before = before.map(|from| Study::new(&from, study.id(), study.params().clone()));
-    if let Err(error) = ledger.admit(before.as_ref().unwrap_or(study), &file)
-        && !(new_limits && error.code() == Some(ErrorCode::BudgetExceeded))
-    {
-        return Err(with_flags(error));
-    }
-    Ok(Checked {
-        done: known.then_some(counts),
-        new_limits,
-    })
+    let known_as = before.as_ref().unwrap_or(study);
+    ledger
+        .admit_within(known_as, &file, limits)
+        .map_err(with_flags)?;
+    Ok(known.then_some(counts))
 }
 
 /// Perturbs the rows that have no report yet; `done` have one.
@@ -654,7 +640,13 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-fn print_check(study: &Study, persons: &Persons, ledger: Checked, json: bool) -> Result<()> {
+/// Prints what a run would send; `made` are the study's reports in the ledger, if there is one.
+fn print_check(
+    study: &Study,
+    persons: &Persons,
+    made: Option<eigenveil_client::RowCounts>,
+    json: bool,
+) -> Result<()> {
     let params = study.params();
     let checked = RowCheck::new(persons, params);
     let counts = &checked.counts;
@@ -665,7 +657,7 @@ fn print_check(study: &Study, persons: &Persons, ledger: Checked, json: bool) ->
             participants: persons.len(),
             counts,
             reason,
-            already_made: ledger.done.map(eigenveil_client::RowCounts::total),
+            already_made: made.map(eigenveil_client::RowCounts::total),
             shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
@@ -678,23 +670,22 @@ fn print_check(study: &Study, persons: &Persons, ledger: Checked, json: bool) ->
             persons.len()
         ));
     }
-    lines.extend(ledger.done.map(|done| {
+    lines.extend(made.map(|made| {
+        let refused = match made.refused {
+            0 => String::new(),
+            some => format!("; {some} of them were refused: --resend-refused sends them again"),
+        };
         format!(
-            "in the ledger: {} reports for this study, made before: they are not made again",
-            done.total()
+            "in the ledger: {} reports for this study, made before: they are not made again{refused}",
+            made.total()
         )
     }));
     lines.extend(checked.describe(params));
     lines.extend(reason.map(|why| format!("what cannot be used: {why}")));
-    let then = match ledger.new_limits {
-        true => {
-            "without --check the given limits are stored, and the reports made and sent if these allow it"
-        }
-        false => "without --check the reports are made and sent",
-    };
-    lines.push(format!(
-        "nothing was perturbed, charged, written or sent; {then}"
-    ));
+    lines.push(
+        "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
+            .to_owned(),
+    );
     output::text(&lines.join("\n"))?;
     output::text(&format!(
         "\nwhat one report reveals\n{}",

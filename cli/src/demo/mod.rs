@@ -134,8 +134,10 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         pca: pca(&moment, k)?,
         moment,
     };
-    let names = ["estimate.json", "summary.csv", "features.txt", "index.html"];
-    results::check(&args.out, names)?;
+    let names = ["estimate.json", "index.html"].into_iter();
+    let more = results::possible_names(args.sparse.settings().as_ref());
+    let scatter = (k > 1).then_some("biplot.svg");
+    results::check(&args.out, names.chain(more).chain(scatter))?;
 
     // From here on a signal ends the run in order, so that the throw-away store is removed.
     let mut stop = std::pin::pin!(stop_signal()?);

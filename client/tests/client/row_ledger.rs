@@ -236,7 +236,11 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     // Who has taken part in the study already needs no room for it.
     ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
     assert_eq!(prepare(&mut ledger, &b, &four).unwrap().rows, 0);
-    // The limit is reached exactly.
+    // Whether other limits would allow it can be asked without setting them; the limit is reached exactly.
+    let within = |total| ledger.admit_within(&c, &twelve, limits(4.0, total, 1e-4));
+    assert_says(within(6.5).unwrap_err(), &["rows 1 to 4:", "6.5"]);
+    assert_eq!(within(7.0).unwrap().epsilon(), 2.0);
+    assert_eq!(ledger.limits().unwrap(), limits(0.0, 0.0, 0.0));
     ledger.set_limits(limits(4.0, 7.0, 1e-4)).unwrap();
     assert_eq!(ledger.admit(&c, &twelve).unwrap().epsilon(), 2.0);
     assert_eq!(prepare(&mut ledger, &c, &twelve).unwrap().rows, 12);

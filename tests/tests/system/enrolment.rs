@@ -160,9 +160,12 @@ fn rows_are_reported_with_tokens_from_a_file() {
         stderr(&unknown).contains("participant-token-unknown"),
         "{unknown:?}"
     );
+    let checked = succeeded(&report("--check"));
+    assert!(checked.contains("3 of them were refused: --resend-refused"));
     std::fs::remove_file(&tokens).unwrap();
     make_tokens(&folder, &server, &id, 4);
     succeeded(&with(&tokens));
+    assert!(!succeeded(&report("--check")).contains("were refused"));
     // Again, without --tokens.
     succeeded(&report(""));
     counted(&server, &id, 4, 3);

@@ -8,7 +8,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::harness::{Folder, mode_of, program, refused, run, send_signal, succeeded, words};
+use crate::harness::{
+    Folder, mode_of, program, refused, run, send_signal, stderr, succeeded, words,
+};
 
 #[test]
 fn outputs_follow_links_keep_modes_and_spare_inputs() {
@@ -250,4 +252,55 @@ fn a_refused_result_leaves_nothing() {
     ));
     assert_eq!(none.status.code(), Some(1));
     assert!(!fs::exists(&results).unwrap());
+}
+
+/// Nor is somebody's own figure noticed only when all is computed; only one that the run may write is in its way.
+#[test]
+fn a_foreign_figure_is_refused_before_the_work() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 2 --epsilon 8");
+    let results = folder.at("results");
+    // What is not refused at once fails otherwise: the study has no reports, the demo no place for its store.
+    let estimate = |more: &str| {
+        server.cli(&format!(
+            "estimate --study {study} --k 1 --wait --out {results} {more}"
+        ))
+    };
+    let demo = |more: &str| {
+        let mut demo = program();
+        demo.args(words(&format!("demo --n 200 --out {results} {more}")))
+            .env("TMPDIR", folder.at("none"));
+        demo.output().unwrap()
+    };
+    let path = "--sparse --lambda path";
+    for (name, writes, others) in [
+        ("scree.svg", "", None),
+        ("alignment.svg", "", None),
+        ("loadings.svg", "--sparse", Some("")),
+        ("lambda_path.csv", path, Some("--sparse")),
+        ("lambda_path.svg", path, Some("--sparse")),
+        ("lambda_rows.svg", path, Some("--sparse")),
+    ] {
+        fs::create_dir(&results).unwrap();
+        folder.write(&format!("results/{name}"), "mine");
+        for output in [estimate(writes), demo(writes)] {
+            refused(&output, 2, &[name, "no earlier run wrote it"]);
+        }
+        if let Some(others) = others {
+            assert!(!stderr(&estimate(others)).contains(name), "{name}");
+            refused(&demo(others), 1, &["throw-away store"]);
+        }
+        assert_eq!(folder.names("results"), [name]);
+        fs::remove_dir_all(&results).unwrap();
+    }
+    fs::create_dir(&results).unwrap();
+    folder.write("results/biplot.svg", "mine");
+    refused(
+        &demo("--k 2"),
+        2,
+        &["biplot.svg", "no earlier run wrote it"],
+    );
+    refused(&demo("--k 1"), 1, &["throw-away store"]);
+    assert!(!stderr(&estimate("")).contains("biplot.svg"));
 }

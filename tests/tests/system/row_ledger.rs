@@ -170,17 +170,26 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
             ],
         );
     }
-    // Limits that are only given are not stored, and not checked against.
-    let checked = bench.server.cli(&format!(
-        "report --header no --study {third} --rows {} --check --limit-epsilon 20.01",
-        bench.rows
-    ));
-    assert!(succeeded(&checked).contains("if these allow it"));
+    // A check tries the given limits as a run does, but stores none.
+    let checked = json_of(&bench.report(&third, "--check --limit-epsilon 20.01"));
+    assert_eq!(checked["already_made"], 0);
+    for (flag, limit) in [
+        ("--limit-epsilon 19", "19 in total"),
+        (
+            "--limit-epsilon 20.01 --limit-epsilon-per-study 3",
+            "on one study",
+        ),
+    ] {
+        let output = bench.report(&third, &format!("--check {flag}"));
+        refused(&output, 1, &["[budget-exceeded]", limit]);
+    }
     assert_eq!(bench.receipt()["limits"]["epsilon_total"], 16.01);
     // A ledger that is not there yet has limits, too.
     let large = bench.study("10");
     let none = format!("--check --ledger {}", bench.folder.at("none"));
     refused(&bench.report(&large, &none), 1, &["on one study"]);
+    let lowered = format!("{none} --limit-epsilon 3");
+    refused(&bench.report(&third, &lowered), 1, &["3 in total"]);
     let raised = format!("{none} --limit-epsilon-per-study 11");
     json_of(&bench.report(&large, &raised));
     assert!(!fs::exists(bench.folder.at("none")).unwrap());

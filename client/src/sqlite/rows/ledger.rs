@@ -194,6 +194,14 @@ impl RowLedger {
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
     pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
+        self.admit_within(study, file, self.limits()?)
+    }
+
+    /// [`RowLedger::admit`] with these limits instead of the ledger's, which stay as they are.
+    ///
+    /// # Errors
+    /// As [`RowLedger::admit`].
+    pub fn admit_within(&self, study: &Study, file: &RowFile, limits: Limits) -> Result<Budget> {
         let known = self.known(study.id())?;
         if let Some(known) = &known {
             known.check(study)?;
@@ -201,19 +209,20 @@ impl RowLedger {
         }
         self.check_file(file)?;
         let cost = charge(study.id(), study.params(), &study.privacy())?;
-        self.check_limits(study, known.map(|known| known.number), file, cost)?;
+        let here = known.map(|known| known.number);
+        self.check_limits(limits, study, here, file, cost)?;
         Ok(cost)
     }
 
-    /// Refuses a study that would pass a limit of a row that has not taken part in it.
+    /// Refuses a study that would pass one of these limits for a row that has not taken part in it.
     fn check_limits(
         &self,
+        limits: Limits,
         study: &Study,
         here: Option<i64>,
         file: &RowFile,
         cost: Budget,
     ) -> Result<()> {
-        let limits = self.limits()?;
         for (rows, spent) in self.row_ranges(&self.charges()?, 0..file.rows)? {
             if here.is_some_and(|here| spent.contains_key(&here)) {
                 continue;
