@@ -6,6 +6,7 @@ use eigenveil_shared::{
     Error, Result,
     codec::{ReportFormat, decode_report},
     mechanism::{Calibration, Mechanism, MechanismKind},
+    names,
     preprocess::Weights,
     privacy::{Budget, format_delta, format_epsilon},
     study::{StudyDesign, StudyParams},
@@ -63,31 +64,17 @@ impl Method {
         }
     }
 
-    /// The name as written on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Event => "event",
-            Self::MuGdp => "mu-gdp",
-        }
-    }
-
     /// Whether the bound assumes a noise distribution.
     pub const fn is_model_based(self) -> bool {
         matches!(self, Self::MuGdp)
     }
 }
 
-impl std::str::FromStr for Method {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        [Self::Event, Self::MuGdp]
-            .into_iter()
-            .find(|method| method.as_str() == text)
-            .ok_or_else(|| {
-                Error::invalid_request(format!("there is no method {text:?}; use event or mu-gdp"))
-            })
-    }
+names! {
+    pub Method { Event = "event", MuGdp = "mu-gdp" } else |text, names| Error::invalid_request(format!(
+        "there is no method {text:?}; use {}",
+        names.join(" or ")
+    ));
 }
 
 /// What to audit.

@@ -1,12 +1,11 @@
 //! The device under audit: anything that turns a participant's row into bytes that leave.
 
-use std::str::FromStr;
-
 use eigenveil_client::Study;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     codec::encode_report,
     mechanism::SamplingCost,
+    names,
     preprocess::{BoundedRow, Row},
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
@@ -53,14 +52,6 @@ pub enum Randomness {
 }
 
 impl Randomness {
-    /// The name as written on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Seeded => "seeded",
-        }
-    }
-
     /// A device of this study with this randomness.
     ///
     /// # Errors
@@ -73,19 +64,11 @@ impl Randomness {
     }
 }
 
-impl FromStr for Randomness {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        [Self::System, Self::Seeded]
-            .into_iter()
-            .find(|randomness| randomness.as_str() == text)
-            .ok_or_else(|| {
-                Error::invalid_request(format!(
-                    "there is no source of randomness {text:?}; use system or seeded"
-                ))
-            })
-    }
+names! {
+    pub Randomness { System = "system", Seeded = "seeded" } else |text, names| Error::invalid_request(format!(
+        "there is no source of randomness {text:?}; use {}",
+        names.join(" or ")
+    ));
 }
 
 /// The SDK as applications call it: [`Study`] prepares the row, perturbs it with randomness of the

@@ -1,10 +1,9 @@
 //! The pairs of rows to try, each with its study.
 
-use std::{fmt, str::FromStr};
-
 use eigenveil_shared::{
-    Error, Result,
+    Error,
     mechanism::{MechanismKind, double_cap::expand},
+    names,
     preprocess::{DEFAULT_CENTRING, Feature, Norm, Row},
 };
 use serde::Serialize;
@@ -48,47 +47,30 @@ pub enum PairKind {
     Weighted,
 }
 
+names! {
+    pub PairKind {
+        Axes = "axes",
+        Orthogonal = "orthogonal",
+        UnitZero = "unit-zero",
+        Clipped = "clipped",
+        Normalized = "normalized",
+        Required = "required",
+        Unusable = "unusable",
+        ShortAxes = "short-axes",
+        ShortDense = "short-dense",
+        ShortAxesRequired = "short-axes-required",
+        ShortDenseRequired = "short-dense-required",
+        Centred = "centred",
+        CentredUnusable = "centred-unusable",
+        MissingCells = "missing-cells",
+        Weighted = "weighted",
+    } else |text, names| Error::invalid_request(format!(
+        "there is no pair {text:?}; the pairs are {}",
+        names.join(", ")
+    ));
+}
+
 impl PairKind {
-    /// All pairs, in the order of the audit.
-    pub const ALL: [PairKind; 15] = [
-        Self::Axes,
-        Self::Orthogonal,
-        Self::UnitZero,
-        Self::Clipped,
-        Self::Normalized,
-        Self::Required,
-        Self::Unusable,
-        Self::ShortAxes,
-        Self::ShortDense,
-        Self::ShortAxesRequired,
-        Self::ShortDenseRequired,
-        Self::Centred,
-        Self::CentredUnusable,
-        Self::MissingCells,
-        Self::Weighted,
-    ];
-
-    /// The name as written on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Axes => "axes",
-            Self::Orthogonal => "orthogonal",
-            Self::UnitZero => "unit-zero",
-            Self::Clipped => "clipped",
-            Self::Normalized => "normalized",
-            Self::Required => "required",
-            Self::Unusable => "unusable",
-            Self::ShortAxes => "short-axes",
-            Self::ShortDense => "short-dense",
-            Self::ShortAxesRequired => "short-axes-required",
-            Self::ShortDenseRequired => "short-dense-required",
-            Self::Centred => "centred",
-            Self::CentredUnusable => "centred-unusable",
-            Self::MissingCells => "missing-cells",
-            Self::Weighted => "weighted",
-        }
-    }
-
     /// The norm rule of the pair's study.
     pub const fn norm(self) -> Norm {
         match self {
@@ -174,28 +156,6 @@ impl PairKind {
             Self::Weighted => (axis(10.0, 0), axis(10.0, 1)),
         };
         (Row::new(a), Row::new(b))
-    }
-}
-
-impl fmt::Display for PairKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for PairKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|pair| pair.as_str() == text)
-            .ok_or_else(|| {
-                Error::invalid_request(format!(
-                    "there is no pair {text:?}; the pairs are {}",
-                    Self::ALL.map(Self::as_str).join(", ")
-                ))
-            })
     }
 }
 

@@ -66,7 +66,7 @@ impl AlgorithmInfo {
 
     pub(crate) const fn private(run: Run) -> Self {
         Self {
-            neighbours: &Neighbours::ALL,
+            neighbours: &Neighbours::OF_ROWS,
             calibrations: &CentralCalibration::ALL,
             ..Self::nonprivate(run)
         }

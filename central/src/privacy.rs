@@ -1,8 +1,6 @@
 //! The privacy requested of a run, and the guarantee it achieves.
 
-use std::{fmt, str::FromStr};
-
-use eigenveil_shared::{Error, Result, privacy::Budget};
+use eigenveil_shared::{Error, names, privacy::Budget};
 
 /// The neighbouring relation: which data sets of n rows must be indistinguishable. n is public: no row is added or
 /// removed.
@@ -18,11 +16,8 @@ pub enum Neighbours {
 }
 
 impl Neighbours {
-    /// Both relations between rows, which most algorithms support.
-    pub const ALL: [Self; 2] = [Self::ZeroOut, Self::Replace];
-
-    /// All three relations.
-    pub const WITH_ENTRY: [Self; 3] = [Self::ZeroOut, Self::Replace, Self::Entry];
+    /// The relations between rows, which most algorithms support.
+    pub const OF_ROWS: [Self; 2] = [Self::ZeroOut, Self::Replace];
 
     /// Frobenius sensitivity of `Σxxᵀ`, also after multiplication by a matrix of spectral norm 1: 1, or √2
     /// (`‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2⟨x,y⟩² ≤ 2`; a pair of entries).
@@ -42,15 +37,6 @@ impl Neighbours {
             Self::Entry => f64::INFINITY,
         }
     }
-
-    /// As written on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ZeroOut => "zero-out",
-            Self::Replace => "replace",
-            Self::Entry => "entry",
-        }
-    }
 }
 
 /// Calibration of the noise of a central run. (The local mechanisms have `analytic` instead of `accounted`.)
@@ -62,45 +48,19 @@ pub enum CentralCalibration {
     AsPublished,
 }
 
-impl CentralCalibration {
-    /// Both calibrations.
-    pub const ALL: [Self; 2] = [Self::Accounted, Self::AsPublished];
-
-    /// As written on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Accounted => "accounted",
-            Self::AsPublished => "as-published",
-        }
-    }
+names! {
+    pub Neighbours { ZeroOut = "zero-out", Replace = "replace", Entry = "entry" }
+        else |name, names| unknown(name, "a neighbouring relation", &names);
+    pub CentralCalibration { Accounted = "accounted", AsPublished = "as-published" }
+        else |name, names| unknown(name, "a calibration", &names);
 }
 
-macro_rules! impl_names {
-    ($kind:ident, $all:ident, $what:literal) => {
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $kind {
-            type Err = Error;
-
-            fn from_str(name: &str) -> Result<Self> {
-                Self::$all
-                    .into_iter()
-                    .find(|kind| kind.as_str() == name)
-                    .ok_or_else(|| {
-                        let names = Self::$all.map(Self::as_str).join(" or ");
-                        Error::invalid_request(format!("{name:?} is not {}; use {names}", $what))
-                    })
-            }
-        }
-    };
+fn unknown(name: &str, what: &str, names: &[&str]) -> Error {
+    Error::invalid_request(format!(
+        "{name:?} is not {what}; use {}",
+        names.join(" or ")
+    ))
 }
-
-impl_names!(Neighbours, WITH_ENTRY, "a neighbouring relation");
-impl_names!(CentralCalibration, ALL, "a calibration");
 
 /// Whether a run is private. A budget is always finite; without one there is no noise.
 #[derive(Clone, Copy, Debug, PartialEq)]

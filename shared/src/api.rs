@@ -28,23 +28,11 @@ pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 /// What a problem's `type` starts with; the [`ErrorCode`] follows.
 pub const PROBLEM_TYPE_PREFIX: &str = "urn:eigenveil:problem:";
 
-/// Gives enums the names that their values have in JSON.
-macro_rules! names {
-    ($($kind:ident { $($value:ident = $name:literal),+ })+) => {
-        $(impl $kind {
-            /// The name as written on the wire.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$value => $name,)+ }
-            }
-        })+
-    };
-}
-
 names! {
-    StudyState { Draft = "draft", Open = "open", Closed = "closed" }
-    ImportOutcome { Created = "created", Merged = "merged", AlreadyImported = "already-imported" }
-    ReportOutcome { Accepted = "accepted", Duplicate = "duplicate" }
-    EstimateState { Running = "running", Done = "done", Failed = "failed", Cancelled = "cancelled" }
+    pub StudyState { Draft = "draft", Open = "open", Closed = "closed" };
+    pub ImportOutcome { Created = "created", Merged = "merged", AlreadyImported = "already-imported" };
+    pub ReportOutcome { Accepted = "accepted", Duplicate = "duplicate" };
+    pub EstimateState { Running = "running", Done = "done", Failed = "failed", Cancelled = "cancelled" };
 }
 
 /// A problem document (RFC 9457).

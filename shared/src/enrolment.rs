@@ -41,28 +41,11 @@ pub enum Enrolment {
     Token,
 }
 
-impl Enrolment {
-    /// The name as written on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Enrolment::Open => "open",
-            Enrolment::Token => "token",
-        }
-    }
-}
-
-impl std::str::FromStr for Enrolment {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "open" => Ok(Enrolment::Open),
-            "token" => Ok(Enrolment::Token),
-            _ => Err(Error::invalid_request(format!(
-                "enrolment is {text:?}; it must be open or token"
-            ))),
-        }
-    }
+names! {
+    pub Enrolment { Open = "open", Token = "token" } else |text, names| Error::invalid_request(format!(
+        "enrolment is {text:?}; it must be {}",
+        names.join(" or ")
+    ));
 }
 
 /// A participant's one-time token. `Debug` does not show it.

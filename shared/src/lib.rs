@@ -41,6 +41,9 @@
 //! No I/O, no clock, no async, no linear algebra. What floating point adds to the ε of the Gaussian
 //! mechanisms is bounded and stated (`docs/derivations/gaussian.md`, "Floating point").
 
+#[macro_use]
+mod names;
+
 pub mod about;
 pub mod api;
 pub mod clock;

@@ -27,7 +27,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
     description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
     guarantee: "accounted: (eps,delta) over all L steps; the published noise holds too, for rows with sqrt(block size) more than needed",
-    neighbours: &Neighbours::WITH_ENTRY,
+    neighbours: &Neighbours::ALL,
     delta: DeltaSupport::Any,
     parameters: &[ITERATIONS, BLOCK_SIZE],
     ..AlgorithmInfo::private(Run::Table(fit))

@@ -65,7 +65,7 @@ fn noise_matches_the_budget() {
         let method = built("private-power", &steps_and_columns(steps, columns));
         let products = (columns * steps) as f64;
         let published = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
-        for (neighbours, calibration, delta) in Neighbours::WITH_ENTRY.into_iter().flat_map(|one| {
+        for (neighbours, calibration, delta) in Neighbours::ALL.into_iter().flat_map(|one| {
             let rules = CentralCalibration::ALL.into_iter();
             rules.flat_map(move |rule| [(one, rule, delta), (one, rule, 0.0)])
         }) {

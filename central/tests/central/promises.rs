@@ -224,7 +224,7 @@ fn unsupported_requests_are_rejected() {
             refused(2, budget, InvalidRequest, "has no private form");
             continue;
         };
-        for neighbours in Neighbours::WITH_ENTRY {
+        for neighbours in Neighbours::ALL {
             let says = format!("does not protect {neighbours} neighbours, only ");
             if !info.neighbours.contains(&neighbours) {
                 let privacy = private(1.0, 1e-6, neighbours, rule);

@@ -1,6 +1,6 @@
 //! What is to be sent.
 
-use eigenveil_shared::report::ReportId;
+use eigenveil_shared::{names, report::ReportId};
 
 use super::server::Server;
 
@@ -16,14 +16,8 @@ pub enum Method {
     Post,
 }
 
-impl Method {
-    /// As HTTP writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Post => "POST",
-        }
-    }
+names! {
+    pub Method { Get = "GET", Post = "POST" };
 }
 
 /// What is to be sent, by any HTTP client that follows no redirects. It may be sent again, and counts once.

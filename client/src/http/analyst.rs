@@ -13,6 +13,7 @@ use eigenveil_shared::{
         StudyDocument, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
+    names,
 };
 use reqwest::Method;
 use serde::{Serialize, de::DeserializeOwned};
@@ -41,15 +42,8 @@ pub enum EstimateFormat {
     Npy,
 }
 
-impl EstimateFormat {
-    /// The name in the query and as a file name's ending.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EstimateFormat::Json => "json",
-            EstimateFormat::Csv => "csv",
-            EstimateFormat::Npy => "npy",
-        }
-    }
+names! {
+    pub EstimateFormat { Json = "json", Csv = "csv", Npy = "npy" };
 }
 
 /// The operator's side of the HTTP interface. Cheap to clone; clones share connections.

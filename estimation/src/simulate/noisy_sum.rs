@@ -1,11 +1,10 @@
 //! From participants to bucket sums, by the exact distribution of the sum or report by report.
 
-use std::str::FromStr;
-
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     codec::{self, ReportFormat},
     mechanism::{Decoding, NoiseModel},
+    names,
     packed::PackedSymmetric,
     report::{Report, ReportId},
     study::StudyParams,
@@ -37,28 +36,11 @@ pub enum NoisePath {
     PerReport,
 }
 
-impl NoisePath {
-    /// The name on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NoisePath::FromSum => "from-sum",
-            NoisePath::PerReport => "per-report",
-        }
-    }
-}
-
-impl FromStr for NoisePath {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "from-sum" => Ok(NoisePath::FromSum),
-            "per-report" => Ok(NoisePath::PerReport),
-            _ => Err(Error::invalid_request(format!(
-                "there is no noise path {text:?}; use from-sum or per-report"
-            ))),
-        }
-    }
+names! {
+    pub NoisePath { FromSum = "from-sum", PerReport = "per-report" } else |text, names| Error::invalid_request(format!(
+        "there is no noise path {text:?}; use {}",
+        names.join(" or ")
+    ));
 }
 
 /// The sum of n participants' reports: the noisy moment, and the one without noise, which only a simulation knows (with

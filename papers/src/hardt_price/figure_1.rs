@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     models::uniform_frame,
 };
 use eigenveil_figures::{Axis, LineStyle};
-use eigenveil_shared::Result;
+use eigenveil_shared::{Result, names};
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
@@ -33,16 +33,11 @@ enum Noise {
     Adversary,
 }
 
+names! {
+    Noise { Gaussian = "Gaussian", Adversary = "adversary" };
+}
+
 impl Noise {
-    const ALL: [Self; 2] = [Self::Gaussian, Self::Adversary];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Gaussian => "Gaussian",
-            Self::Adversary => "adversary",
-        }
-    }
-
     fn draw(self, x: &DMatrix<f64>, frame: &DMatrix<f64>, rng: &mut Generator) -> DMatrix<f64> {
         match self {
             Self::Gaussian => {

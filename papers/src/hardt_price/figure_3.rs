@@ -74,7 +74,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
     let repeats = size.choose(5, 20);
     let budgets: &[f64] = size.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
-    for neighbours in Neighbours::WITH_ENTRY {
+    for neighbours in Neighbours::ALL {
         for calibration in CentralCalibration::ALL {
             let base = Setting {
                 neighbours,
@@ -109,7 +109,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 fn check_claims(table: &Table) -> Verdict {
     let printed = CentralCalibration::AsPublished.as_str();
     let (mut worst, mut settings) = (0.0_f64, 0);
-    for neighbours in Neighbours::ALL {
+    for neighbours in Neighbours::OF_ROWS {
         let wanted = [
             ("neighbours", neighbours.as_str()),
             ("calibration", printed),
@@ -166,7 +166,7 @@ fn check_claims(table: &Table) -> Verdict {
 
 fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
-    for (place, neighbours) in Neighbours::WITH_ENTRY.into_iter().enumerate() {
+    for (place, neighbours) in Neighbours::ALL.into_iter().enumerate() {
         for (calibration, style) in [
             (CentralCalibration::Accounted, LineStyle::Solid),
             (CentralCalibration::AsPublished, LineStyle::Dashed),

@@ -2,7 +2,7 @@
 
 use eigenveil_central::generator;
 use eigenveil_figures::Axis;
-use eigenveil_shared::Result;
+use eigenveil_shared::{Result, names};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
@@ -25,15 +25,8 @@ enum Source {
     PlusMinus,
 }
 
-impl Source {
-    const ALL: [Self; 2] = [Self::Gaussian, Self::PlusMinus];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Gaussian => "Gaussian",
-            Self::PlusMinus => "Example 4.1",
-        }
-    }
+names! {
+    Source { Gaussian = "Gaussian", PlusMinus = "Example 4.1" };
 }
 
 fn lengths(source: Source, sigma: f64, repeat: u64) -> Result<Vec<Point>> {

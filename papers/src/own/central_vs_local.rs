@@ -7,6 +7,7 @@ use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind},
+    names,
     preprocess::Norm,
 };
 
@@ -30,16 +31,8 @@ enum PrivacyModel {
     Algorithm1,
 }
 
-impl PrivacyModel {
-    const ALL: [Self; 3] = [Self::Curator, Self::DoubleCap, Self::Algorithm1];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Curator => "central analyze-gauss",
-            Self::DoubleCap => "local double-cap",
-            Self::Algorithm1 => "local Algorithm 1 as published",
-        }
-    }
+names! {
+    PrivacyModel { Curator = "central analyze-gauss", DoubleCap = "local double-cap", Algorithm1 = "local Algorithm 1 as published" };
 }
 
 fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {

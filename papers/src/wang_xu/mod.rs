@@ -13,6 +13,7 @@ use eigenveil_figures::LineStyle;
 use eigenveil_shared::{
     Result,
     mechanism::{Calibration, MechanismKind, NoiseModel},
+    names,
     preprocess::Norm,
     study::StudyParams,
 };
@@ -30,21 +31,16 @@ enum ReportKind {
     DoubleCap,
 }
 
+names! {
+    ReportKind { AsPublished = "as-published", Accounted = "accounted", DoubleCap = "double-cap" };
+}
+
 impl ReportKind {
-    const ALL: [Self; 3] = [Self::AsPublished, Self::Accounted, Self::DoubleCap];
     const STYLES: [(Self, LineStyle); 3] = [
         (Self::AsPublished, LineStyle::Dotted),
         (Self::Accounted, LineStyle::Dashed),
         (Self::DoubleCap, LineStyle::Solid),
     ];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::AsPublished => "as-published",
-            Self::Accounted => "accounted",
-            Self::DoubleCap => "double-cap",
-        }
-    }
 
     /// The parameters of a study of p columns.
     fn params(self, p: usize, epsilon: f64, norm: Norm) -> Result<StudyParams> {

@@ -88,15 +88,10 @@ impl Ended {
 
 /// The state with this name in the database.
 pub(super) fn state_from(text: &str) -> Result<EstimateState, Failure> {
-    [
-        EstimateState::Running,
-        EstimateState::Done,
-        EstimateState::Failed,
-        EstimateState::Cancelled,
-    ]
-    .into_iter()
-    .find(|state| state.as_str() == text)
-    .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))
+    EstimateState::ALL
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))
 }
 
 impl StoredEstimate {

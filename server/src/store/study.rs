@@ -337,7 +337,7 @@ fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
 
 /// The state with this name in the database.
 pub(super) fn state_from(text: &str) -> Result<StudyState, Failure> {
-    [StudyState::Draft, StudyState::Open, StudyState::Closed]
+    StudyState::ALL
         .into_iter()
         .find(|state| state.as_str() == text)
         .ok_or_else(|| Failure::damaged("a study has an unknown state"))

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, error};
+use crate::error::error;
 
 /// How the noise of a Gaussian mechanism is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
@@ -17,33 +17,10 @@ pub enum Calibration {
     AsPublished,
 }
 
-impl Calibration {
-    /// The name as written on the wire and on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Calibration::Analytic => "analytic",
-            Calibration::AsPublished => "as-published",
-        }
-    }
-}
-
-impl std::fmt::Display for Calibration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Calibration {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "analytic" => Ok(Calibration::Analytic),
-            "as-published" => Ok(Calibration::AsPublished),
-            _ => Err(error!(
-                InvalidMechanism,
-                "there is no calibration {text:?}; use analytic or as-published"
-            )),
-        }
-    }
+names! {
+    pub Calibration { Analytic = "analytic", AsPublished = "as-published" } else |text, names| error!(
+        InvalidMechanism,
+        "there is no calibration {text:?}; use {}",
+        names.join(" or ")
+    );
 }

@@ -1,0 +1,39 @@
+//! Enums whose values have names.
+
+/// Gives enums `ALL` and `as_str`; with `else` also `Display` and `FromStr`, and this error for another text.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! names {
+    ($($vis:vis $kind:ident { $($value:ident = $name:literal),+ $(,)? }
+        $(else |$text:ident, $names:ident| $error:expr)?;)+) => {$(
+        impl $kind {
+            /// Every value.
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
+
+            /// The name in documents and on the command line.
+            $vis const fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+        }
+
+        $(
+            impl std::fmt::Display for $kind {
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str(self.as_str())
+                }
+            }
+
+            impl std::str::FromStr for $kind {
+                type Err = $crate::Error;
+
+                fn from_str($text: &str) -> $crate::Result<Self> {
+                    let named = |own: &Self| own.as_str() == $text;
+                    Self::ALL.into_iter().find(named).ok_or_else(|| {
+                        let $names = Self::ALL.map(Self::as_str);
+                        $error
+                    })
+                }
+            }
+        )?
+    )+};
+}
