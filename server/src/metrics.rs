@@ -7,6 +7,7 @@ use axum::http::{Method, StatusCode};
 use eigenveil_shared::{
     ErrorCode,
     api::{ReportOutcome, StudyState},
+    names,
 };
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -40,16 +41,13 @@ pub(crate) enum EstimateEnd {
     Cancelled,
 }
 
-impl EstimateEnd {
-    const ALL: [Self; 3] = [Self::Done, Self::Failed, Self::Cancelled];
+names! {
+    EstimateEnd { Done = "done", Failed = "failed", Cancelled = "cancelled" };
+}
 
+impl EstimateEnd {
     fn label(self) -> Label {
-        let outcome = match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        };
-        [("outcome", outcome)]
+        [("outcome", self.as_str())]
     }
 }
 
@@ -85,8 +83,9 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// New metrics, for a write queue of this capacity. They are shown in the order in which they are registered here.
-    pub(crate) fn new(max_queued_requests: usize) -> Arc<Self> {
+    /// New metrics, for a write queue of this capacity and a store with or without a disk of its own. They are shown in
+    /// the order in which they are registered here.
+    pub(crate) fn new(max_queued_requests: usize, has_disk: bool) -> Arc<Self> {
         let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::<RequestLabels, Counter>::default();
         let help = "HTTP requests, by route, method and status";
@@ -162,9 +161,16 @@ impl Metrics {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
             gauge
         };
-        let store_bytes = bytes("store", "Size of the database and its write-ahead log");
+        let store_bytes = bytes(
+            "store",
+            "Size of the database, an embedded one's write-ahead log included",
+        );
         let help = "Free space on the disk of the data directory";
-        let disk_free_bytes = bytes("disk_free", help);
+        // A 0 would be an alert.
+        let disk_free_bytes = match has_disk {
+            true => bytes("disk_free", help),
+            false => Gauge::default(),
+        };
         let ingest_bytes = bytes("ingest", "Bodies being read or waiting for a commit");
         let resident_bytes = bytes("resident_memory", "Physical memory of the process");
 
@@ -290,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_number_of_labels_is_bounded() {
-        let metrics = Metrics::new(7);
+        let metrics = Metrics::new(7, true);
         for i in 0..1_000 {
             let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
             metrics.request("(none)", &method, StatusCode::NOT_FOUND);
@@ -300,5 +306,13 @@ mod tests {
         // One for `other`, one for reports.
         assert_eq!(lines, 2, "{text}");
         assert!(text.contains("method=\"other\""));
+    }
+
+    #[test]
+    fn a_store_without_a_disk_shows_no_free_space() {
+        for has_disk in [true, false] {
+            let text = Metrics::new(7, has_disk).render().unwrap();
+            assert_eq!(text.contains("disk_free"), has_disk);
+        }
     }
 }

@@ -113,7 +113,7 @@ impl Store {
     /// `randomness-unavailable` at the first start.
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
-        let metrics = Metrics::new(config.tuning.max_queued_requests);
+        let metrics = Metrics::new(config.tuning.max_queued_requests, config.store.is_none());
         let listener = Listener::default();
         let (told, measured) = (listener.clone(), Arc::clone(&metrics));
         let engine = Engine::open(config, environment.clone(), measured, told)?;
