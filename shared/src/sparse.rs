@@ -50,7 +50,10 @@ impl Serialize for Lambda {
 impl<'de> Deserialize<'de> for Lambda {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged)]
+        #[serde(
+            untagged,
+            expecting = "lambda must be a number, \"auto\", \"cv\" or \"path\""
+        )]
         enum Either {
             Number(f64),
             Text(String),

@@ -511,6 +511,11 @@ async fn an_emptied_database_is_not_taken_for_a_new_one() {
         let store = Store::open(&config, environment()).unwrap();
         assert_eq!(study_in(&store, &study).reports_accepted(), 5);
     }
+    // SQLite takes one byte for none.
+    let directory = copy(&files[..1]);
+    std::fs::write(directory.path().join("eigenveil.db"), "x").unwrap();
+    let error = Store::open(&ServerConfig::new(directory.path()), environment()).unwrap_err();
+    assert!(error.detail().contains("is empty although"), "{error}");
     // A first start that ended early.
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("eigenveil.db"), "").unwrap();

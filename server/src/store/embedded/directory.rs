@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io::{self, Write},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -10,7 +10,7 @@ use std::{
 use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
-use super::schema;
+use super::{reserve, schema};
 use crate::store::{
     failure::{Failure, is_disk_full, unavailable},
     token::TokenHash,
@@ -23,6 +23,10 @@ const LOCK: &str = "eigenveil.lock";
 pub(super) const TOKEN: &str = "operator.token";
 /// The staged operator token, about to replace it.
 const NEXT_TOKEN: &str = "operator.token.new";
+/// What a server whose files were overwritten leaves for the next start.
+pub(super) const NOTICE: &str = "eigenveil.overwritten";
+/// Far more than a token has.
+const MAX_TOKEN_FILE_BYTES: u64 = 1_024;
 /// Prefix of temporary files, which a crash may leave behind and the next start removes.
 pub(super) const TEMPORARY: &str = ".eigenveil-";
 
@@ -35,7 +39,22 @@ fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
 
 /// Rejects a directory that is used for something else, or lost its database.
 fn reject_foreign(path: &Path) -> Result<()> {
-    if let Ok(database) = fs::canonicalize(path.join(DATABASE)) {
+    let database = fs::canonicalize(path.join(DATABASE));
+    let own = [LOCK, TOKEN, NEXT_TOKEN, NOTICE, reserve::FILE_NAME];
+    let mut own = own.map(|name| path.join(name)).to_vec();
+    if let Ok(database) = &database {
+        own.extend([database.clone(), wal_of(database)]);
+    }
+    for file in own {
+        // Opening a pipe would wait for its other end.
+        if fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
+            return Err(unavailable(format!(
+                "{} is not a regular file; move it away",
+                file.display()
+            )));
+        }
+    }
+    if let Ok(database) = database {
         return reject_emptied(path, &database);
     }
     for entry in fs::read_dir(path).map_err(|e| failed(path, "read", &e))? {
@@ -52,11 +71,12 @@ fn reject_foreign(path: &Path) -> Result<()> {
 }
 
 /// Rejects an empty database that was not empty before: SQLite would delete its write-ahead log, and the operator token
-/// would be replaced. A first start that ended early leaves neither; SQLite writes to the database before the log.
+/// would be replaced. SQLite takes one byte for none. A first start that ended early leaves neither; SQLite writes to the
+/// database before the log.
 fn reject_emptied(path: &Path, database: &Path) -> Result<()> {
     let bytes = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
     let (log, token) = (wal_of(database), path.join(TOKEN));
-    if bytes(database) > 0 || bytes(&log) == 0 && !token.exists() {
+    if bytes(database) > 1 || bytes(&log) == 0 && !token.exists() {
         return Ok(());
     }
     Err(unavailable(format!(
@@ -216,7 +236,20 @@ impl TokenFiles {
 
     /// The token that was staged and neither adopted nor discarded.
     fn staged(&self) -> Result<Option<String>> {
-        match fs::read_to_string(self.next()) {
+        let path = self.next();
+        let read = || {
+            if !fs::symlink_metadata(&path)?.is_file() {
+                return Err(io::Error::other(format!(
+                    "{NEXT_TOKEN} is not a regular file"
+                )));
+            }
+            let mut text = String::new();
+            File::open(&path)?
+                .take(MAX_TOKEN_FILE_BYTES)
+                .read_to_string(&mut text)?;
+            Ok(text)
+        };
+        match read() {
             Ok(text) => Ok(Some(text.trim().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed(&error)),
@@ -311,6 +344,17 @@ mod tests {
             (io::ErrorKind::PermissionDenied, ErrorCode::StoreUnavailable),
         ] {
             assert_eq!(files.failed(&why.into()).code(), code);
+        }
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
+        for name in [LOCK, NEXT_TOKEN, reserve::FILE_NAME] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(name);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+            let error = DataDirectory::open(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("is not a regular file"), "{error}");
         }
     }
 }

@@ -45,6 +45,10 @@ pub(super) struct WalFile {
     cut_short: Option<(u64, u64)>,
     /// Whether it may have the rest of such a file.
     has_content: bool,
+    /// Reports in the main file, if that says that it is complete although the log has content: somebody may have put
+    /// another file beside the log, or another log beside the file. A server that ends at the wrong moment leaves that
+    /// too.
+    reports_in_main: Option<u64>,
 }
 
 impl WalFile {
@@ -68,15 +72,25 @@ impl WalFile {
         let wal: Option<SystemTime> = modified(directory.wal_path()).ok();
         let is_older =
             wal.is_some_and(|wal| modified(directory.database()).is_ok_and(|main| main > wal));
-        let is_suspect = is_older || notice::path(directory.path()).exists();
+        let has_no_header = log::lacks_header(&path).unwrap_or(false);
+        if has_no_header {
+            tracing::warn!(
+                "the write-ahead log {} has no header, so what it had is lost: if the server was killed, reports acknowledged last may be missing",
+                path.display()
+            );
+        }
+        let is_suspect = is_older || has_no_header || notice::path(directory.path()).exists();
         let has_content = fs::metadata(path).is_ok_and(|log| log.len() > 0);
+        let main = directory.database();
+        let reports_in_main = has_content.then(|| reports_if_complete(&main)).flatten();
         // What is too short to say so is refused by SQLite, unless it is empty.
-        let sizes = main_sizes(&directory.database()).ok();
+        let sizes = main_sizes(&main).ok();
         Ok(Self {
             exists: wal.is_some(),
             is_suspect,
             cut_short: sizes.filter(|(found, said)| found < said),
             has_content,
+            reports_in_main,
         })
     }
 }
@@ -103,11 +117,22 @@ impl WriterLease {
                 "the file is cut short: {found} bytes of {said}"
             )));
         }
+        if let Some(reports) = wal.reports_in_main {
+            let fits = check(connection, "integrity_check").and_then(|()| reports_in(connection));
+            let why = match fits {
+                Ok(found) if found >= reports => None,
+                Ok(found) => Some(format!("{found} reports with it, {reports} without")),
+                Err(failure) => Some(failure.to_string()),
+            };
+            if let Some(why) = why {
+                return Err(foreign_wal_error(directory, &why).into());
+            }
+        }
         let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
         let is_copy = before.as_deref() != Some(&found);
         if is_copy || wal.is_suspect || wal.cut_short.is_some() {
-            check(connection)?;
+            check(connection, "quick_check")?;
             if is_copy && before.is_some() {
                 tracing::warn!(
                     "the database is an undamaged copy; reports acknowledged after it was made are not in it"
@@ -215,6 +240,20 @@ fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failur
         .optional()?)
 }
 
+fn reports_in(connection: &Connection) -> Result<u64, Failure> {
+    let sum = "SELECT coalesce(sum(reports_accepted), 0) FROM studies";
+    Ok(connection.query_row(sum, [], |row| row.get(0))?)
+}
+
+/// Reports in the main file alone, if that has no mark of being in use.
+fn reports_if_complete(database: &Path) -> Option<u64> {
+    let main = schema::open_without_log(database).ok()?;
+    match setting(&main, IN_USE) {
+        Ok(None) => reports_in(&main).ok(),
+        _ => None,
+    }
+}
+
 fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
     let file = std::fs::metadata(database).map_err(Failure::file)?;
     Ok([file.dev(), file.ino()].map(u64::to_le_bytes).concat())
@@ -245,6 +284,15 @@ fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
     ))
 }
 
+fn foreign_wal_error(directory: &DataDirectory, why: &str) -> eigenveil_shared::Error {
+    unavailable(format!(
+        "the write-ahead log {} is not that of {} ({why}): one of them is of another time or another store; nothing was changed. \
+         Put files of one moment there, or move the log away to start with the database alone",
+        directory.wal_path().display(),
+        directory.database().display()
+    ))
+}
+
 fn wal_damaged_error(wal: &Path, at: u64) -> eigenveil_shared::Error {
     unavailable(format!(
         "the write-ahead log {0} is damaged at byte {at}, and acknowledged reports that follow there would be lost; nothing was changed. \
@@ -255,8 +303,9 @@ fn wal_damaged_error(wal: &Path, at: u64) -> eigenveil_shared::Error {
 }
 
 /// Checks for what an inconsistent copy would lack: pages, reports that are counted but missing, and their bytes.
-fn check(connection: &Connection) -> Result<(), Failure> {
-    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+fn check(connection: &Connection, pages: &str) -> Result<(), Failure> {
+    let pages = format!("PRAGMA {pages}(1)");
+    let result: String = connection.query_row(&pages, [], |row| row.get(0))?;
     if result != "ok" {
         return Err(Failure::damaged(result));
     }
@@ -344,5 +393,55 @@ mod tests {
         assert!((1..u64::from(REPORTS)).contains(&left), "{left}");
         // The database was checked, once.
         assert!(!killed.path().join("eigenveil.overwritten").exists());
+    }
+
+    /// SQLite applies any log that fits itself.
+    #[test]
+    fn a_log_of_an_earlier_time_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(folder.path());
+        let (database, log) = (
+            database_path(folder.path()),
+            folder.path().join("eigenveil.db-wal"),
+        );
+        let runtime = Runtime::new().unwrap();
+        let open = || Store::open(&config, Environment::system());
+        let store = open().unwrap();
+        let study = runtime.block_on(create(&store, &json!({})));
+        let submit = |store: &Store, number| {
+            let study = store.study(study.id()).unwrap();
+            let submitted = store.submit(&study, vec![report(&study, number)]);
+            runtime.block_on(submitted).unwrap();
+        };
+        submit(&store, 0);
+        let earlier = fs::read(&log).unwrap();
+        drop(store);
+        let store = open().unwrap();
+        submit(&store, 1);
+        drop(store);
+        fs::write(&log, &earlier).unwrap();
+        let main = fs::read(&database).unwrap();
+        let error = open().unwrap_err().to_string();
+        for part in ["is not that of", "1 reports with it, 2 without"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(fs::read(&database).unwrap() == main && fs::read(&log).unwrap() == earlier);
+        // The way out.
+        fs::remove_file(&log).unwrap();
+        let store = open().unwrap();
+        assert_eq!(store.study(study.id()).unwrap().reports_accepted(), 2);
+    }
+
+    /// Bytes that a disk lost: what the log had cannot be told any more.
+    #[test]
+    fn a_log_without_a_header_has_the_database_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Store::open(&ServerConfig::new(folder.path()), Environment::system()).unwrap());
+        let directory = super::DataDirectory::open(folder.path()).unwrap();
+        for (bytes, wanted) in [(0, false), (8_192, true)] {
+            fs::write(directory.wal_path(), vec![0; bytes]).unwrap();
+            let found = super::WalFile::in_directory(&directory).unwrap();
+            assert_eq!(found.is_suspect, wanted, "{bytes}");
+        }
     }
 }

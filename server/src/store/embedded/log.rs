@@ -224,6 +224,20 @@ impl Log {
     }
 }
 
+/// Whether a log has more than a header, but none that fits: SQLite takes it for empty.
+pub(super) fn lacks_header(log: &Path) -> io::Result<bool> {
+    let mut file = File::open(log)?;
+    let mut header = [0; HEADER_BYTES as usize];
+    Ok(read_all(&mut file, &mut header)?
+        && file.metadata()?.len() > HEADER_BYTES
+        && !header_fits(&header))
+}
+
+fn header_fits(header: &[u8; HEADER_BYTES as usize]) -> bool {
+    let sum = sum_in_order(header[3] & 1 == 1, [0; 2], &header[..24]);
+    words(header)[0] & !1 == MAGIC && words(&header[24..]) == sum
+}
+
 /// Where a log is damaged, if commits that had been synced follow: SQLite would end it there, as after a crash, and
 /// overwrite them.
 ///
@@ -243,8 +257,7 @@ pub(super) fn damaged_at(log: &Path) -> io::Result<Option<u64>> {
     }
     let is_big_endian = header[3] & 1 == 1;
     let mut before = sum_in_order(is_big_endian, [0; 2], &header[..24]);
-    // SQLite takes a log whose header does not fit for an empty one.
-    let header_fits = words(&header)[0] & !1 == MAGIC && words(&header[24..]) == before;
+    let header_fits = header_fits(&header);
     let is_big_endian = if header_fits {
         is_big_endian
     } else {

@@ -13,7 +13,7 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::directory::TEMPORARY;
+use super::directory::{NOTICE, TEMPORARY};
 use crate::store::{
     failure::{Failure, unavailable},
     study::StudyIndex,
@@ -24,7 +24,7 @@ const MAX_NAMED: usize = 5;
 
 /// The file in a data directory.
 pub(super) fn path(directory: &Path) -> PathBuf {
-    directory.join("eigenveil.overwritten")
+    directory.join(NOTICE)
 }
 
 /// Writes down durably what was acknowledged.

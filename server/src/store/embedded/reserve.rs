@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use super::schema::PAGE_BYTES;
 use crate::store::failure::Failure;
 
-const FILE_NAME: &str = "eigenveil.reserve";
+pub(super) const FILE_NAME: &str = "eigenveil.reserve";
 /// Its size on a disk of 64 MiB or more: the pages that a few deletions change.
 const MAX_BYTES: u64 = 8 << 20;
 /// Its part of a smaller disk. More than the write-ahead log takes there, so that the log can be moved into the database.
@@ -76,7 +76,7 @@ impl ReserveFile {
     }
 
     fn is_there(&self) -> bool {
-        fs::metadata(self.path()).is_ok_and(|file| file.len() == self.bytes)
+        fs::symlink_metadata(self.path()).is_ok_and(|file| file.len() == self.bytes)
     }
 
     /// Deletes the file to free its space.
@@ -119,8 +119,13 @@ impl ReserveFile {
 }
 
 fn create(path: &Path, bytes: u64) -> io::Result<()> {
+    // Created anew: a link would lead to another file.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file: File = options.open(path)?;

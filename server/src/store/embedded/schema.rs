@@ -208,6 +208,24 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
     Ok(connection)
 }
 
+/// Reads the main file as it is, whatever its log says.
+pub(super) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
+    let mut address = String::from("file:");
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => address.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => address.push(char::from(byte)),
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Connection::open_with_flags(
+        address + "?immutable=1",
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI,
+    )
+}
+
 /// Opens the database read-only; the writer must have opened it before.
 pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
