@@ -50,10 +50,15 @@ fn follow(page: &str, made: &[&str]) {
     let folder = Folder::new();
     let server = folder.server();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data");
+    // That page goes on in the tutorial's folder.
+    let features = match page {
+        "docs/moment.md" => "constants.csv",
+        _ => "features.csv",
+    };
     for (file, called) in [
         ("digits.npy", "rows.npy"),
         ("wine.csv", "wine.csv"),
-        ("wine_features.csv", "features.csv"),
+        ("wine_features.csv", features),
     ] {
         std::fs::copy(data.join(file), folder.path().join(called)).unwrap();
     }
