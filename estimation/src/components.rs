@@ -11,7 +11,7 @@ use crate::{
     agreement,
     cancel::Cancel,
     fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda},
-    floor::{Eigenvalues, Floor, FloorReport, Measured, Support, assess, count_components},
+    floor::{Eigenvalues, Floor, FloorReport, Measured, Shrunk, Support, assess, count_components},
     jackknife::{Reestimate, error_bars},
     linalg::{LazySpectrum, submatrix, symmetric_eigen, symmetric_eigenvalues},
     moment::NoisyMoment,
@@ -204,6 +204,8 @@ pub fn sparse_components(
     };
     let bars = error_bars(moment, &vectors, reestimate)?;
     let on_rows = submatrix(&dense, &solution.support);
+    let shrunk = (!settings.refit).then(|| Shrunk::new(&solution, &on_rows));
+    let shrunk = shrunk.transpose()?;
     let excess_noise = moment.excess_noise();
     let (eigenvalues, excess) = match &excess_noise {
         None => (symmetric_eigenvalues(&on_rows)?, Vec::new()),
@@ -227,6 +229,7 @@ pub fn sparse_components(
             rows: &solution.support,
             eigenvalues: eigenvalues.as_slice(),
             images: &images,
+            shrunk: shrunk.as_ref(),
         }),
         k_is_open,
         error_bars: bars.as_ref(),

@@ -24,6 +24,7 @@
 use self::MeanSquaredLength::{Known, UnitRows, Unknown};
 use eigenveil_shared::{
     Error, Result,
+    api::Lambda,
     estimate::{Estimate, SpectrumEstimate},
     mechanism::NoiseModel,
 };
@@ -155,6 +156,14 @@ pub fn spectrum_from_eigenvalues(
         all.resize(p, rest);
     }
     Spectrum::with_distinct(&all, distinct, k).map(SpectrumRange::known)
+}
+
+/// What a plan takes for granted of this pilot, beyond its spectrum.
+pub fn assumed_of_pilot(pilot: &Estimate) -> Option<&'static str> {
+    let lambda = pilot.sparse.as_ref()?.settings.lambda;
+    matches!(lambda, Lambda::Fixed(_)).then_some(
+        "Its λ was given; it is taken to fall as the noise does, by 1/√n: with the same λ the error falls less.",
+    )
 }
 
 /// What a pilot says of the spectrum, its first `k` components leading. `total` is for pilots whose rows were clipped

@@ -29,7 +29,10 @@ impl Serialize for ComponentCount {
 impl<'de> Deserialize<'de> for ComponentCount {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged)]
+        #[serde(
+            untagged,
+            expecting = "k must be a whole number of at least 1, or \"auto\""
+        )]
         enum Either {
             Number(usize),
             Text(String),
@@ -58,16 +61,11 @@ pub enum Verdict {
     Below,
 }
 
-impl Verdict {
-    /// The verdict as written in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Above => "above",
-            Verdict::At => "at",
-            Verdict::Below => "below",
-        }
-    }
+names! {
+    pub Verdict { Above = "above", At = "at", Below = "below" };
+}
 
+impl Verdict {
     /// The verdict for people.
     pub fn in_words(self) -> &'static str {
         match self {
@@ -336,8 +334,9 @@ pub struct SpectrumEstimate {
     pub selection: Option<SelectionLoss>,
 }
 
-/// What choosing the features adds to half the squared error of a sparse estimate: mean squared sines of all components,
-/// times n over the variance of one report's noise off the diagonal (`docs/derivations/selection.md`).
+/// What choosing the features, and without `refit` shrinking their loadings, adds to half the squared error of a sparse
+/// estimate: mean squared sines of all components, times n over the variance of one report's noise off the diagonal
+/// (`docs/derivations/selection.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     floor::{ExpectedError, SpectrumRange, resolution},
     format::{round_up, with_thousands},
     plan::{
-        MeanSquaredLength, PlanTarget, max_error, pilot_mean_length, plan,
+        MeanSquaredLength, PlanTarget, assumed_of_pilot, max_error, pilot_mean_length, plan,
         spectrum_from_eigenvalues, spectrum_from_pilot,
     },
 };
@@ -314,6 +314,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
             sparse.support.len()
         ));
     }
+    notes.extend(assumed_of_pilot(pilot).map(str::to_owned));
     Ok(Population {
         spectrum,
         preprocessing: pilot.params.preprocessing().clone(),

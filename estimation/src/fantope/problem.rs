@@ -18,7 +18,7 @@ fn min_representable_entry(y: &DMatrix<f64>, primal_residual: f64) -> f64 {
 }
 
 impl Solution {
-    pub(super) fn min_representable_entry(&self) -> f64 {
+    pub(crate) fn min_representable_entry(&self) -> f64 {
         min_representable_entry(&self.y, self.primal_residual)
     }
 }

@@ -146,8 +146,17 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let missing = total_variance.map(|total| (total - trace) / p as f64);
     let selection = support.map(|on| {
         let spikes: Vec<Option<Spike>> = verdicts.iter().map(|judged| judged.spike).collect();
-        selection::loss(measured, &on, &floor, &spikes)
+        let refitted = on.eigenvalues.iter().take(k);
+        let refitted = refitted.map(|&value| judge_floor.judge(value).spike.is_some());
+        selection::loss(
+            measured,
+            &on,
+            &floor,
+            &spikes,
+            &refitted.collect::<Vec<_>>(),
+        )
     });
+    let selection = selection.transpose()?;
     let spectrum_estimate = match support {
         Some(Support { rows, .. }) if rows.len() <= k => None,
         _ => {
@@ -334,6 +343,7 @@ mod tests {
                     rows: &[0],
                     eigenvalues: &[value],
                     images: &(&vectors * value),
+                    shrunk: None,
                 }),
                 ..measured(&vectors, &[value], &spectrum, &noise, 1.0)
             })
@@ -435,6 +445,7 @@ mod tests {
                 rows,
                 eigenvalues: &eigenvalues,
                 images: &images,
+                shrunk: None,
             });
             let floor_report = assess(&Measured {
                 support,
@@ -463,6 +474,7 @@ mod tests {
                 rows: &[0],
                 eigenvalues: &[0.2],
                 images: &images,
+                shrunk: None,
             }),
             ..measured(&vectors, &[0.2], &spectrum, &noise, n)
         })

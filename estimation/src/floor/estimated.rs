@@ -238,7 +238,8 @@ fn model_error(selection: Option<SelectionLoss>) -> f64 {
 }
 
 fn with_selection(error: f64, lost: f64, unit: f64) -> f64 {
-    (error * error + 2.0 * lost * unit).sqrt()
+    // Shrunk loadings may have lost less than refitted ones.
+    (error * error + 2.0 * lost * unit).max(0.0).sqrt()
 }
 
 /// Participants that an expected error needs.

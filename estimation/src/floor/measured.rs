@@ -3,7 +3,7 @@
 use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::DMatrix;
 
-use super::Eigenvalues;
+use super::{Eigenvalues, Shrunk};
 use crate::{jackknife::ErrorBars, moment::ExcessNoise};
 
 /// Components as an estimator found them, with what is needed to judge them.
@@ -43,4 +43,6 @@ pub struct Support<'a> {
     pub eigenvalues: &'a [f64],
     /// `S̃v̂` of each component, `p × k`: what the other rows show of it.
     pub images: &'a DMatrix<f64>,
+    /// Where the components were not refitted to PCA on those rows.
+    pub shrunk: Option<&'a Shrunk>,
 }

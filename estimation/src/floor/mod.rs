@@ -26,6 +26,7 @@ mod measured;
 mod predict;
 mod resolution;
 mod selection;
+mod shrinkage;
 mod spectrum;
 mod spiked_model;
 mod warnings;
@@ -43,6 +44,7 @@ pub use predict::{
 };
 pub(crate) use resolution::require_gap_after;
 pub use resolution::{Resolution, resolution};
+pub use shrinkage::Shrunk;
 pub use spectrum::Spectrum;
 pub use spiked_model::{SpectralNoise, Spike};
 pub(crate) use spiked_model::{check_reports, checked_deviation};

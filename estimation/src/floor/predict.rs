@@ -119,7 +119,10 @@ pub fn participants_for_error(
     }
     let added = 2.0 * lost * unit_of_loss(noise, 1.0);
     fewest(spectrum, noise, |prediction, n| {
-        (prediction.expected_error.powi(2) + added / n).sqrt() <= target
+        (prediction.expected_error.powi(2) + added / n)
+            .max(0.0)
+            .sqrt()
+            <= target
     })
 }
 

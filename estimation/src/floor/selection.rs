@@ -1,6 +1,6 @@
 //! What choosing features adds to the expected error of a sparse estimate (`docs/derivations/selection.md`).
 
-use eigenveil_shared::{estimate::SelectionLoss, mechanism::NoiseModel};
+use eigenveil_shared::{Result, estimate::SelectionLoss, mechanism::NoiseModel};
 use nalgebra::DVector;
 
 use super::{Floor, Measured, Spike, Support, centring, estimated::NORMAL_95};
@@ -8,6 +8,8 @@ use crate::search::bisect;
 
 /// 2t² over the width of the interval of W from t²/2 to 2t².
 const JUMP: f64 = 2.0 / 1.5;
+/// The most of the loss within the rows that shrinking is taken to save.
+const MOST_SAVED: f64 = 0.9;
 
 /// What a [`SelectionLoss`] of 1 is in mean squared sines, with the noise of `n_eff` reports.
 pub(super) fn unit_of_loss(noise: &NoiseModel, n_eff: f64) -> f64 {
@@ -15,19 +17,22 @@ pub(super) fn unit_of_loss(noise: &NoiseModel, n_eff: f64) -> f64 {
 }
 
 /// From the images `S̃v̂` of the components that stand out, in units of the noise: pure noise makes their squares χ²
-/// distributed in each row, one degree of freedom a component.
+/// distributed in each row, one degree of freedom a component. `refitted` says which components would stand out if they
+/// were refitted.
 pub(super) fn loss(
     measured: &Measured<'_>,
     on: &Support<'_>,
     floor: &Floor,
     spikes: &[Option<Spike>],
-) -> SelectionLoss {
+    refitted: &[bool],
+) -> Result<SelectionLoss> {
     let (p, selected) = (measured.spectrum.dimension, on.rows.len());
     let excess_of_row = excess_of_rows(measured);
     let noise = &floor.noise;
     let along_mean = noise.along_mean / noise.directions as f64;
     let mut squares = vec![0.0; p];
-    let (mut unit, mut freedom) = (0.0, 0);
+    let mut unit = 0.0;
+    let mut sizes = Vec::new();
     for (j, spike) in spikes.iter().enumerate() {
         let Some(Spike { theta, .. }) = *spike else {
             continue;
@@ -38,7 +43,7 @@ pub(super) fn loss(
             continue;
         }
         unit += variance / (theta * theta);
-        freedom += 1;
+        sizes.push(theta);
         let (image, vector) = (on.images.column(j), measured.vectors.column(j));
         for (i, square) in squares.iter_mut().enumerate() {
             let entry = image[i] - floor.centre * vector[i];
@@ -46,41 +51,88 @@ pub(super) fn loss(
             *square += entry * entry / (variance + along_mean * excess);
         }
     }
-    if freedom == 0 || selected == 0 || selected >= p {
-        return SelectionLoss::default();
+    let one = unit_of_loss(measured.noise, measured.n_eff);
+    let mut moved = 0.0;
+    let shrunk = on
+        .shrunk
+        .map(|shrunk| (shrunk, measured.vectors.select_rows(on.rows)));
+    if let Some((shrunk, vectors)) = &shrunk {
+        let standing = (0..spikes.len()).filter(|&j| refitted.get(j).is_some_and(|&is| is));
+        moved = standing.map(|j| shrunk.moved(vectors, j)).sum::<f64>() / one;
+    }
+    let freedom = sizes.len();
+    if freedom == 0 || selected == 0 {
+        return Ok(SelectionLoss {
+            central: moved,
+            low: 0.0,
+            high: moved,
+        });
     }
     let k = freedom as f64;
-    unit /= k * unit_of_loss(measured.noise, measured.n_eff);
-    let rejected = (p - selected) as f64;
+    unit /= k * one;
+    let rejected = p.saturating_sub(selected) as f64;
     let chosen: f64 = on.rows.iter().map(|&row| squares[row]).sum();
-    let outside = squares.iter().sum::<f64>() - chosen;
+    let outside = squares.iter().sum::<f64>() - chosen - k * rejected;
     squares.sort_unstable_by(|a, b| b.total_cmp(a));
-    let threshold = squares[selected - 1];
+    let threshold = squares[selected.min(p) - 1];
     let falsely = chosen_by_noise(rejected, threshold, freedom);
     let share = selected as f64 / p as f64;
-    let all_falsely = chosen_by_noise(p as f64, limit(share, freedom), freedom);
-    // Stein's estimate, with the density at the threshold from the rows around it.
-    let near = |square: &&f64| (0.5 * threshold..2.0 * threshold).contains(*square);
-    let near = squares.iter().filter(near).count() as f64;
-    let unbiased = outside - k * rejected + JUMP * near;
-    let uncertain = NORMAL_95 * (2.0 * k * rejected + JUMP * JUMP * near).sqrt();
-    let beyond_noise = unbiased - falsely;
-    let shown = if beyond_noise > uncertain {
-        beyond_noise
-    } else {
-        0.0
+    let all_falsely = match rejected > 0.0 {
+        true => chosen_by_noise(p as f64, limit(share, freedom), freedom),
+        false => 0.0,
     };
     // What the images show are tangents, of components whose length on the selected rows is 1.
-    let each = unit_of_loss(measured.noise, measured.n_eff) / k;
     let sines = |tangents: f64| {
         let loss = unit * tangents;
-        loss / (1.0 + loss * each)
+        loss / (1.0 + loss * one / k)
     };
-    SelectionLoss {
-        central: sines(falsely + shown),
+    if let Some((shrunk, vectors)) = &shrunk {
+        // Stein's estimate of a soft threshold: what shrinking moved, and how much more the loadings follow the noise,
+        // less the noise that the rows left out lack.
+        let uncertain = NORMAL_95 * (2.0 * k * rejected).sqrt();
+        let beyond_noise = outside + falsely;
+        let mut followed = (0.0, 0.0);
+        if freedom == spikes.len() {
+            let found = shrunk.divergence(vectors, &sizes)?;
+            let inverse_squares: f64 = sizes.iter().map(|theta| theta.powi(-2)).sum();
+            let value = 2.0 * unit * k / inverse_squares * found.value;
+            followed = match found.is_bound {
+                true => (f64::NEG_INFINITY, value),
+                false => (value, value),
+            };
+        }
+        let least = -MOST_SAVED * unit * k * selected.saturating_sub(freedom) as f64;
+        let with = |missing: f64, followed: f64| {
+            let moved = moved + followed - unit * (falsely - missing.min(0.0));
+            let missing = sines(missing.max(0.0));
+            missing + moved.max(least) * (1.0 - missing * one / k)
+        };
+        let (least, most) = followed;
+        return Ok(SelectionLoss {
+            central: with(significant(beyond_noise, uncertain), most),
+            low: with(beyond_noise - uncertain, least),
+            high: sines(all_falsely).max(with(beyond_noise.max(0.0) + uncertain, most)),
+        });
+    }
+    if rejected == 0.0 {
+        return Ok(SelectionLoss::default());
+    }
+    // Stein's estimate of a hard threshold, with the density at the threshold from the rows around it.
+    let near = |square: &&f64| (0.5 * threshold..2.0 * threshold).contains(*square);
+    let near = squares.iter().filter(near).count() as f64;
+    let unbiased = outside + JUMP * near;
+    let uncertain = NORMAL_95 * (2.0 * k * rejected + JUMP * JUMP * near).sqrt();
+    let beyond_noise = unbiased - falsely;
+    Ok(SelectionLoss {
+        central: sines(falsely + significant(beyond_noise, uncertain)),
         low: sines((beyond_noise - uncertain).max(0.0)),
         high: sines(all_falsely.max(falsely.max(unbiased) + uncertain)),
-    }
+    })
+}
+
+/// What exceeds its uncertainty, and 0 for what does not.
+fn significant(value: f64, uncertain: f64) -> f64 {
+    if value > uncertain { value } else { 0.0 }
 }
 
 /// The excess of the noise along each feature; empty where it does not differ.

@@ -20,7 +20,7 @@ use crate::{
     cancel::Cancel,
     components::{ComponentsReport, checked_rank, sparse_outcome, sparse_report},
     fantope::{AdmmSettings, KAPPA, automatic_lambda, embed, resolve_lambda},
-    floor::{Eigenvalues, Floor, Measured, Support, count_components},
+    floor::{Eigenvalues, Floor, Measured, Shrunk, Support, count_components},
     jackknife::{Reestimate, error_bars},
     linalg::{PANEL_WIDTH, StartVectors, Symmetric, symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
@@ -112,6 +112,8 @@ pub fn sparse_components(
     let bars = error_bars(&on_rows, &within, again)?;
     let eigenvalues = symmetric_eigenvalues(&dense)?;
     let vectors = embed(&within, &solved.support, p);
+    let shrunk = (!settings.refit).then(|| Shrunk::new(&solved.small, &dense));
+    let shrunk = shrunk.transpose()?;
     // The triangle was multiplied before the vectors were fitted again.
     let rotation = solved.vectors.transpose() * &vectors;
     let measured = Measured {
@@ -131,6 +133,7 @@ pub fn sparse_components(
             rows: &solved.support,
             eigenvalues: eigenvalues.as_slice(),
             images: &(images * rotation),
+            shrunk: shrunk.as_ref(),
         }),
         k_is_open,
         error_bars: bars.as_ref(),

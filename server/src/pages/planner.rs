@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     centring::planned_noise,
     floor::{ExpectedError, Resolution, SpectrumRange, resolution},
     format::with_thousands,
-    plan::{MeanSquaredLength, error_curve, max_error, spectrum_from_pilot},
+    plan::{MeanSquaredLength, assumed_of_pilot, error_curve, max_error, spectrum_from_pilot},
 };
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::{
@@ -30,6 +30,7 @@ pub(super) struct Forecast {
     range: Option<(f64, f64)>,
     /// `None` where nothing can be said of other numbers: no component stands above the noise, or all are requested.
     others: Option<(SpectrumRange, NoiseModel)>,
+    assumed: Option<&'static str>,
 }
 
 impl Forecast {
@@ -45,6 +46,7 @@ impl Forecast {
             error: estimate.expected_error,
             range: estimate.expected_error_range,
             others: spectrum.zip(estimate.spectrum.as_ref().map(|spectrum| spectrum.noise)),
+            assumed: assumed_of_pilot(estimate),
         })
     }
 
@@ -105,11 +107,16 @@ impl Forecast {
 
     /// What the curve is computed from, as a sentence.
     pub(super) fn source(&self) -> String {
-        format!(
+        let source = format!(
             "By the spectrum of estimate {}, from {} reports.",
             self.number,
             with_thousands(self.n)
-        )
+        );
+        let assumed = self.assumed.into_iter();
+        std::iter::once(&*source)
+            .chain(assumed)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
