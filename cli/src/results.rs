@@ -6,53 +6,111 @@ use eigenveil_figures::EstimateFigure;
 use eigenveil_shared::{
     api::{Lambda, SparseSettings},
     estimate::{Estimate, LambdaPath, may_be_formula},
+    study::to_hex,
 };
+use rustix::fs::Access;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     error::{CliError, Result},
     files::{self, Written},
 };
 
-/// The file in a result's directory that names the files of the last run.
+/// The file in a result's directory that lists the files of the last run.
 const MANIFEST: &str = ".eigenveil-files";
+
+/// Its first line, which tells it from a file of somebody's own; a comment to `sha256sum --check`.
+const HEAD: &str = "# SHA-256 and names of the files that Eigenveil wrote here\n";
+
+/// Each of its other lines: the SHA-256 of what was written, and the name.
+type Entry = (String, String);
 
 /// A file of a result: its name and contents.
 pub(crate) type ResultFile = (&'static str, Vec<u8>);
 
-/// Refuses a directory for results in which one of these files cannot be written or is not an earlier run's, or one of an
-/// earlier run must not be removed, before the work.
+/// Refuses a directory for results that cannot be written to, or in which what has the name of one of these files must
+/// not be replaced or is not an earlier run's, or a file of an earlier run must not be removed, before the work.
 pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    if out.exists() && !out.is_dir() {
+    // The directory, or that in which it will be made. A link to nothing is there, and is none.
+    let mut above = out.components().as_path().ancestors();
+    let folder = above.find(|at| at.symlink_metadata().is_ok());
+    let folder = folder.unwrap_or(Path::new("."));
+    if !folder.is_dir() {
         return Err(CliError::usage(format!(
             "{} is not a directory; give another for the results",
-            out.display()
+            folder.display()
         )));
     }
+    rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+        CliError::failed(format!(
+            "cannot write to {}: {error}; give another --out",
+            folder.display()
+        ))
+    })?;
     let check = |name: &str| files::check_writable(Some(&out.join(name)));
-    let names: Vec<&str> = std::iter::once(MANIFEST).chain(names).collect();
-    let earlier = earlier(out);
-    for (at, name) in names.iter().enumerate() {
+    check(MANIFEST)?;
+    let earlier = earlier(out)?;
+    for name in names {
         check(name)?;
         let path = out.join(name);
-        if at > 0 && path.is_file() && !earlier.iter().any(|own| own == name) {
+        if path.symlink_metadata().is_ok() && !earlier.iter().any(|(_, own)| own == name) {
+            let is = if path.is_symlink() {
+                "is a link"
+            } else {
+                "exists"
+            };
             return Err(CliError::usage(format!(
-                "{} exists, and no earlier run wrote it; give another --out, or remove the file",
+                "{} {is}, and no earlier run wrote it as it is now; give another --out, or remove it",
                 path.display()
             )));
         }
-        // A link may lead from one to another.
-        for other in &names[..at] {
-            files::check_different((other, &out.join(other)), (name, &path))?;
-        }
     }
-    earlier.iter().try_for_each(|name| check(name))
+    earlier.iter().try_for_each(|(_, name)| check(name))
 }
 
-/// The files of the last run: one plain name a line, so that nothing outside the directory is removed.
-fn earlier(out: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(out.join(MANIFEST)).unwrap_or_default();
-    let names = text.lines().filter(|line| is_plain_name(line));
-    names.map(str::to_owned).collect()
+/// The files of earlier runs that are as those left them: an interrupted run has not written all that it lists, and
+/// anybody may have put another file in the place of one. Plain names only, so that nothing outside the directory is
+/// removed.
+/// Wrong usage if what has the name of the list is none.
+fn earlier(out: &Path) -> Result<Vec<Entry>> {
+    let manifest = out.join(MANIFEST);
+    if manifest.symlink_metadata().is_err() {
+        return Ok(Vec::new());
+    }
+    let text = contents(&manifest).and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some(lines) = text.as_deref().and_then(|text| text.strip_prefix(HEAD)) else {
+        return Err(CliError::usage(format!(
+            "{} is not a list of the files that earlier runs wrote; give another --out, or remove it",
+            manifest.display()
+        )));
+    };
+    let entries = lines.lines().filter_map(|line| line.split_once("  "));
+    let own = entries.filter(|(written, name)| {
+        is_plain_name(name)
+            && contents(&out.join(name)).is_some_and(|bytes| digest(&bytes) == *written)
+    });
+    let own = own.map(|(written, name)| (written.to_owned(), name.to_owned()));
+    Ok(own.collect())
+}
+
+/// What a regular file has. A link leads elsewhere, and a pipe waits.
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let found = path.symlink_metadata().ok()?;
+    found.is_file().then(|| std::fs::read(path).ok())?
+}
+
+fn digest(bytes: &[u8]) -> String {
+    to_hex(&Sha256::digest(bytes))
+}
+
+fn entry((name, bytes): &ResultFile) -> Entry {
+    (digest(bytes), (*name).to_owned())
+}
+
+fn listed<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
+    let entries = entries.into_iter();
+    let lines = entries.map(|(written, name)| format!("{written}  {name}\n"));
+    std::iter::once(HEAD.to_owned()).chain(lines).collect()
 }
 
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
@@ -61,19 +119,10 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     // Nothing is begun that cannot be finished.
     check(out, files.iter().map(|(name, _)| *name))?;
     let manifest = out.join(MANIFEST);
-    let before = earlier(out);
-    let names = || files.iter().map(|(name, _)| *name);
-    let stale = || {
-        let before = before.iter().map(String::as_str);
-        before.filter(|line| !names().any(|name| name == *line))
-    };
-    let listed = |all: Vec<&str>| {
-        let mut text = all.join("\n");
-        text.push('\n');
-        text
-    };
-    // First the union of both lists, so that the next run knows the files of an interrupted one.
-    let both = listed(names().chain(stale()).collect());
+    let before = earlier(out)?;
+    let now: Vec<Entry> = files.iter().map(entry).collect();
+    // First both lists, so that the next run knows the files of an interrupted one, old and new.
+    let both = listed(now.iter().chain(&before));
     let mut all = vec![(manifest.clone(), both.as_bytes())];
     all.extend(
         files
@@ -93,7 +142,8 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
         }
     })?;
     begun.into_iter().try_for_each(Written::finish)?;
-    for name in stale() {
+    let is_stale = |old: &str| !files.iter().any(|(name, _)| *name == old);
+    for (_, name) in before.iter().filter(|(_, name)| is_stale(name)) {
         let path = out.join(name);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -105,7 +155,7 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
             _ => {}
         }
     }
-    files::write(&manifest, listed(names().collect()).as_bytes())
+    files::write(&manifest, listed(&now).as_bytes())
 }
 
 fn is_plain_name(line: &str) -> bool {
@@ -234,17 +284,106 @@ pub(crate) fn table(
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
     use super::*;
     use crate::error::assert_says;
 
+    #[track_caller]
+    fn refused(out: &Path, files: &[ResultFile], words: &[&str]) {
+        let checked = check(out, files.iter().map(|(name, _)| *name));
+        assert_says(&checked.unwrap_err(), words, &[]);
+        assert_says(&write(out, files).unwrap_err(), words, &[]);
+    }
+
+    /// Under a name that a run wrote, or would have written had it not been interrupted, anybody may have a file.
     #[test]
-    fn two_names_of_one_file_are_refused() {
+    fn a_file_of_an_earlier_run_has_what_it_wrote() {
         let folder = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("b.csv", folder.path().join("a.csv")).unwrap();
-        let results = [("a.csv", b"1".to_vec()), ("b.csv", b"2".to_vec())];
-        let error = write(folder.path(), &results).unwrap_err().to_string();
-        assert_says(&error, &["a.csv and b.csv are the same file"], &[]);
-        assert!(!folder.path().join("b.csv").exists());
+        let out = folder.path();
+        let (a, b) = (out.join("a.csv"), out.join("b.csv"));
+        let old = [("a.csv", b"old".to_vec())];
+        let new = [("a.csv", b"new".to_vec()), ("b.csv", b"new".to_vec())];
+        for left in ["old", "new"] {
+            // An interrupted run: both lists, and of the files none or only the first.
+            let both: Vec<Entry> = new.iter().chain(&old).map(entry).collect();
+            std::fs::write(out.join(MANIFEST), listed(&both)).unwrap();
+            std::fs::write(&a, left).unwrap();
+            std::fs::write(&b, "mine").unwrap();
+            refused(out, &new, &["b.csv exists", "another --out"]);
+            assert_eq!(std::fs::read(&b).unwrap(), b"mine");
+            std::fs::remove_file(&b).unwrap();
+            write(out, &new).unwrap();
+            assert_eq!(std::fs::read(&a).unwrap(), b"new");
+        }
+        std::fs::write(&a, "mine").unwrap();
+        refused(out, &new, &["a.csv exists", "no earlier run wrote it"]);
+        // Nor is it removed, as what a run left is.
+        write(out, &[("c.csv", Vec::new())]).unwrap();
+        assert_eq!(std::fs::read(&a).unwrap(), b"mine");
+        assert!(!b.exists());
+    }
+
+    /// Also one to what the run wrote, whose target would be replaced.
+    #[test]
+    fn links_in_the_place_of_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, target) = (folder.path().join("out"), folder.path().join("target"));
+        let results = [("a.csv", b"1".to_vec())];
+        for (name, dangles) in [("a.csv", false), ("a.csv", true), (MANIFEST, false)] {
+            write(&out, &results).unwrap();
+            std::fs::rename(out.join(name), &target).unwrap();
+            if dangles {
+                std::fs::remove_file(&target).unwrap();
+            }
+            std::os::unix::fs::symlink("../target", out.join(name)).unwrap();
+            let before = std::fs::read(&target).ok();
+            refused(&out, &results, &[name, "another --out"]);
+            assert_eq!(std::fs::read(&target).ok(), before, "{name}");
+            std::fs::remove_dir_all(&out).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_files_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join(MANIFEST);
+        let results = [("a.csv", b"1".to_vec())];
+        for text in ["", "notes\n", "a.csv\n"] {
+            std::fs::write(&own, text).unwrap();
+            refused(folder.path(), &results, &[MANIFEST, "another --out"]);
+            assert_eq!(std::fs::read_to_string(&own).unwrap(), text);
+        }
+        // Nobody reads a pipe, even if it would give a list.
+        std::fs::remove_file(&own).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&own).status();
+        assert!(made.unwrap().success());
+        let pipe = own.clone();
+        let writer = std::thread::spawn(move || std::fs::write(pipe, HEAD));
+        refused(folder.path(), &results, &[MANIFEST, "another --out"]);
+        assert_eq!(std::fs::read_to_string(&own).unwrap(), HEAD);
+        writer.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink("nothing", at("link")).unwrap();
+        for out in ["file", "file/out", "link", "link/", "link/out"] {
+            let error = check(&at(out), ["a.csv"]).unwrap_err();
+            assert_says(&error, &["is not a directory; give another"], &[]);
+        }
+        std::fs::create_dir(at("closed")).unwrap();
+        std::fs::set_permissions(at("closed"), Permissions::from_mode(0o555)).unwrap();
+        // Root may write there.
+        if std::fs::write(at("closed/file"), "").is_err() {
+            for out in ["closed", "closed/out"] {
+                let error = check(&at(out), ["a.csv"]).unwrap_err();
+                assert_says(&error, &["cannot write to", "closed", "another --out"], &[]);
+            }
+        }
     }
 
     /// A file of the last run may have become the rows of this one.
