@@ -259,10 +259,16 @@ impl Study {
         if self.0.state == StudyState::Open {
             return Ok(());
         }
+        let way_out = match self.0.state {
+            StudyState::Draft => {
+                "fetch the study again when whoever runs it has opened it, or take part in another one"
+            }
+            _ => "take part in another one, as a closed study never opens again",
+        };
         Err(SharedError::new(
             ErrorCode::StudyNotOpen,
             format!(
-                "study {} is {} and takes no reports; nothing was perturbed or charged: fetch the study again when whoever runs it has opened it, or take part in another one",
+                "study {} is {} and takes no reports; nothing was perturbed or charged: {way_out}",
                 self.id(),
                 self.0.state.as_str()
             ),

@@ -1,6 +1,7 @@
 //! `eigenveil report`: rows of a file as participants.
 
 use std::{
+    collections::HashMap,
     fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -15,9 +16,10 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{
     ErrorCode,
+    api::StudyState,
     clock::Clock as _,
     enrolment::{Enrolment, ParticipantToken},
-    privacy::format_delta,
+    privacy::{Budget, format_delta},
     study::StudyParams,
 };
 use serde::Serialize;
@@ -156,6 +158,8 @@ struct CheckAnswer<'a> {
     reason: Option<String>,
     /// Reports of this study in the ledger.
     already_made: Option<u64>,
+    /// Those of them that are still to be sent.
+    pending: Option<u64>,
     #[serde(flatten)]
     shares: Option<&'a LengthShares>,
     epsilon: f64,
@@ -245,6 +249,50 @@ async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<Study> {
     }
 }
 
+/// What a run may do; nothing of it is done.
+struct Admitted {
+    /// The study was at another address before.
+    moved: bool,
+    /// Its reports in the ledger.
+    counts: eigenveil_client::RowCounts,
+    tokens: Vec<ParticipantToken>,
+    /// Of one report.
+    cost: Budget,
+}
+
+/// Refuses what cannot be sent, and writes nothing.
+fn admit(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &RowLedger,
+    file: &RowFile,
+    persons: &Persons,
+) -> Result<Admitted> {
+    let before = moved_from(args, study, ledger)?;
+    // To move is to send the same reports: not for another purpose, whatever flag is given.
+    if before.is_some()
+        && let Some(terms) = ledger.terms_of(study.id())?
+    {
+        terms.check_unchanged(study.about())?;
+    }
+    let counts = ledger.counts(study)?;
+    let tokens = check_before_charging(args, study, ledger, persons, counts)?;
+    // Those that a run stores first.
+    let limits = args.limits.in_place_of(ledger.limits()?)?;
+    // The ledger knows the study at its last address only.
+    let before = before.map(|from| Study::new(&from, study.id(), study.params().clone()));
+    let known_as = before.as_ref().unwrap_or(study);
+    let cost = ledger
+        .admit_within(known_as, file, limits)
+        .map_err(with_flags)?;
+    Ok(Admitted {
+        moved: before.is_some(),
+        counts,
+        tokens,
+        cost,
+    })
+}
+
 /// Asks what is to be asked, and gives every row that has none its report and its charge.
 fn take_part(
     args: &ReportArgs,
@@ -254,16 +302,16 @@ fn take_part(
     persons: &Persons,
     json: bool,
 ) -> Result<(LedgerCharge, Prepared)> {
-    if moved_from(args, study, ledger)?.is_some() {
-        // To move is to send the same reports: not for another purpose, whatever flag is given.
-        ledger.accept_move(study)?;
-    }
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
         output::print_error_line(&describe_request(study));
     }
-    let counts = ledger.counts(study)?;
-    let tokens = check_before_charging(args, study, ledger, persons, counts)?;
+    let Admitted {
+        moved,
+        counts,
+        tokens,
+        cost,
+    } = admit(args, study, ledger, file, persons)?;
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if counts.total() == 0 {
         let names = study.params().feature_names();
@@ -274,8 +322,10 @@ fn take_part(
             ));
         }
     }
+    if moved {
+        ledger.accept_move(study)?;
+    }
     args.limits.save(ledger)?;
-    let cost = ledger.admit(study, file).map_err(with_flags)?;
     if args.resend_refused {
         ledger.requeue_refused(study)?;
     }
@@ -357,31 +407,44 @@ fn check(
     let known = path.exists();
     let folder;
     let ledger = match known {
-        true => RowLedger::open_existing(path)?,
+        true => RowLedger::open_to_read(path)?,
         false => {
+            RowLedger::check_creatable(path)?;
             // A new ledger refuses by its limits only.
             folder = tempfile::tempdir()?;
             RowLedger::open(folder.path().join("ledger"))?
         }
     };
     let file = identify(persons, &ledger, bytes, args.same_participants)?;
-    let before = moved_from(args, study, &ledger)?;
-    if before.is_some()
-        && let Some(terms) = ledger.terms_of(study.id())?
+    let counts = admit(args, study, &ledger, &file, persons)?.counts;
+    let unsent = counts.pending + counts.refused;
+    if unsent > 0
+        && let Err(error) = study.check_open(SystemClock.unix_ms())
     {
-        terms.check_unchanged(study.about())?;
+        let why = match (study.state(), study.about().last_day) {
+            (StudyState::Open, Some(day)) => {
+                format!("took reports until the end of {day} (UTC), which is over")
+            }
+            (state, _) => format!("is {} and takes no reports", state.as_str()),
+        };
+        let message = format!(
+            "{unsent} reports in the ledger are still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+            study.id(),
+            what_becomes_of_the_rest(study)
+        );
+        return Err(CliError::from(error).with_message(message));
     }
-    let counts = ledger.counts(study)?;
-    check_before_charging(args, study, &ledger, persons, counts)?;
-    // Those that a run would store first.
-    let limits = args.limits.in_place_of(ledger.limits()?)?;
-    // The ledger knows the study at its last address only.
-    let before = before.map(|from| Study::new(&from, study.id(), study.params().clone()));
-    let known_as = before.as_ref().unwrap_or(study);
-    ledger
-        .admit_within(known_as, &file, limits)
-        .map_err(with_flags)?;
     Ok(known.then_some(counts))
+}
+
+/// Of the reports that a study does not take, for a message.
+fn what_becomes_of_the_rest(study: &Study) -> &'static str {
+    match study.state() {
+        StudyState::Draft => "once it is open, run the same command again to finish",
+        _ => {
+            "the study never opens again, so reports that it has not counted never will be, and stay charged: a perturbed report cannot be taken back"
+        }
+    }
 }
 
 /// Perturbs the rows that have no report yet; `done` have one.
@@ -435,11 +498,8 @@ async fn upload(
             Some(ErrorCode::TokenRequired) => {
                 "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
             }
-            Some(ErrorCode::StudyEnded) => {
-                "reports not counted by then never will be, and stay charged: a perturbed report cannot be taken back"
-            }
-            Some(ErrorCode::StudyNotOpen) => {
-                "once it is open, run the same command again to finish"
+            Some(ErrorCode::StudyNotOpen | ErrorCode::StudyEnded) => {
+                what_becomes_of_the_rest(study)
             }
             _ => "run the same command again to finish",
         };
@@ -622,12 +682,22 @@ fn read_persons(args: &ReportArgs, bytes: &[u8], params: &StudyParams) -> Result
 /// One token for each row. Errors name lines, never their contents.
 fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     let text = files::read_text(path)?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim().is_empty());
     let mut tokens = Vec::with_capacity(rows);
-    for (number, line) in (1..).zip(lines).take(rows) {
+    let mut line_of = HashMap::new();
+    for (number, line) in lines.take(rows) {
         let token = ParticipantToken::parse(line).map_err(|error| {
-            CliError::from(error).context(format!("{}, token {number}", path.display()))
+            let place = format!("{}, token {}", path.display(), tokens.len() + 1);
+            CliError::from(error).context(place)
         })?;
+        if let Some(first) = line_of.insert(*token.as_bytes(), number) {
+            return Err(CliError::usage(format!(
+                "lines {first} and {number} of {} are the same token, with which one row can report; give each row a token of its own (whoever runs the study makes them: eigenveil study tokens)",
+                path.display()
+            )));
+        }
         tokens.push(token);
     }
     if tokens.len() < rows {
@@ -658,6 +728,7 @@ fn print_check(
             counts,
             reason,
             already_made: made.map(eigenveil_client::RowCounts::total),
+            pending: made.map(|made| made.pending),
             shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
@@ -671,13 +742,18 @@ fn print_check(
         ));
     }
     lines.extend(made.map(|made| {
-        let refused = match made.refused {
+        let some = |count: u64, what: &str| match count {
             0 => String::new(),
-            some => format!("; {some} of them were refused: --resend-refused sends them again"),
+            some => format!("; {some} of them {what}"),
         };
         format!(
-            "in the ledger: {} reports for this study, made before: they are not made again{refused}",
-            made.total()
+            "in the ledger: {} reports for this study, made before: they are not made again{}{}",
+            made.total(),
+            some(made.pending, "are still to be sent"),
+            some(
+                made.refused,
+                "were refused: --resend-refused sends them again"
+            )
         )
     }));
     lines.extend(checked.describe(params));

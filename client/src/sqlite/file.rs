@@ -164,17 +164,7 @@ impl FileSchema {
         path: &Path,
         fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
     ) -> Result<()> {
-        let log = beside(path, "-wal");
-        if fs::symlink_metadata(&log).is_ok() {
-            return Err(Error::file(
-                self.name,
-                path,
-                format_args!(
-                    "there is no such file, but its write-ahead log is here ({}): the file was moved away or lost. Restore it; delete the log only if there never was a file here",
-                    log.display()
-                ),
-            ));
-        }
+        self.check_no_log(path)?;
         let cannot = |error: &dyn fmt::Display| {
             Error::file(self.name, path, format_args!("cannot be created: {error}"))
         };
@@ -214,6 +204,38 @@ impl FileSchema {
         Ok(())
     }
 
+    /// Refuses to make a file where there is the log of one.
+    fn check_no_log(&self, path: &Path) -> Result<()> {
+        let log = beside(path, "-wal");
+        if fs::symlink_metadata(&log).is_err() {
+            return Ok(());
+        }
+        Err(Error::file(
+            self.name,
+            path,
+            format_args!(
+                "there is no such file, but its write-ahead log is here ({}): the file was moved away or lost. Restore it; delete the log only if there never was a file here",
+                log.display()
+            ),
+        ))
+    }
+
+    /// Refuses where [`open_or_create`](Self::open_or_create) could not make a file, as far as can be told without making
+    /// one.
+    pub(crate) fn check_creatable(&self, path: &Path) -> Result<()> {
+        let at = self.absolute(path)?;
+        if fs::symlink_metadata(&at).is_ok() {
+            // A link that leads nowhere.
+            return self.identify(path, &at).map(drop);
+        }
+        check_folder(folder_of(&at)).map_err(|error| {
+            let lock = beside(&at, ".lock");
+            let what = format!("{} cannot be created: {error}", lock.display());
+            Error::file(self.name, path, what)
+        })?;
+        self.check_no_log(path)
+    }
+
     /// Whether the file at this path is one of this kind, of whatever version, as far as can be seen.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let ours = |id| id == self.application_id || self.earlier_application_ids.contains(&id);
@@ -226,11 +248,21 @@ impl FileSchema {
     /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
     /// beside it does not match its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
+        self.open_to_read(path)?.with_log_applied()
+    }
+
+    /// The same, to read it only: a log that an interrupted change has left is read too, and stays as it is.
+    pub(crate) fn open_to_read(&'static self, path: &Path) -> Result<LockedFile> {
         let at = self.absolute(path)?;
-        // No lock is left beside a name that was mistyped.
+        // No lock is left beside a name that was mistyped, or another program's file.
         self.identify(path, &at)?;
         let lock = self.lock(path, &at)?;
-        self.open_locked(path, at, lock)
+        let store = self.open_locked(path, at, lock)?;
+        match has_log(&store.at) {
+            true => Ok(store),
+            // SQLite made an empty one, which goes when the file is closed.
+            false => store.with_log_applied(),
+        }
     }
 
     /// The same, and creates the file if there is none, with what `fill` adds to it.
@@ -244,7 +276,7 @@ impl FileSchema {
         if fs::symlink_metadata(&at).is_err() {
             self.create(path, fill)?;
         }
-        self.open_locked(path, at, lock)
+        self.open_locked(path, at, lock)?.with_log_applied()
     }
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
@@ -283,11 +315,6 @@ impl FileSchema {
 
     fn open_locked(&'static self, path: &Path, at: PathBuf, lock: FileLock) -> Result<LockedFile> {
         let id = self.identify(path, &at)?;
-        // Others' files are not touched. (One made before 0.2.0 may have all it holds in its log.)
-        let in_log = fs::metadata(beside(&real(&at), "-wal")).is_ok_and(|log| log.len() > 0);
-        if !in_log && let Ok(id) = application_of(&at) {
-            self.check_kind(path, id)?;
-        }
         let connection = self.connect(path, &at);
         let store = LockedFile {
             schema: self,
@@ -303,7 +330,8 @@ impl FileSchema {
         Ok(store)
     }
 
-    /// Identifies the file, which must have only one name: SQLite finds its log by name.
+    /// Identifies the file, which must have only one name: SQLite finds its log by name. Refuses one of another kind, as
+    /// far as can be told without its log.
     fn identify(&self, path: &Path, at: &Path) -> Result<FileId> {
         let found = match fs::metadata(at) {
             Ok(found) if found.is_file() => found,
@@ -336,6 +364,16 @@ impl FileSchema {
                     journal.display()
                 ),
             ));
+        }
+        // Others' files are not touched. (One made before 0.2.0 may have all it holds in its log.)
+        if !has_log(at) {
+            match application_of(at) {
+                Ok(id) => self.check_kind(path, id)?,
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+                    return Err(self.wrong_kind_error(path));
+                }
+                Err(_) => {}
+            }
         }
         Ok(id)
     }
@@ -454,7 +492,7 @@ impl LockedFile {
         self.schema.failed(&self.path, error)
     }
 
-    /// Looks at log and file, and leaves the log empty.
+    /// Looks at log and file, and changes neither.
     fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
         let schema = self.schema;
@@ -511,11 +549,17 @@ impl LockedFile {
                 format_args!("it holds {found} entries and should hold {recorded}"),
             ));
         }
+        self.revisions.set((revision, previous));
+        Ok(())
+    }
+
+    /// Leaves the log empty, now and when the file is closed.
+    fn with_log_applied(self) -> Result<Self> {
         self.settle()?;
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-            .map_err(sqlite)?;
-        Ok(())
+            .map_err(|error| self.failed(&error))?;
+        Ok(self)
     }
 
     /// The revisions in the file alone, whatever a log says.
@@ -708,6 +752,26 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// Whether the file's log holds anything.
+fn has_log(at: &Path) -> bool {
+    fs::metadata(beside(&real(at), "-wal")).is_ok_and(|log| log.len() > 0)
+}
+
+/// Whether this user may make files in a folder.
+#[cfg(unix)]
+fn check_folder(folder: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    // The dot: a file is no folder.
+    access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)?;
+    Ok(())
+}
+
+/// Not known on this platform before one is made.
+#[cfg(not(unix))]
+fn check_folder(folder: &Path) -> io::Result<()> {
+    fs::metadata(folder).map(drop)
 }
 
 /// Makes a new file's name durable too. Where a folder cannot be opened or synced there is nothing more to do.

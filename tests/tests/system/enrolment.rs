@@ -148,6 +148,15 @@ fn rows_are_reported_with_tokens_from_a_file() {
     let bad = with(&folder.write("bad.txt", "not-a-token\n"));
     refused(&bad, 2, &["token 1", "64 hexadecimal digits"]);
     assert!(!stderr(&bad).contains("not-a-token"));
+    // One token for two rows: one of the two reports would be charged and never counted.
+    let (one, other) = ("ab".repeat(32), "cd".repeat(32));
+    let twice = format!("{one}\n{other}\n\n{}\n", one.to_uppercase());
+    let twice = folder.write("twice.txt", twice);
+    for check in ["", "--check"] {
+        let output = report(&format!("--tokens {twice} {check}"));
+        refused(&output, 2, &["lines 1 and 4", "the same token"]);
+        assert!(!stderr(&output).to_lowercase().contains(&one));
+    }
     let receipt = run_json(&format!("receipt {rows}.ledger"));
     assert_eq!(receipt["spent"]["epsilon"], 0.0);
     // Tokens of another study are refused; then the right ones work.

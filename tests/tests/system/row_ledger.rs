@@ -3,7 +3,9 @@
 
 use std::{fs, process::Output};
 
-use crate::harness::{Folder, ServerProcess, has, json_of, refused, run, run_json, succeeded};
+use crate::harness::{
+    Folder, ServerProcess, has, json_of, refused, run, run_json, stderr, succeeded,
+};
 
 const ROWS: u64 = 300;
 
@@ -78,7 +80,13 @@ fn closed_studies_are_refused_before_anything_is_charged() {
         refused(
             &bench.report(&closed, check),
             1,
-            &["[study-not-open]", &closed, "is closed", nothing],
+            &[
+                "[study-not-open]",
+                &closed,
+                "is closed",
+                nothing,
+                "never opens again",
+            ],
         );
     }
     assert_eq!(bench.receipt(), before);
@@ -86,6 +94,122 @@ fn closed_studies_are_refused_before_anything_is_charged() {
     let again = json_of(&bench.report(&reported, ""));
     assert_eq!(again["acknowledged"], ROWS);
     assert_eq!(bench.receipt()["spent"], before["spent"]);
+}
+
+/// Reports that are made and not acknowledged: a check counts them, and refuses them where the upload would.
+#[test]
+fn a_check_says_what_is_still_to_be_sent() {
+    let bench = Bench::new(ROWS);
+    let flags = "--p 3 --epsilon 4 --enrolment token";
+    let study = bench.server.create_study(flags);
+    // Refused, as nobody made these tokens; then as if they had not been sent yet.
+    let tokens: String = (0..ROWS).map(|i| format!("{i:064x}\n")).collect();
+    let tokens = bench.folder.write("tokens.txt", tokens);
+    let unknown = bench.report(&study, &format!("--tokens {tokens}"));
+    assert!(stderr(&unknown).contains("[participant-token-unknown]"));
+    rusqlite::Connection::open(format!("{}.ledger", bench.rows))
+        .unwrap()
+        .execute_batch("UPDATE report SET state = 0; DELETE FROM refusal")
+        .unwrap();
+    let checked = json_of(&bench.report(&study, "--check"));
+    has(&checked, &format!("already_made={ROWS} pending={ROWS}"));
+    let check = format!(
+        "report --header no --study {study} --rows {} --check",
+        bench.rows
+    );
+    let said = succeeded(&bench.server.cli(&check));
+    assert!(said.contains("300 of them are still to be sent"), "{said}");
+
+    bench.server.cli_json(&format!("study close {study}"));
+    for (check, unsent) in [
+        ("--check", "300 reports in the ledger are still to be sent"),
+        ("", "300 are still to be sent"),
+    ] {
+        let output = bench.report(&study, check);
+        let words = ["[study-not-open]", "is closed", unsent, "never opens again"];
+        refused(&output, 1, &words);
+        let said = stderr(&output);
+        assert!(!said.contains("once it is open"), "{said}");
+    }
+}
+
+#[test]
+fn a_check_refuses_a_ledger_that_cannot_be_made() {
+    let bench = Bench::new(3);
+    let study = bench.study("4");
+    let at = |name: &str| bench.folder.at(name);
+    std::os::unix::fs::symlink(at("nothing"), at("link")).unwrap();
+    bench.folder.write("lost-wal", "a change");
+    for (ledger, word) in [
+        ("none/ledger", "cannot be created: No such file"),
+        ("rows.csv/ledger", "cannot be created: Not a directory"),
+        ("link", "there is no such file"),
+        ("lost", "was moved away or lost"),
+    ] {
+        let flags = format!("--ledger {}", at(ledger));
+        let before = bench.folder.names("");
+        let checked = bench.report(&study, &format!("{flags} --check"));
+        refused(&checked, 1, &[word]);
+        assert_eq!(bench.folder.names(""), before, "a file was made");
+        assert_eq!(stderr(&checked), stderr(&bench.report(&study, &flags)));
+    }
+}
+
+/// What a kill left in the log beside the ledger is read by a check, and applied by a run.
+#[test]
+fn a_check_changes_no_file() {
+    let bench = Bench::new(3);
+    json_of(&bench.report(&bench.study("4"), ""));
+    let ledger = format!("{}.ledger", bench.rows);
+    let log = format!("{ledger}-wal");
+    let before = fs::read(&ledger).unwrap();
+    let connection = rusqlite::Connection::open(&ledger).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA wal_autocheckpoint = 0; BEGIN;
+             UPDATE limits SET epsilon_total = 5;
+             UPDATE file_state SET previous_revision = revision, revision = randomblob(16); COMMIT;",
+        )
+        .unwrap();
+    let left = fs::read(&log).unwrap();
+    drop(connection);
+    fs::write(&ledger, &before).unwrap();
+    fs::write(&log, &left).unwrap();
+    let study = bench.study("4");
+    refused(&bench.report(&study, "--check"), 1, &["5 in total"]);
+    assert_eq!(fs::read(&ledger).unwrap(), before);
+    assert_eq!(fs::read(&log).unwrap(), left);
+    refused(&bench.report(&study, ""), 1, &["5 in total"]);
+    assert_ne!(fs::read(&ledger).unwrap(), before);
+    assert!(!fs::exists(&log).unwrap());
+    // Nor is anything left beside it, or beside what is no ledger.
+    let notes = bench.folder.write("notes.txt", "no ledger");
+    let names = bench.folder.names("");
+    json_of(&bench.report(&study, "--check --limit-epsilon 9"));
+    let output = bench.report(&study, &format!("--check --ledger {notes}"));
+    refused(&output, 1, &["is not an Eigenveil ledger of rows"]);
+    assert_eq!(bench.folder.names(""), names);
+}
+
+/// Neither the limits nor the address that it was given.
+#[test]
+fn a_refused_run_leaves_the_ledger_as_it_was() {
+    let bench = Bench::new(ROWS);
+    let study = bench.study("4");
+    json_of(&bench.report(&study, ""));
+    let before = bench.receipt();
+    let output = bench.report(&bench.study("8"), "--limit-epsilon 9");
+    refused(&output, 1, &["[budget-exceeded]", "9 in total"]);
+    assert_eq!(bench.receipt(), before);
+    // Another row, whose report the study does not take any more.
+    let text = fs::read_to_string(&bench.rows).unwrap();
+    fs::write(&bench.rows, text + "9,9,9\n").unwrap();
+    bench.server.cli_json(&format!("study close {study}"));
+    let there = bench.server.url.replace("127.0.0.1", "localhost");
+    let output = bench.report(&study, &format!("--moved --server {there}"));
+    let words = ["[study-not-open]", "nothing was perturbed or charged"];
+    refused(&output, 1, &words);
+    assert_eq!(bench.receipt(), before);
 }
 
 #[test]

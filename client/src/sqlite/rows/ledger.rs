@@ -109,6 +109,17 @@ impl RowLedger {
         SCHEMA.is_at(path.as_ref())
     }
 
+    /// As [`open_existing`](Self::open_existing), to read it only: a change that was interrupted, and is in the log beside
+    /// the file, is read too and stays there.
+    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self> {
+        Self::checked(SCHEMA.open_to_read(path.as_ref())?)
+    }
+
+    /// Refuses where [`open`](Self::open) could make no new ledger, as far as can be told without making anything.
+    pub fn check_creatable(path: impl AsRef<Path>) -> Result<()> {
+        SCHEMA.check_creatable(path.as_ref())
+    }
+
     /// What each row may spend.
     pub fn limits(&self) -> Result<Limits> {
         read_limits(&SCHEMA, &self.store)
