@@ -27,14 +27,15 @@ _MOST_TOKENS = 10_000_000
 
 
 class Analyst:
-    """Whoever runs studies, or reads their estimates.
+    """Whoever runs studies and asks for estimates.
 
     Parameters
     ----------
     url : str
         Address of the server.
     token : str
-        The operator's token, or an analyst's, who can only read estimates.
+        The operator's token. With an analyst's nothing here can be asked for: that reads estimates that exist
+        (``eigenveil estimate --job N --out DIR``, then :meth:`Estimate.load`).
     connection : Connection, optional
 
     Examples
