@@ -52,6 +52,9 @@ pub(super) fn loss(
         }
     }
     let one = unit_of_loss(measured.noise, measured.n_eff);
+    if one <= 0.0 {
+        return Ok(SelectionLoss::default());
+    }
     let mut moved = 0.0;
     let shrunk = on
         .shrunk
