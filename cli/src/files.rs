@@ -102,7 +102,8 @@ fn target(path: &Path) -> Result<Target> {
         )));
     }
     // What a descriptor's link says is no path: `pipe:[123]`, or a file that may have been removed.
-    if is_transient(path) {
+    let in_memory = fs::canonicalize(parent(path)).is_ok_and(|at| at.starts_with("/dev/shm"));
+    if is_transient(path) && !(found.is_file() && in_memory) {
         return Ok(Target::Stream);
     }
     let at = fs::canonicalize(path).map_err(|error| cannot_write(path, &error))?;

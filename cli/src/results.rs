@@ -116,6 +116,9 @@ fn listed<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
 /// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
+    // Of two runs at once the second replaces what the first wrote.
+    let folder = std::fs::File::open(out).ok();
+    let _ = folder.as_ref().map(std::fs::File::lock);
     // Nothing is begun that cannot be finished.
     check(out, files.iter().map(|(name, _)| *name))?;
     let manifest = out.join(MANIFEST);

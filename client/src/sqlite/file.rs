@@ -228,8 +228,11 @@ impl FileSchema {
             // A link that leads nowhere.
             return self.identify(path, &at).map(drop);
         }
+        let lock = beside(&at, ".lock");
+        if fs::symlink_metadata(&lock).is_ok() {
+            self.lock(path, &at)?;
+        }
         check_folder(folder_of(&at)).map_err(|error| {
-            let lock = beside(&at, ".lock");
             let what = format!("{} cannot be created: {error}", lock.display());
             Error::file(self.name, path, what)
         })?;

@@ -122,15 +122,16 @@ impl DatabaseFiles {
         Ok(files)
     }
 
-    /// Copies the log into the main file, as far as no reader needs it; the next write restarts the log.
-    pub(super) fn checkpoint(&self, connection: &Connection, how: &str) -> Result<(), Failure> {
+    /// Copies the log into the main file, as far as no reader needs it; the next write restarts the log. Whether all of it
+    /// is there.
+    pub(super) fn checkpoint(&self, connection: &Connection, how: &str) -> Result<bool, Failure> {
         self.checkpoint_with(|| schema::checkpoint(connection, how))
     }
 
     fn checkpoint_with(
         &self,
         how: impl FnOnce() -> Result<(i32, i32), Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         checkpoint(&self.main, &mut lock(&self.left), how)
     }
 
@@ -195,7 +196,7 @@ fn checkpoint<E: Into<Failure>>(
     main: &PathBuf,
     left: &mut Left,
     checkpoint: impl FnOnce() -> Result<(i32, i32), E>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let state = || fs::metadata(main).map(FileState::from);
     // A log with holes would be copied over the main file.
     left.is_lost |= !left.log.is_there();
@@ -220,7 +221,7 @@ fn checkpoint<E: Into<Failure>>(
     }
     match left.is_lost {
         true => Err(Failure::LeaseLost(FILES_REPLACED)),
-        false => outcome.map(drop),
+        false => outcome.map(schema::is_complete),
     }
 }
 
@@ -295,7 +296,7 @@ mod tests {
         file.set_len(0).unwrap();
     }
 
-    fn assert_lost(outcome: &Result<(), Failure>, what: &str) {
+    fn assert_lost<T: std::fmt::Debug>(outcome: &Result<T, Failure>, what: &str) {
         assert!(
             matches!(outcome, Err(Failure::LeaseLost(_))),
             "{what}: {outcome:?}"

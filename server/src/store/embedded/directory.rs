@@ -43,7 +43,8 @@ fn reject_foreign(path: &Path) -> Result<()> {
     let own = [LOCK, TOKEN, NEXT_TOKEN, NOTICE, reserve::FILE_NAME];
     let mut own = own.map(|name| path.join(name)).to_vec();
     if let Ok(database) = &database {
-        own.extend([database.clone(), wal_of(database)]);
+        own.push(database.clone());
+        own.extend(["-wal", "-shm", "-journal"].map(|ending| beside(database, ending)));
     }
     for file in own {
         // Opening a pipe would wait for its other end.
@@ -87,9 +88,14 @@ fn reject_emptied(path: &Path, database: &Path) -> Result<()> {
 }
 
 fn wal_of(database: &Path) -> PathBuf {
-    let mut wal = database.to_owned().into_os_string();
-    wal.push("-wal");
-    wal.into()
+    beside(database, "-wal")
+}
+
+/// The file of SQLite's with this ending.
+fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut path = database.to_owned().into_os_string();
+    path.push(ending);
+    path.into()
 }
 
 /// Whether a server could use this data directory, as far as can be told without changing or locking anything.

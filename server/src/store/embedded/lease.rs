@@ -45,10 +45,11 @@ pub(super) struct WalFile {
     cut_short: Option<(u64, u64)>,
     /// Whether it may have the rest of such a file.
     has_content: bool,
-    /// Reports in the main file, if that says that it is complete although the log has content: somebody may have put
-    /// another file beside the log, or another log beside the file. A server that ends at the wrong moment leaves that
-    /// too.
-    reports_in_main: Option<u64>,
+    /// It has content, and the main file alone says that it is complete.
+    is_unexpected: bool,
+    /// Then it would change more of the main file than the mark: somebody has put another file beside the log, or another
+    /// log beside the file. A server that ends while it sets or removes the mark leaves only that.
+    is_foreign: bool,
 }
 
 impl WalFile {
@@ -80,9 +81,12 @@ impl WalFile {
             );
         }
         let is_suspect = is_older || has_no_header || notice::path(directory.path()).exists();
-        let has_content = fs::metadata(path).is_ok_and(|log| log.len() > 0);
+        let has_content = fs::metadata(&path).is_ok_and(|log| log.len() > 0);
         let main = directory.database();
-        let reports_in_main = has_content.then(|| reports_if_complete(&main)).flatten();
+        let settings = has_content.then(|| settings_if_complete(&main)).flatten();
+        let is_foreign = settings.is_some_and(|page| {
+            log::Log::open(&path, &main).is_ok_and(|log| log.changes_more_than(page))
+        });
         // What is too short to say so is refused by SQLite, unless it is empty.
         let sizes = main_sizes(&main).ok();
         Ok(Self {
@@ -90,7 +94,8 @@ impl WalFile {
             is_suspect,
             cut_short: sizes.filter(|(found, said)| found < said),
             has_content,
-            reports_in_main,
+            is_unexpected: settings.is_some(),
+            is_foreign,
         })
     }
 }
@@ -117,22 +122,14 @@ impl WriterLease {
                 "the file is cut short: {found} bytes of {said}"
             )));
         }
-        if let Some(reports) = wal.reports_in_main {
-            let fits = check(connection, "integrity_check").and_then(|()| reports_in(connection));
-            let why = match fits {
-                Ok(found) if found >= reports => None,
-                Ok(found) => Some(format!("{found} reports with it, {reports} without")),
-                Err(failure) => Some(failure.to_string()),
-            };
-            if let Some(why) = why {
-                return Err(foreign_wal_error(directory, &why).into());
-            }
+        if wal.is_foreign {
+            return Err(foreign_wal_error(directory).into());
         }
         let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
         let is_copy = before.as_deref() != Some(&found);
         if is_copy || wal.is_suspect || wal.cut_short.is_some() {
-            check(connection, "quick_check")?;
+            check(connection)?;
             if is_copy && before.is_some() {
                 tracing::warn!(
                     "the database is an undamaged copy; reports acknowledged after it was made are not in it"
@@ -156,9 +153,16 @@ impl WriterLease {
             )?;
         }
         transaction.commit()?;
-        if !was_in_use {
+        if !was_in_use || wal.is_unexpected {
             // Checkpointed before anything is acknowledged that only the log contains.
-            super::schema::checkpoint(connection, "TRUNCATE")?;
+            let copied = schema::checkpoint(connection, "TRUNCATE")?;
+            if !schema::is_complete(copied) {
+                return Err(unavailable(format!(
+                    "another program is reading the database {}; end it, and start again",
+                    directory.database().display()
+                ))
+                .into());
+            }
         }
         let files = DatabaseFiles::watch(connection, directory)?;
         Ok(Self { id, files })
@@ -203,21 +207,25 @@ impl WriterLease {
 
     /// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.
     pub(super) fn checkpoint(&self, connection: &Connection) -> Result<(), Failure> {
-        self.files.checkpoint(connection, "PASSIVE")
+        self.files.checkpoint(connection, "PASSIVE").map(drop)
     }
 
-    /// Leaves a complete database without a write-ahead log.
+    /// Leaves a complete database without a write-ahead log; where another program is reading it, one in use with its log.
     pub(super) fn checkpoint_and_release(
         &self,
         connection: &mut Connection,
     ) -> Result<(), Failure> {
+        // First, so that a main file without the mark is complete, whenever this is cut off.
+        if !self.files.checkpoint(connection, "PASSIVE")? {
+            return Ok(());
+        }
         let transaction = self.transaction(connection)?;
         transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
         self.commit(transaction)?;
         // The log is kept if the main file is overwritten just now.
         self.files.checkpoint(connection, "PASSIVE")?;
         // Empty if nobody is reading just now: it cannot be taken for the log of another database.
-        self.files.checkpoint(connection, "TRUNCATE")
+        self.files.checkpoint(connection, "TRUNCATE").map(drop)
     }
 }
 
@@ -240,18 +248,14 @@ fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failur
         .optional()?)
 }
 
-fn reports_in(connection: &Connection) -> Result<u64, Failure> {
-    let sum = "SELECT coalesce(sum(reports_accepted), 0) FROM studies";
-    Ok(connection.query_row(sum, [], |row| row.get(0))?)
-}
-
-/// Reports in the main file alone, if that has no mark of being in use.
-fn reports_if_complete(database: &Path) -> Option<u64> {
+/// The page of the settings, if the main file alone has no mark of being in use.
+fn settings_if_complete(database: &Path) -> Option<u32> {
     let main = schema::open_without_log(database).ok()?;
-    match setting(&main, IN_USE) {
-        Ok(None) => reports_in(&main).ok(),
-        _ => None,
+    if setting(&main, IN_USE).ok()?.is_some() {
+        return None;
     }
+    let page = "SELECT rootpage FROM sqlite_schema WHERE name = 'settings'";
+    main.query_row(page, [], |row| row.get(0)).ok()
 }
 
 fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
@@ -284,9 +288,9 @@ fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
     ))
 }
 
-fn foreign_wal_error(directory: &DataDirectory, why: &str) -> eigenveil_shared::Error {
+fn foreign_wal_error(directory: &DataDirectory) -> eigenveil_shared::Error {
     unavailable(format!(
-        "the write-ahead log {} is not that of {} ({why}): one of them is of another time or another store; nothing was changed. \
+        "the write-ahead log {} is not that of {}, which was closed without one: one of them is of another time or another store; nothing was changed. \
          Put files of one moment there, or move the log away to start with the database alone",
         directory.wal_path().display(),
         directory.database().display()
@@ -303,9 +307,8 @@ fn wal_damaged_error(wal: &Path, at: u64) -> eigenveil_shared::Error {
 }
 
 /// Checks for what an inconsistent copy would lack: pages, reports that are counted but missing, and their bytes.
-fn check(connection: &Connection, pages: &str) -> Result<(), Failure> {
-    let pages = format!("PRAGMA {pages}(1)");
-    let result: String = connection.query_row(&pages, [], |row| row.get(0))?;
+fn check(connection: &Connection) -> Result<(), Failure> {
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if result != "ok" {
         return Err(Failure::damaged(result));
     }
@@ -422,14 +425,45 @@ mod tests {
         fs::write(&log, &earlier).unwrap();
         let main = fs::read(&database).unwrap();
         let error = open().unwrap_err().to_string();
-        for part in ["is not that of", "1 reports with it, 2 without"] {
-            assert!(error.contains(part), "{error}");
-        }
+        assert!(error.contains("is not that of"), "{error}");
         assert!(fs::read(&database).unwrap() == main && fs::read(&log).unwrap() == earlier);
         // The way out.
         fs::remove_file(&log).unwrap();
         let store = open().unwrap();
         assert_eq!(store.study(study.id()).unwrap().reports_accepted(), 2);
+    }
+
+    /// A start that ends between the commit of the mark and its checkpoint, and then a kill.
+    #[test]
+    fn a_start_that_is_cut_off_leaves_no_foreign_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(folder.path());
+        let (database, log) = (
+            database_path(folder.path()),
+            folder.path().join("eigenveil.db-wal"),
+        );
+        let runtime = Runtime::new().unwrap();
+        let open = || Store::open(&config, Environment::system());
+        let store = open().unwrap();
+        let study = runtime.block_on(create(&store, &json!({})));
+        drop(store);
+        // As its transaction, but for the checkpoint.
+        let connection = super::schema::open_for_writing(&database, None).unwrap();
+        let mark = "INSERT INTO settings VALUES ('in-use', x'01')";
+        connection.execute(mark, []).unwrap();
+        drop(connection);
+        assert!(fs::metadata(&log).unwrap().len() > 0);
+        let store = open().unwrap();
+        let found = store.study(study.id()).unwrap();
+        let submitted = store.submit(&found, vec![report(&found, 0)]);
+        runtime.block_on(submitted).unwrap();
+        let killed = [&database, &log].map(|file| fs::read(file).unwrap());
+        drop(store);
+        for (file, bytes) in [&database, &log].into_iter().zip(killed) {
+            fs::write(file, bytes).unwrap();
+        }
+        let store = open().unwrap();
+        assert_eq!(store.study(study.id()).unwrap().reports_accepted(), 1);
     }
 
     /// Bytes that a disk lost: what the log had cannot be told any more.
@@ -438,7 +472,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         drop(Store::open(&ServerConfig::new(folder.path()), Environment::system()).unwrap());
         let directory = super::DataDirectory::open(folder.path()).unwrap();
-        for (bytes, wanted) in [(0, false), (8_192, true)] {
+        for (bytes, wanted) in [(0, false), (31, true), (8_192, true)] {
             fs::write(directory.wal_path(), vec![0; bytes]).unwrap();
             let found = super::WalFile::in_directory(&directory).unwrap();
             assert_eq!(found.is_suspect, wanted, "{bytes}");

@@ -204,6 +204,14 @@ impl Log {
         Ok(page_sum(&page))
     }
 
+    /// Whether a page beside this one is another in the log than in the main file.
+    pub(super) fn changes_more_than(&self, page: u32) -> bool {
+        let pages = self.pages.iter().map(|(&number, &(_, sum))| (number, sum));
+        pages
+            .filter(|&(number, _)| number != page && number <= self.database_pages)
+            .any(|(number, sum)| self.read_page(number).ok() != Some(sum))
+    }
+
     pub(super) fn frames(&self) -> u64 {
         self.frames
     }
@@ -224,13 +232,12 @@ impl Log {
     }
 }
 
-/// Whether a log has more than a header, but none that fits: SQLite takes it for empty.
+/// Whether a log has content, but no header that fits: SQLite takes it for empty.
 pub(super) fn lacks_header(log: &Path) -> io::Result<bool> {
     let mut file = File::open(log)?;
     let mut header = [0; HEADER_BYTES as usize];
-    Ok(read_all(&mut file, &mut header)?
-        && file.metadata()?.len() > HEADER_BYTES
-        && !header_fits(&header))
+    let has_header = read_all(&mut file, &mut header)? && header_fits(&header);
+    Ok(!has_header && file.metadata()?.len() > 0)
 }
 
 fn header_fits(header: &[u8; HEADER_BYTES as usize]) -> bool {

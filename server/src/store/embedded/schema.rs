@@ -305,6 +305,11 @@ fn open_error(path: &Path, error: &rusqlite::Error) -> Error {
     ))
 }
 
+/// Whether after a checkpoint all of the log is in the main file.
+pub(super) fn is_complete((frames, copied): (i32, i32)) -> bool {
+    frames >= 0 && frames == copied
+}
+
 /// A checkpoint of a database that no lease watches: the frames in the log, and how many of them are in the main file.
 pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(i32, i32), Failure> {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
