@@ -27,6 +27,8 @@ const LEASE_HOLDER: &str = "server";
 const IN_USE: &str = "in-use";
 /// Device and inode of the main file when it was last opened.
 const FILE_ID: &str = "file-id";
+/// The hash of the operator token.
+pub(super) const OPERATOR_HASH: &str = "operator-token-sha256";
 
 /// The right to write, until another server takes over or other files stand in place of the database.
 pub(super) struct WriterLease {
@@ -50,6 +52,8 @@ pub(super) struct WalFile {
     /// Then it would change more of the main file than the mark: somebody has put another file beside the log, or another
     /// log beside the file. A server that ends while it sets or removes the mark leaves only that.
     is_foreign: bool,
+    /// The hash of the operator token in the main file alone, which is on the page of the mark.
+    operator: Option<[u8; 32]>,
 }
 
 impl WalFile {
@@ -84,7 +88,8 @@ impl WalFile {
         let has_content = fs::metadata(&path).is_ok_and(|log| log.len() > 0);
         let main = directory.database();
         let settings = has_content.then(|| settings_if_complete(&main)).flatten();
-        let is_foreign = settings.is_some_and(|page| {
+        let operator = settings.and_then(|(_, operator)| operator);
+        let is_foreign = settings.is_some_and(|(page, _)| {
             log::Log::open(&path, &main).is_ok_and(|log| log.changes_more_than(page))
         });
         // What is too short to say so is refused by SQLite, unless it is empty.
@@ -96,6 +101,7 @@ impl WalFile {
             has_content,
             is_unexpected: settings.is_some(),
             is_foreign,
+            operator,
         })
     }
 }
@@ -122,7 +128,12 @@ impl WriterLease {
                 "the file is cut short: {found} bytes of {said}"
             )));
         }
-        if wal.is_foreign {
+        let operator = || setting(connection, OPERATOR_HASH);
+        let is_of_another_time = match wal.operator {
+            Some(main) => operator()?.is_none_or(|with_log| with_log != main),
+            None => false,
+        };
+        if wal.is_foreign || is_of_another_time {
             return Err(foreign_wal_error(directory).into());
         }
         let found = file_id(&directory.database())?;
@@ -248,14 +259,16 @@ fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failur
         .optional()?)
 }
 
-/// The page of the settings, if the main file alone has no mark of being in use.
-fn settings_if_complete(database: &Path) -> Option<u32> {
+/// The page of the settings, and the hash of the operator token there, if the main file alone has no mark of being in use.
+fn settings_if_complete(database: &Path) -> Option<(u32, Option<[u8; 32]>)> {
     let main = schema::open_without_log(database).ok()?;
     if setting(&main, IN_USE).ok()?.is_some() {
         return None;
     }
     let page = "SELECT rootpage FROM sqlite_schema WHERE name = 'settings'";
-    main.query_row(page, [], |row| row.get(0)).ok()
+    let page = main.query_row(page, [], |row| row.get(0)).ok()?;
+    let operator = setting(&main, OPERATOR_HASH).ok().flatten();
+    Some((page, operator.and_then(|hash| hash.try_into().ok())))
 }
 
 fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
@@ -431,6 +444,32 @@ mod tests {
         fs::remove_file(&log).unwrap();
         let store = open().unwrap();
         assert_eq!(store.study(study.id()).unwrap().reports_accepted(), 2);
+    }
+
+    /// Its page is the mark's, too.
+    #[test]
+    fn a_log_with_an_operator_token_of_an_earlier_time_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(folder.path());
+        let log = folder.path().join("eigenveil.db-wal");
+        let open = || Store::open(&config, Environment::system());
+        drop(open().unwrap());
+        let rotate =
+            || crate::store::rotate_operator_token(folder.path(), &Environment::system()).unwrap();
+        // As a kill would leave it.
+        let connection = super::schema::open_for_writing(&database_path(folder.path()), None);
+        let connection = connection.unwrap();
+        let other = "UPDATE settings SET value = zeroblob(32) WHERE key = 'operator-token-sha256'";
+        connection.execute(other, []).unwrap();
+        let earlier = fs::read(&log).unwrap();
+        drop(connection);
+        fs::write(&log, "").unwrap();
+        rotate();
+        fs::write(&log, &earlier).unwrap();
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains("is not that of"), "{error}");
+        fs::write(&log, "").unwrap();
+        drop(open().unwrap());
     }
 
     /// A start that ends between the commit of the mark and its checkpoint, and then a kill.
