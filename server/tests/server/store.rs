@@ -165,13 +165,16 @@ async fn damaged_studies_are_detected_at_the_start() {
     server.study(3).await;
     let (_directory, config) = server.stop();
     let connection = Connection::open(database_path(&config.data_dir)).unwrap();
-    connection
-        .execute("UPDATE studies SET fingerprint = zeroblob(32)", [])
-        .unwrap();
+    let change = |column: &str| {
+        let change = format!("UPDATE studies SET {column}");
+        connection.execute(&change, []).unwrap();
+        // A closed database has no log.
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.query_row(checkpoint, [], |_| Ok(())).unwrap();
+    };
+    change("fingerprint = zeroblob(32)");
     refused(&config, &["fingerprint", "backup"]);
-    connection
-        .execute("UPDATE studies SET canonical = x'00'", [])
-        .unwrap();
+    change("canonical = x'00'");
     refused(&config, &["damaged"]);
 }
 

@@ -349,8 +349,9 @@ fn check(connection: &Connection) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, path::PathBuf};
 
+    use eigenveil_shared::Result;
     use serde_json::json;
     use tempfile::TempDir;
     use tokio::runtime::Runtime;
@@ -358,7 +359,7 @@ mod tests {
     use crate::{
         Environment, ServerConfig,
         store::{
-            Store, database_path,
+            Store, StudyId, database_path,
             fixtures::{create, report},
         },
     };
@@ -411,98 +412,106 @@ mod tests {
         assert!(!killed.path().join("eigenveil.overwritten").exists());
     }
 
+    /// A store that was closed, with a study.
+    struct Closed {
+        config: ServerConfig,
+        database: PathBuf,
+        log: PathBuf,
+        runtime: Runtime,
+        study: StudyId,
+        _folder: TempDir,
+    }
+
+    impl Closed {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let config = ServerConfig::new(folder.path());
+            let runtime = Runtime::new().unwrap();
+            let store = Store::open(&config, Environment::system()).unwrap();
+            let study = runtime.block_on(create(&store, &json!({})));
+            Self {
+                config,
+                database: database_path(folder.path()),
+                log: folder.path().join("eigenveil.db-wal"),
+                runtime,
+                study: study.id(),
+                _folder: folder,
+            }
+        }
+
+        fn open(&self) -> Result<Store> {
+            Store::open(&self.config, Environment::system())
+        }
+
+        fn submit(&self, store: &Store, number: u8) {
+            let study = store.study(self.study).unwrap();
+            let submitted = store.submit(&study, vec![report(&study, number)]);
+            self.runtime.block_on(submitted).unwrap();
+        }
+
+        fn accepted(&self) -> u64 {
+            let store = self.open().unwrap();
+            store.study(self.study).unwrap().reports_accepted()
+        }
+
+        /// As of a server that is killed once this is committed.
+        fn change_settings(&self, change: &str) {
+            let connection = super::schema::open_for_writing(&self.database, None).unwrap();
+            connection.execute(change, []).unwrap();
+        }
+
+        fn assert_foreign(&self) {
+            let error = self.open().unwrap_err().to_string();
+            assert!(error.contains("is not that of"), "{error}");
+        }
+    }
+
     /// SQLite applies any log that fits itself.
     #[test]
     fn a_log_of_an_earlier_time_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = ServerConfig::new(folder.path());
-        let (database, log) = (
-            database_path(folder.path()),
-            folder.path().join("eigenveil.db-wal"),
-        );
-        let runtime = Runtime::new().unwrap();
-        let open = || Store::open(&config, Environment::system());
-        let store = open().unwrap();
-        let study = runtime.block_on(create(&store, &json!({})));
-        let submit = |store: &Store, number| {
-            let study = store.study(study.id()).unwrap();
-            let submitted = store.submit(&study, vec![report(&study, number)]);
-            runtime.block_on(submitted).unwrap();
-        };
-        submit(&store, 0);
-        let earlier = fs::read(&log).unwrap();
+        let closed = Closed::new();
+        let store = closed.open().unwrap();
+        closed.submit(&store, 0);
+        let earlier = fs::read(&closed.log).unwrap();
         drop(store);
-        let store = open().unwrap();
-        submit(&store, 1);
-        drop(store);
-        fs::write(&log, &earlier).unwrap();
-        let main = fs::read(&database).unwrap();
-        let error = open().unwrap_err().to_string();
-        assert!(error.contains("is not that of"), "{error}");
-        assert!(fs::read(&database).unwrap() == main && fs::read(&log).unwrap() == earlier);
+        closed.submit(&closed.open().unwrap(), 1);
+        fs::write(&closed.log, &earlier).unwrap();
+        let main = fs::read(&closed.database).unwrap();
+        closed.assert_foreign();
+        assert!(fs::read(&closed.database).unwrap() == main);
+        assert!(fs::read(&closed.log).unwrap() == earlier);
         // The way out.
-        fs::remove_file(&log).unwrap();
-        let store = open().unwrap();
-        assert_eq!(store.study(study.id()).unwrap().reports_accepted(), 2);
+        fs::remove_file(&closed.log).unwrap();
+        assert_eq!(closed.accepted(), 2);
     }
 
     /// Its page is the mark's, too.
     #[test]
     fn a_log_with_an_operator_token_of_an_earlier_time_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = ServerConfig::new(folder.path());
-        let log = folder.path().join("eigenveil.db-wal");
-        let open = || Store::open(&config, Environment::system());
-        drop(open().unwrap());
-        let rotate =
-            || crate::store::rotate_operator_token(folder.path(), &Environment::system()).unwrap();
-        // As a kill would leave it.
-        let connection = super::schema::open_for_writing(&database_path(folder.path()), None);
-        let connection = connection.unwrap();
-        let other = "UPDATE settings SET value = zeroblob(32) WHERE key = 'operator-token-sha256'";
-        connection.execute(other, []).unwrap();
-        let earlier = fs::read(&log).unwrap();
-        drop(connection);
-        fs::write(&log, "").unwrap();
-        rotate();
-        fs::write(&log, &earlier).unwrap();
-        let error = open().unwrap_err().to_string();
-        assert!(error.contains("is not that of"), "{error}");
-        fs::write(&log, "").unwrap();
-        drop(open().unwrap());
+        let closed = Closed::new();
+        closed.change_settings(
+            "UPDATE settings SET value = zeroblob(32) WHERE key = 'operator-token-sha256'",
+        );
+        closed.assert_foreign();
+        fs::write(&closed.log, "").unwrap();
+        assert_eq!(closed.accepted(), 0);
     }
 
     /// A start that ends between the commit of the mark and its checkpoint, and then a kill.
     #[test]
     fn a_start_that_is_cut_off_leaves_no_foreign_log() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = ServerConfig::new(folder.path());
-        let (database, log) = (
-            database_path(folder.path()),
-            folder.path().join("eigenveil.db-wal"),
-        );
-        let runtime = Runtime::new().unwrap();
-        let open = || Store::open(&config, Environment::system());
-        let store = open().unwrap();
-        let study = runtime.block_on(create(&store, &json!({})));
+        let closed = Closed::new();
+        closed.change_settings("INSERT INTO settings VALUES ('in-use', x'01')");
+        assert!(fs::metadata(&closed.log).unwrap().len() > 0);
+        let store = closed.open().unwrap();
+        closed.submit(&store, 0);
+        let files = [&closed.database, &closed.log];
+        let killed = files.map(|file| fs::read(file).unwrap());
         drop(store);
-        // As its transaction, but for the checkpoint.
-        let connection = super::schema::open_for_writing(&database, None).unwrap();
-        let mark = "INSERT INTO settings VALUES ('in-use', x'01')";
-        connection.execute(mark, []).unwrap();
-        drop(connection);
-        assert!(fs::metadata(&log).unwrap().len() > 0);
-        let store = open().unwrap();
-        let found = store.study(study.id()).unwrap();
-        let submitted = store.submit(&found, vec![report(&found, 0)]);
-        runtime.block_on(submitted).unwrap();
-        let killed = [&database, &log].map(|file| fs::read(file).unwrap());
-        drop(store);
-        for (file, bytes) in [&database, &log].into_iter().zip(killed) {
+        for (file, bytes) in files.into_iter().zip(killed) {
             fs::write(file, bytes).unwrap();
         }
-        let store = open().unwrap();
-        assert_eq!(store.study(study.id()).unwrap().reports_accepted(), 1);
+        assert_eq!(closed.accepted(), 1);
     }
 
     /// Bytes that a disk lost: what the log had cannot be told any more.
