@@ -31,6 +31,11 @@ pub(crate) type ResultFile = (&'static str, Vec<u8>);
 /// Refuses a directory for results that cannot be written to, or in which what has the name of one of these files must
 /// not be replaced or is not an earlier run's, or a file of an earlier run must not be removed, before the work.
 pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    replaceable(out, names).map(drop)
+}
+
+/// The files of earlier runs, which may be replaced; refuses as [`check`] does.
+fn replaceable<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Entry>> {
     // The directory, or that in which it will be made. A link to nothing is there, and is none.
     let mut above = out.components().as_path().ancestors();
     let folder = above.find(|at| at.symlink_metadata().is_ok());
@@ -65,7 +70,8 @@ pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) ->
             )));
         }
     }
-    earlier.iter().try_for_each(|(_, name)| check(name))
+    earlier.iter().try_for_each(|(_, name)| check(name))?;
+    Ok(earlier)
 }
 
 /// The files of earlier runs that are as those left them: an interrupted run has not written all that it lists, and
@@ -120,9 +126,8 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     let folder = std::fs::File::open(out).ok();
     let _ = folder.as_ref().map(std::fs::File::lock);
     // Nothing is begun that cannot be finished.
-    check(out, files.iter().map(|(name, _)| *name))?;
+    let before = replaceable(out, files.iter().map(|(name, _)| *name))?;
     let manifest = out.join(MANIFEST);
-    let before = earlier(out)?;
     let now: Vec<Entry> = files.iter().map(entry).collect();
     // First both lists, so that the next run knows the files of an interrupted one, old and new.
     let both = listed(now.iter().chain(&before));

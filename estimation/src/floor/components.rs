@@ -146,15 +146,9 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let missing = total_variance.map(|total| (total - trace) / p as f64);
     let selection = support.map(|on| {
         let spikes: Vec<Option<Spike>> = verdicts.iter().map(|judged| judged.spike).collect();
-        let refitted = on.eigenvalues.iter().take(k);
-        let refitted = refitted.map(|&value| judge_floor.judge(value).spike.is_some());
-        selection::loss(
-            measured,
-            &on,
-            &floor,
-            &spikes,
-            &refitted.collect::<Vec<_>>(),
-        )
+        let stands = |&&value: &&f64| judge_floor.judge(value).spike.is_some();
+        let refitted = on.eigenvalues.iter().take(k).filter(stands).count();
+        selection::loss(measured, &on, &floor, &spikes, refitted)
     });
     let selection = selection.transpose()?;
     let spectrum_estimate = match support {

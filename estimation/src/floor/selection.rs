@@ -17,14 +17,14 @@ pub(super) fn unit_of_loss(noise: &NoiseModel, n_eff: f64) -> f64 {
 }
 
 /// From the images `S̃v̂` of the components that stand out, in units of the noise: pure noise makes their squares χ²
-/// distributed in each row, one degree of freedom a component. `refitted` says which components would stand out if they
-/// were refitted.
+/// distributed in each row, one degree of freedom a component. So many would stand out if they
+/// were `refitted`.
 pub(super) fn loss(
     measured: &Measured<'_>,
     on: &Support<'_>,
     floor: &Floor,
     spikes: &[Option<Spike>],
-    refitted: &[bool],
+    refitted: usize,
 ) -> Result<SelectionLoss> {
     let (p, selected) = (measured.spectrum.dimension, on.rows.len());
     let excess_of_row = excess_of_rows(measured);
@@ -60,8 +60,8 @@ pub(super) fn loss(
         .shrunk
         .map(|shrunk| (shrunk, measured.vectors.select_rows(on.rows)));
     if let Some((shrunk, vectors)) = &shrunk {
-        let standing = (0..spikes.len()).filter(|&j| refitted.get(j).is_some_and(|&is| is));
-        moved = standing.map(|j| shrunk.moved(vectors, j)).sum::<f64>() / one;
+        let moves = (0..refitted).map(|j| shrunk.moved(vectors, j));
+        moved = moves.sum::<f64>() / one;
     }
     let freedom = sizes.len();
     if freedom == 0 || selected == 0 {

@@ -112,11 +112,10 @@ impl Forecast {
             self.number,
             with_thousands(self.n)
         );
-        let assumed = self.assumed.into_iter();
-        std::iter::once(&*source)
-            .chain(assumed)
-            .collect::<Vec<_>>()
-            .join(" ")
+        match self.assumed {
+            Some(assumed) => format!("{source} {assumed}"),
+            None => source,
+        }
     }
 }
 

@@ -47,13 +47,43 @@ pub(super) struct WalFile {
     cut_short: Option<(u64, u64)>,
     /// Whether it may have the rest of such a file.
     has_content: bool,
-    /// It has content, and the main file alone says that it is complete.
-    is_unexpected: bool,
-    /// Then it would change more of the main file than the mark: somebody has put another file beside the log, or another
-    /// log beside the file. A server that ends while it sets or removes the mark leaves only that.
-    is_foreign: bool,
-    /// The hash of the operator token in the main file alone, which is on the page of the mark.
+    unexpected: Option<UnexpectedLog>,
+}
+
+/// A log with content, beside a main file that alone says that it is complete.
+#[derive(Clone, Copy)]
+struct UnexpectedLog {
+    /// Whether it would change more of the main file than the page of the mark.
+    changes_more: bool,
+    /// The hash of the operator token in the main file alone, which is on that page.
     operator: Option<[u8; 32]>,
+}
+
+impl UnexpectedLog {
+    fn find(log: &Path, database: &Path) -> Option<Self> {
+        let main = schema::open_without_log(database).ok()?;
+        if setting(&main, IN_USE).ok()?.is_some() {
+            return None;
+        }
+        let page = "SELECT rootpage FROM sqlite_schema WHERE name = 'settings'";
+        let page = main.query_row(page, [], |row| row.get(0)).ok()?;
+        let operator = setting(&main, OPERATOR_HASH).ok().flatten();
+        let changes_more = |log: log::Log| log.changes_more_than(page);
+        Some(Self {
+            changes_more: log::Log::open(log, database).is_ok_and(changes_more),
+            operator: operator.and_then(|hash| hash.try_into().ok()),
+        })
+    }
+
+    /// Whether somebody has put another file beside the log, or another log beside the file. A server that ends while it
+    /// sets or removes the mark leaves only that.
+    fn is_foreign(self, with_log: &Connection) -> Result<bool, Failure> {
+        Ok(self.changes_more
+            || match self.operator {
+                Some(main) => setting(with_log, OPERATOR_HASH)?.is_none_or(|found| found != main),
+                None => false,
+            })
+    }
 }
 
 impl WalFile {
@@ -87,11 +117,7 @@ impl WalFile {
         let is_suspect = is_older || has_no_header || notice::path(directory.path()).exists();
         let has_content = fs::metadata(&path).is_ok_and(|log| log.len() > 0);
         let main = directory.database();
-        let settings = has_content.then(|| settings_if_complete(&main)).flatten();
-        let operator = settings.and_then(|(_, operator)| operator);
-        let is_foreign = settings.is_some_and(|(page, _)| {
-            log::Log::open(&path, &main).is_ok_and(|log| log.changes_more_than(page))
-        });
+        let unexpected = has_content.then(|| UnexpectedLog::find(&path, &main));
         // What is too short to say so is refused by SQLite, unless it is empty.
         let sizes = main_sizes(&main).ok();
         Ok(Self {
@@ -99,9 +125,7 @@ impl WalFile {
             is_suspect,
             cut_short: sizes.filter(|(found, said)| found < said),
             has_content,
-            is_unexpected: settings.is_some(),
-            is_foreign,
-            operator,
+            unexpected: unexpected.flatten(),
         })
     }
 }
@@ -128,12 +152,9 @@ impl WriterLease {
                 "the file is cut short: {found} bytes of {said}"
             )));
         }
-        let operator = || setting(connection, OPERATOR_HASH);
-        let is_of_another_time = match wal.operator {
-            Some(main) => operator()?.is_none_or(|with_log| with_log != main),
-            None => false,
-        };
-        if wal.is_foreign || is_of_another_time {
+        if let Some(log) = wal.unexpected
+            && log.is_foreign(connection)?
+        {
             return Err(foreign_wal_error(directory).into());
         }
         let found = file_id(&directory.database())?;
@@ -164,7 +185,7 @@ impl WriterLease {
             )?;
         }
         transaction.commit()?;
-        if !was_in_use || wal.is_unexpected {
+        if !was_in_use || wal.unexpected.is_some() {
             // Checkpointed before anything is acknowledged that only the log contains.
             let copied = schema::checkpoint(connection, "TRUNCATE")?;
             if !schema::is_complete(copied) {
@@ -251,24 +272,12 @@ pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     connection.close().map_err(|(_, error)| error.into())
 }
 
-fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failure> {
     Ok(connection
         .query_row("SELECT value FROM settings WHERE key = ?", [key], |row| {
             row.get(0)
         })
         .optional()?)
-}
-
-/// The page of the settings, and the hash of the operator token there, if the main file alone has no mark of being in use.
-fn settings_if_complete(database: &Path) -> Option<(u32, Option<[u8; 32]>)> {
-    let main = schema::open_without_log(database).ok()?;
-    if setting(&main, IN_USE).ok()?.is_some() {
-        return None;
-    }
-    let page = "SELECT rootpage FROM sqlite_schema WHERE name = 'settings'";
-    let page = main.query_row(page, [], |row| row.get(0)).ok()?;
-    let operator = setting(&main, OPERATOR_HASH).ok().flatten();
-    Some((page, operator.and_then(|hash| hash.try_into().ok())))
 }
 
 fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {

@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use eigenveil_shared::Result;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, params};
 
 use super::{
     directory::{DataDirectory, TokenFiles, database_path},
-    lease::{WalFile, WriterLease},
+    lease::{OPERATOR_HASH, WalFile, WriterLease, setting},
     schema,
 };
 use crate::{
@@ -27,14 +27,7 @@ pub(super) fn ensure(
     files: &TokenFiles,
     entropy: &dyn Entropy,
 ) -> Result<TokenHash> {
-    let stored: Option<Vec<u8>> = connection
-        .query_row(
-            "SELECT value FROM settings WHERE key = 'operator-token-sha256'",
-            [],
-            |row| row.get(0),
-        )
-        .optional()
-        .map_err(|error| Failure::from(error).into_error())?;
+    let stored = setting(connection, OPERATOR_HASH).map_err(Failure::into_error)?;
     match stored.map(TryInto::try_into) {
         Some(Ok(hash)) => {
             let hash = TokenHash::stored(hash);
@@ -60,9 +53,9 @@ fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) ->
 
 pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
     connection.execute(
-        "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)
+        "INSERT INTO settings (key, value) VALUES (?, ?)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        [hash.bytes().as_slice()],
+        params![OPERATOR_HASH, hash.bytes().as_slice()],
     )?;
     Ok(())
 }
@@ -74,8 +67,12 @@ pub(super) fn replace_hash(
     new: &TokenHash,
 ) -> Result<(), Failure> {
     let rows = connection.execute(
-        "UPDATE settings SET value = ? WHERE key = 'operator-token-sha256' AND value = ?",
-        [new, old].map(|hash| hash.bytes().as_slice()),
+        "UPDATE settings SET value = ? WHERE key = ? AND value = ?",
+        params![
+            new.bytes().as_slice(),
+            OPERATOR_HASH,
+            old.bytes().as_slice()
+        ],
     )?;
     match rows {
         0 => Err(token_replaced().into()),

@@ -69,15 +69,13 @@ impl Embedded {
     pub(crate) fn measure(&self) -> Result<()> {
         let metrics = &self.metrics;
         let waiting = estimates::waiting(&self.reader()).map_err(Failure::into_error)?;
-        let database = self.directory.database();
-        let mut log = database.clone().into_os_string();
-        log.push("-wal");
+        let (database, log) = (self.directory.database(), self.directory.wal_path());
         let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |file| file.len());
         let disk = rustix::fs::statvfs(self.directory.path());
         let free = disk.map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
         for (gauge, value) in [
             (&metrics.estimates_waiting, waiting.into()),
-            (&metrics.store_bytes, size(&database) + size(log.as_ref())),
+            (&metrics.store_bytes, size(&database) + size(&log)),
             (&metrics.disk_free_bytes, free),
             (&metrics.store_healthy, self.health.is_good().into()),
         ] {
