@@ -290,9 +290,20 @@ pub fn plan(
 pub fn error_curve(
     spectrum: &SpectrumRange,
     noise: &NoiseModel,
-    (from, to): (u64, u64),
+    range: (u64, u64),
     points: usize,
 ) -> Result<Vec<(u64, ExpectedError)>> {
+    evenly_spaced(range, points)?
+        .into_iter()
+        .map(|n| Ok((n, spectrum.error(noise, n as f64)?)))
+        .collect()
+}
+
+/// Up to `points` numbers of participants, evenly spaced in their logarithm.
+///
+/// # Errors
+/// `invalid-request` if `from` is 0 or above `to`.
+pub fn evenly_spaced((from, to): (u64, u64), points: usize) -> Result<Vec<u64>> {
     if from == 0 || from > to {
         return reject(format!("participants from {from} to {to} are not a range"));
     }
@@ -302,10 +313,7 @@ pub fn error_curve(
         .map(|i| (from as f64 * ratio.powf(i as f64 / steps)).round() as u64)
         .collect();
     places.dedup();
-    places
-        .into_iter()
-        .map(|n| Ok((n, spectrum.error(noise, n as f64)?)))
-        .collect()
+    Ok(places)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use eigenveil_shared::{
 use serde::Serialize;
 
 use super::{
-    plan_chart::{self, PlanRow},
+    plan_chart::{self, Line, decades, errors, smallest_components},
     project::read_estimate,
 };
 use crate::{
@@ -93,9 +93,32 @@ pub(crate) struct PlanArgs {
     /// positive
     #[arg(long, value_name = "L", requires = "centring")]
     pub(super) mean_length: Option<f64>,
-    /// Draw the expected error against n as SVG
+    /// Draw the expected error against n as SVG; without a spectrum, the smallest component that shows
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+}
+
+/// One row of the plan; scripts rely on its keys.
+#[derive(Serialize)]
+struct PlanRow {
+    mechanism: MechanismKind,
+    epsilon: f64,
+    delta: f64,
+    /// Enough participants, by the cautious end of a pilot's range; `null` where perhaps no number is.
+    n: Option<u64>,
+    /// Fewer cannot be enough; with a pilot and a target error only.
+    n_at_least: Option<u64>,
+    /// Expected error with `n` participants, and its range with a pilot.
+    error: Option<f64>,
+    error_range: Option<(f64, f64)>,
+    report_bytes: usize,
+    calibration: Option<Calibration>,
+    true_epsilon: Option<f64>,
+    claim_holds: bool,
+    components_above_floor: Option<usize>,
+    reason: Option<String>,
+    /// Expected attempts of one report on its device; double-cap only.
+    expected_attempts: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -128,20 +151,20 @@ pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Res
         let rest = 1.0 - population.mean_length * population.mean_length;
         total_variance = total_variance.clamp(0.0, rest.max(0.0));
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for setting in settings(args, &population.preprocessing, &mut population.notes)? {
-        let params = setting.params;
+        let params = &setting.params;
         let spectrum = &population.spectrum;
         let noise = match &pilot {
             // Measured, and so the estimate's own.
-            Some(pilot) if same_reports(&params, &pilot.params) => pilot.spectrum.as_ref(),
+            Some(pilot) if same_reports(params, &pilot.params) => pilot.spectrum.as_ref(),
             _ => None,
         };
         let noise = match noise {
             Some(measured) => measured.noise,
-            None => planned_noise(&params, total_variance, population.mean_length)?,
+            None => planned_noise(params, total_variance, population.mean_length)?,
         };
-        let privacy = PrivacyStatement::new(&params);
+        let privacy = PrivacyStatement::new(params);
         for &target in &targets {
             cancel.check()?;
             let planned = plan(spectrum, &noise, target)?;
@@ -162,16 +185,14 @@ pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Res
                 components_above_floor: planned.components_above,
                 reason: planned.reason,
                 expected_attempts: params.mechanism().expected_attempts(),
-                noise,
             });
         }
+        lines.push((setting, noise));
     }
-    let largest = rows.iter().filter_map(|row| row.n).max().unwrap_or(1);
-    let delta = rows.iter().map(|row| row.delta).fold(0.0, f64::max);
-    let epsilon = rows.iter().map(|row| row.epsilon).fold(0.0, f64::max);
-    output::print_budget_warnings(epsilon, delta, largest);
+    print_budget_warnings(&lines, rows.iter().filter_map(|row| row.n));
     if let Some(path) = &args.plot {
-        let chart = plan_chart::chart(&rows, &population.spectrum, args.target_error)?;
+        let range = decades(rows.iter().filter_map(|row| row.n));
+        let chart = errors(&lines, &population.spectrum, range, args.target_error)?;
         output::write_figure(path, &chart)?;
     }
     let plan = PlanAnswer {
@@ -188,6 +209,16 @@ pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Res
     }
 }
 
+/// Of all settings and numbers of participants those that are worst.
+fn print_budget_warnings(lines: &[Line], participants: impl Iterator<Item = u64>) {
+    let epsilon = lines.iter().map(|(setting, _)| setting.epsilon);
+    output::print_budget_warnings(
+        epsilon.fold(0.0, f64::max),
+        plan_chart::largest_delta(lines),
+        participants.max().unwrap_or(1),
+    );
+}
+
 /// Whether two studies' reports have the same noise, on rows prepared alike.
 fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
     one.mechanism() == other.mechanism() && one.preprocessing() == other.preprocessing()
@@ -195,6 +226,7 @@ fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
 
 pub(super) struct Setting {
     pub(super) mechanism: MechanismKind,
+    pub(super) calibration: Calibration,
     pub(super) epsilon: f64,
     pub(super) params: StudyParams,
 }
@@ -224,6 +256,7 @@ pub(super) fn settings(
             }
             all.push(Setting {
                 mechanism,
+                calibration,
                 epsilon,
                 params,
             });
@@ -373,6 +406,14 @@ fn rounded_users(n: u64) -> String {
     with_thousands(round_up(n, 3))
 }
 
+/// A mechanism in a table; the default calibration is not mentioned.
+fn name(mechanism: MechanismKind, calibration: Option<Calibration>) -> String {
+    match calibration.filter(|&calibration| calibration != Calibration::Analytic) {
+        None => mechanism.to_string(),
+        Some(calibration) => format!("{mechanism}, {calibration}"),
+    }
+}
+
 fn print(plan: &PlanAnswer) -> Result<()> {
     for note in &plan.notes {
         output::text(note)?;
@@ -389,14 +430,9 @@ fn print(plan: &PlanAnswer) -> Result<()> {
         "bytes a report"
     ))?;
     for row in &plan.rows {
-        // The default calibration is not mentioned.
-        let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
         output::text(&format!(
             "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
-            match calibration {
-                None => row.mechanism.to_string(),
-                Some(calibration) => format!("{}, {calibration}", row.mechanism),
-            },
+            name(row.mechanism, row.calibration),
             row.epsilon,
             match row.delta {
                 0.0 => "pure".to_owned(),
@@ -425,9 +461,8 @@ fn print(plan: &PlanAnswer) -> Result<()> {
     output::text(&format!("\n{}", summary(plan)))?;
     if let Some(row) = plan.rows.iter().find(|row| !row.claim_holds) {
         output::text(&format!(
-            "warning: the noise of {}, {} is smaller than claimed; the column \"true epsilon\" says what holds",
-            row.mechanism,
-            row.calibration.unwrap_or_default()
+            "warning: the noise of {} is smaller than claimed; the column \"true epsilon\" says what holds",
+            name(row.mechanism, row.calibration)
         ))?;
     }
     Ok(())
@@ -495,6 +530,9 @@ struct ResolutionRow {
     mechanism: MechanismKind,
     epsilon: f64,
     delta: f64,
+    calibration: Option<Calibration>,
+    true_epsilon: Option<f64>,
+    claim_holds: bool,
     n: u64,
     /// Share of the variance that a direction must have above an average one to show; `null` where none can.
     visible: Option<f64>,
@@ -528,7 +566,7 @@ fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Resu
         .unwrap_or(DEFAULT_COMPONENTS.min(p.saturating_sub(1)));
     let norm = args.norm.unwrap_or(NormArg::Normalize).with_radius(1.0);
     let mut notes = Vec::new();
-    let mut rows = Vec::new();
+    let (mut rows, mut lines) = (Vec::new(), Vec::<Line>::new());
     let preprocessing = Preprocessing {
         centring: args.centring,
         ..Preprocessing::new(p, norm)
@@ -540,18 +578,28 @@ fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Resu
             1.0 - mean_length * mean_length,
             mean_length,
         )?;
+        let privacy = PrivacyStatement::new(&setting.params);
         for n in &args.n {
             cancel.check()?;
             let found = resolution(&noise, p, n.get(), k)?;
             rows.push(ResolutionRow {
                 mechanism: setting.mechanism,
                 epsilon: setting.epsilon,
-                delta: setting.params.budget().delta(),
+                delta: privacy.delta,
+                calibration: privacy.calibration,
+                true_epsilon: privacy.true_epsilon,
+                claim_holds: privacy.claim_holds,
                 n: n.get(),
                 visible: found.visible,
                 separable: found.separable,
             });
         }
+        lines.push((setting, noise));
+    }
+    print_budget_warnings(&lines, args.n.iter().map(|n| n.get()));
+    if let Some(path) = &args.plot {
+        let range = decades(args.n.iter().map(|n| n.get()));
+        output::write_figure(path, &smallest_components(&lines, p, range)?)?;
     }
     let answer = ResolutionAnswer {
         rows,
@@ -571,7 +619,7 @@ fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Resu
         None => "-".to_owned(),
     };
     output::text(&format!(
-        "{:<20} {:>7} {:>14} {:>16} {:>24}",
+        "{:<34} {:>7} {:>14} {:>16} {:>24}",
         "mechanism",
         "epsilon",
         "participants",
@@ -580,8 +628,8 @@ fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Resu
     ))?;
     for row in &answer.rows {
         output::text(&format!(
-            "{:<20} {:>7} {:>14} {:>16} {:>24}",
-            row.mechanism.to_string(),
+            "{:<34} {:>7} {:>14} {:>16} {:>24}",
+            name(row.mechanism, row.calibration),
             row.epsilon,
             with_thousands(row.n),
             points(row.visible),
@@ -592,5 +640,18 @@ fn run_without_spectrum(args: &PlanArgs, json: bool, cancel: Cancel<'_>) -> Resu
         "\nA direction shows if it has so many points more of the variance than an average one ({:.1} %); components {k} and {} are told apart if their shares differ by so many. \"-\": so few cannot show any.\nHow large the error is depends on the participants' own spectrum: run a pilot, and plan with --pilot.",
         100.0 * answer.average,
         k + 1
-    ))
+    ))?;
+    // One of several n says it.
+    let mut broken: Vec<&ResolutionRow> =
+        answer.rows.iter().filter(|row| !row.claim_holds).collect();
+    broken.dedup_by_key(|row| (row.mechanism, row.epsilon.to_bits()));
+    for row in broken {
+        output::text(&format!(
+            "warning: the noise of {} is smaller than claimed at epsilon {}; what holds is {}",
+            name(row.mechanism, row.calibration),
+            row.epsilon,
+            output::true_budget_text(row.true_epsilon, row.delta)
+        ))?;
+    }
+    Ok(())
 }

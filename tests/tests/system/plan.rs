@@ -143,8 +143,24 @@ fn a_plan_without_a_spectrum_says_what_shows_and_no_error() {
     let visible = rows[0]["visible"].as_f64().unwrap();
     assert!((visible - 0.013).abs() < 0.001, "{shown}");
     assert!(rows[1]["visible"].is_null() && rows[0].get("error").is_none());
-    let message = succeeded(&run(&format!("{plan} --n 20000")));
+    let folder = Folder::new();
+    let plot = folder.at("shown.svg");
+    let message = succeeded(&run(&format!("{plan} --n 20000 --plot {plot}")));
     says(&message, &["1.3 points", "run a pilot"]);
+    says(
+        &std::fs::read_to_string(plot).unwrap(),
+        &["How small a component shows?"],
+    );
+    // Noise that does not hold what it claims is told from that which does.
+    let published =
+        "plan --p 13 --epsilon 0.5 --mechanism symmetric-gaussian --calibration as-published";
+    let message = succeeded(&run(&format!("{published} --n 20000,40000")));
+    says(&message, &["symmetric-gaussian, as-published"]);
+    assert_eq!(
+        message.matches("is smaller than claimed").count(),
+        1,
+        "{message}"
+    );
 }
 
 #[test]
