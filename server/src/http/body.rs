@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{
     body::Body,
     extract::Request,
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
 };
 use bytes::{Bytes, BytesMut};
 use eigenveil_shared::{Error, ErrorCode, Result};
@@ -51,6 +51,7 @@ pub(crate) async fn read_into(
     limit: usize,
     reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
+    check_not_encoded(headers)?;
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -214,6 +215,25 @@ pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
         ErrorCode::UnsupportedMediaType,
         format!("the content type is {sent:?}; this endpoint accepts {expected}"),
     )
+}
+
+/// Refuses a compressed body by its name: read as it is, it would only look malformed.
+///
+/// # Errors
+/// `unsupported-media-type`.
+pub(crate) fn check_not_encoded(headers: &HeaderMap) -> Result<()> {
+    let encodings = headers.get_all(header::CONTENT_ENCODING);
+    let mut encodings = encodings.iter().map(HeaderValue::as_bytes);
+    let Some(sent) = encodings.find(|sent| !sent.eq_ignore_ascii_case(b"identity")) else {
+        return Ok(());
+    };
+    let sent: String = String::from_utf8_lossy(sent).chars().take(80).collect();
+    Err(Error::new(
+        ErrorCode::UnsupportedMediaType,
+        format!(
+            "the content encoding is {sent:?}; send the body as it is, without Content-Encoding"
+        ),
+    ))
 }
 
 fn too_large(length: u64, limit: usize) -> Error {

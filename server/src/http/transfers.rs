@@ -109,6 +109,7 @@ async fn import_body(
     if !media_type.eq_ignore_ascii_case(STUDY_EXPORT_MEDIA_TYPE) {
         return Err(body::unsupported_media_type(media_type, STUDY_EXPORT_MEDIA_TYPE).into());
     }
+    body::check_not_encoded(&parts.headers)?;
     let file = spool(&app, content).await?;
     let export = run_blocking(move || VerifiedExport::read(file)).await?;
     operator.check_still_valid(&app)?;

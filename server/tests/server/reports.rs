@@ -7,7 +7,7 @@ use std::sync::{
 
 use axum::{
     body::Body,
-    http::{StatusCode, header},
+    http::{Request, StatusCode, header},
 };
 use bytes::Bytes;
 use eigenveil_shared::{
@@ -105,6 +105,14 @@ async fn bad_bodies_are_rejected_and_change_nothing() {
         let response = server.post(&path, media_type, good.clone()).await;
         response.is_problem(415, E::UnsupportedMediaType);
     }
+    let encoded = Request::post(&path)
+        .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
+        .header(header::CONTENT_ENCODING, "gzip")
+        .body(Body::from(good.clone()))
+        .unwrap();
+    let response = server.send(encoded).await;
+    let problem = response.is_problem(415, E::UnsupportedMediaType);
+    assert!(problem.detail.contains("gzip"), "{}", problem.detail);
     let nobody = format!("/v1/studies/{}/reports", "0".repeat(32));
     let response = server.post(&nobody, REPORT_MEDIA_TYPE, good.clone()).await;
     response.is_problem(404, E::StudyNotFound);
