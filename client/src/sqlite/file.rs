@@ -357,6 +357,16 @@ impl FileSchema {
                 ),
             ));
         }
+        for own in ["-journal", "-wal"].map(|suffix| beside(&real(at), suffix)) {
+            // Opening a pipe would wait for its other end.
+            if fs::metadata(&own).is_ok_and(|found| !found.is_file()) {
+                return Err(Error::file(
+                    self.name,
+                    path,
+                    format_args!("{} is not a regular file; move it away", own.display()),
+                ));
+            }
+        }
         let journal = beside(&real(at), "-journal");
         if fs::metadata(&journal).is_ok_and(|found| found.len() > 0) {
             return Err(Error::file(

@@ -187,6 +187,19 @@ fn other_files_are_refused_and_left_alone() {
     });
 }
 
+#[test]
+fn a_pipe_beside_the_file_is_refused_and_not_waited_for() {
+    each(|kind, folder| {
+        for suffix in ["journal", "wal"] {
+            let path = folder.join(suffix);
+            drop((kind.open)(&path).unwrap());
+            let pipe = folder.join(format!("{suffix}-{suffix}"));
+            rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::RWXU).unwrap();
+            assert_says((kind.open)(&path).unwrap_err(), &["not a regular file"]);
+        }
+    });
+}
+
 /// A new one in its place would spend, or perturb, everything again.
 #[test]
 fn an_existing_file_that_holds_nothing_is_an_error() {
