@@ -64,6 +64,11 @@ pub fn captured_share(estimated: &DMatrix<f64>, image: &DMatrix<f64>, total: f64
             estimated.shape()
         )));
     }
+    if total == 0.0 {
+        return Err(Error::invalid_request(
+            "the rows do not vary: the trace of their covariance is 0, and no direction has a share of it",
+        ));
+    }
     if !(total.is_finite() && total > 0.0) {
         return Err(Error::invalid_request(format!(
             "the covariance has trace {total}; it must be positive"
