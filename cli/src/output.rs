@@ -96,6 +96,9 @@ pub(crate) fn shell_quoted(word: &str) -> String {
     }
 }
 
+/// Largest number of columns or names listed in a message.
+pub(crate) const MAX_NAMED: usize = 8;
+
 /// The first `most` of these, and how many more there are, in the words of `more`.
 pub(crate) fn first_few(
     all: impl ExactSizeIterator<Item = String>,

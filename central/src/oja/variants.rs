@@ -1,56 +1,18 @@
-//! The three variants of the algorithm.
+//! What the three variants of the algorithm differ in.
 
 use eigenveil_shared::{Error, Result, privacy::Budget};
 
 use super::{
     calibration::{max_shuffled_epsilon, published_batch_sd, published_one_row_sd},
-    run::ascend,
     step_size::DEFAULT_NUMERATOR,
 };
 use crate::{
-    AlgorithmInfo,
-    baseline::Run,
-    parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, ITERATIONS, Options, Parameter, STEP_SIZE},
+    parameter::{EIGENGAP, GRADIENT_CLIP, Options, STEP_SIZE},
     stream::{divided, whole_steps},
 };
 
 /// Default β: at 1 no row of the unit ball is clipped.
-const DEFAULT_CLIP: f64 = 1.0;
-const CLIP: Parameter = GRADIENT_CLIP.with_default(DEFAULT_CLIP);
-const STEP: Parameter = STEP_SIZE.with_default(DEFAULT_NUMERATOR);
-
-pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
-    name: "oja",
-    source: "Liu et al. 2022, Algorithm 1",
-    description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
-    guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
-    parameters: &[STEP, EIGENGAP],
-    ..AlgorithmInfo::nonprivate(Run::OnePass(|options, feed, table, request, rng| {
-        ascend(OjaVariant::Plain, options, feed, table, request, rng)
-    }))
-};
-
-pub(crate) static PRIVATE: AlgorithmInfo = AlgorithmInfo {
-    name: "private-oja",
-    source: "Liu et al. 2022, Algorithm 2",
-    description: "Oja with every row's gradient clipped and perturbed; one pass, O(pk) memory",
-    guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the published noise requires shuffling and a tiny eps",
-    parameters: &[STEP, EIGENGAP, CLIP],
-    ..AlgorithmInfo::private(Run::OnePass(|options, feed, table, request, rng| {
-        ascend(OjaVariant::Private, options, feed, table, request, rng)
-    }))
-};
-
-pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
-    name: "minibatch-oja",
-    source: "Liu et al. 2022, equation 7",
-    description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
-    guarantee: "accounted: (eps,delta) by parallel composition; the published noise charges every step, far more than needed",
-    parameters: &[ITERATIONS, BATCH, STEP, EIGENGAP, CLIP],
-    ..AlgorithmInfo::private(Run::OnePass(|options, feed, table, request, rng| {
-        ascend(OjaVariant::Minibatch, options, feed, table, request, rng)
-    }))
-};
+pub(super) const DEFAULT_CLIP: f64 = 1.0;
 
 /// c of the step sizes `c/(o + t)`: the step size if set, or for a known eigengap λ_k − λ_{k+1} that of the paper's
 /// `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α > 1/2) with α = 1.

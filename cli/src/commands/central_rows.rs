@@ -15,7 +15,7 @@ use eigenveil_shared::preprocess::{FeatureRow, Preprocessing};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
 
-use super::simulate::{ModelArg, ModelArgs, model_of};
+use super::model::{ModelArg, ModelArgs, model_of};
 use crate::{
     args::NormArgs,
     error::{CliError, Result},

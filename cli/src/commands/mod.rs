@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod central;
 mod central_rows;
 pub(crate) mod estimate;
+mod model;
 pub(crate) mod moment;
 pub(crate) mod plan;
 mod plan_chart;

@@ -23,7 +23,7 @@ use eigenveil_shared::{
 use serde::Serialize;
 
 use super::{
-    plan_chart::{self, Line, decades, errors, smallest_components},
+    plan_chart::{self, Line, Setting, decades, errors, smallest_components},
     project::read_estimate,
 };
 use crate::{
@@ -224,15 +224,8 @@ fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
     one.mechanism() == other.mechanism() && one.preprocessing() == other.preprocessing()
 }
 
-pub(super) struct Setting {
-    pub(super) mechanism: MechanismKind,
-    pub(super) calibration: Calibration,
-    pub(super) epsilon: f64,
-    pub(super) params: StudyParams,
-}
-
 /// Every mechanism with every ε, for rows prepared so.
-pub(super) fn settings(
+fn settings(
     args: &PlanArgs,
     rows: &Preprocessing,
     notes: &mut Vec<String>,

@@ -6,14 +6,23 @@ use eigenveil_estimation::{
     plan::{error_curve, evenly_spaced},
 };
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series, expected_error};
-use eigenveil_shared::mechanism::{Calibration, MechanismKind, NoiseModel};
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind, NoiseModel},
+    study::StudyParams,
+};
 
-use super::plan::Setting;
 use crate::error::Result;
 
 const POINTS: usize = 49;
 
-/// What a line is of: a mechanism at one ε, and its noise.
+pub(super) struct Setting {
+    pub(super) mechanism: MechanismKind,
+    pub(super) calibration: Calibration,
+    pub(super) epsilon: f64,
+    pub(super) params: StudyParams,
+}
+
+/// What a line is of, and its noise.
 pub(super) type Line = (Setting, NoiseModel);
 
 /// The decades around the planned n.

@@ -13,11 +13,9 @@ use super::{
 };
 use crate::{
     error::{CliError, Result},
-    output::first_few,
+    output::{MAX_NAMED, first_few},
 };
 
-/// Largest number of columns or names listed in a message.
-pub(super) const MAX_NAMED: usize = 8;
 /// Largest number of characters of a name in a message.
 const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
 

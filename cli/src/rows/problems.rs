@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::columns::MAX_NAMED;
-use crate::output::first_few;
+use crate::output::{MAX_NAMED, first_few};
 
 pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
 

@@ -11,13 +11,13 @@ use eigenveil_shared::{
 };
 
 use super::{
-    columns::{self, ColumnMapping, ExpectedColumns, FileColumns, MAX_NAMED},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::TableArgs,
     problems::Problems,
 };
 use crate::{
     error::{CliError, Result},
-    output::first_few,
+    output::{MAX_NAMED, first_few},
 };
 
 /// Number of lines from which "most lines" means something.

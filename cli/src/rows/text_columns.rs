@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     categories::is_category,
     cells::{DecimalMark, Marks, is_date, is_missing, is_value, number},
-    columns::{ColumnMapping, ExpectedColumns, MAX_NAMED},
+    columns::{ColumnMapping, ExpectedColumns},
     flags::{Names, TableArgs},
     problems::{Problems, Unreadable, UnreadableReason},
     table::{MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER},
 };
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    output::MAX_NAMED,
+};
 
 /// Largest number of different texts of a column that is encoded or taken for a label.
 const MAX_CATEGORIES: usize = 50;

@@ -20,11 +20,12 @@ mod refit;
 mod screening;
 mod spectrum;
 
-pub use admm::{AdmmSettings, Solution, Stop, check_settings, solve, solve_by_full_projections};
+pub use admm::{AdmmSettings, check_settings, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{KAPPA, automatic_lambda, max_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};
 pub use problem::embed;
+pub use problem::{Solution, Stop};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use pursuit::pursue;
 pub use refit::{refit, refit_within_blocks};

@@ -3,10 +3,7 @@
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{
-    admm::{Solution, Stop},
-    screening::Screen,
-};
+use super::screening::Screen;
 use crate::linalg::{cross_product, fix_signs, product, submatrix, symmetric_eigen, top_k};
 
 /// Entries of Y below this share of the largest are round-off.
@@ -17,7 +14,60 @@ fn min_representable_entry(y: &DMatrix<f64>, primal_residual: f64) -> f64 {
     primal_residual.max(PRUNE * y.amax())
 }
 
+/// Why the solver stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The gap is within tolerance, and so are the residuals or 200 iterations have been made.
+    Converged,
+    /// The iteration cap was reached; the gap bounds the distance from the optimum.
+    IterationCap,
+    /// The gap is below [`AdmmSettings::noise_gap`](super::AdmmSettings::noise_gap) and convergence is slow: more iterations would fit the
+    /// noise more exactly.
+    WithinNoise,
+}
+
+/// What the solver found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// X: `p × p`, in the Fantope; what objective and gap are evaluated at.
+    pub x: DMatrix<f64>,
+    /// Y: `p × p`, exactly sparse, equal to X up to the primal residual.
+    pub y: DMatrix<f64>,
+    /// V: `p × k`, orthonormal, rows outside the support exactly zero. The top-k eigenvectors of Y on
+    /// the support (of Y, because X has round-off everywhere), turned within their span so that
+    /// `VᵀS̃V` is diagonal and descending: X is close to a projector, whose own eigenvectors are arbitrary.
+    pub vectors: DMatrix<f64>,
+    /// Rows with a nonzero loading, ascending; at least k of them.
+    pub support: Vec<usize>,
+    /// Z: `p × p`, the dual point of the gap, zero on the diagonal and at most λ off it; in units of the moment.
+    pub dual: DMatrix<f64>,
+    /// The λ used.
+    pub lambda: f64,
+    /// `⟨S̃,X⟩ − λ‖X‖₁,₁`.
+    pub objective: f64,
+    /// Proved upper bound on the optimum minus `objective`, in its units; ≥ 0 up to rounding.
+    pub gap: f64,
+    /// The gap relative to `Σ_{i≤k} λᵢ(S̃ − (tr S̃/p)·I)`, which no offset of S̃ changes, over the rows that
+    /// λ does not rule out (so never smaller than relative to all rows).
+    pub relative_gap: f64,
+    /// ‖X−Y‖_F.
+    pub primal_residual: f64,
+    /// ρ‖Y−Y_prev‖_F, in units of the moment's entries.
+    pub dual_residual: f64,
+    /// Iterations made.
+    pub iterations: usize,
+    /// ρ at the end, in units of the moment's entries.
+    pub rho: f64,
+    /// Why it stopped.
+    pub stop: Stop,
+}
+
 impl Solution {
+    /// Whether gap and residuals are within tolerance.
+    pub fn converged(&self) -> bool {
+        self.stop == Stop::Converged
+    }
+
     pub(crate) fn min_representable_entry(&self) -> f64 {
         min_representable_entry(&self.y, self.primal_residual)
     }

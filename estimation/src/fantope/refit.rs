@@ -1,7 +1,10 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use super::{admm::Solution, problem::embed, screening::Screen};
+use super::{
+    problem::{Solution, embed},
+    screening::Screen,
+};
 use crate::linalg::{submatrix, top_k};
 
 /// PCA of the moment restricted to the selected rows, embedded back into all p: keeps the support

@@ -8,17 +8,17 @@ use eigenveil_shared::{
 };
 
 use super::{
-    Eigenvalues, Floor, Spectrum, eigengap::range_of_gap, participants_for_error, predict,
-    selection::unit_of_loss, spiked_model::NoiseProfile,
+    Eigenvalues, Floor, Spectrum,
+    eigengap::range_of_gap,
+    participants_for_error, predict,
+    selection::{NORMAL_95, unit_of_loss},
+    spiked_model::NoiseProfile,
 };
 use crate::metrics::max_error;
 
 /// What the closed forms leave out, either way, as a factor; and where the features were chosen, too.
 const MODEL_ERROR: f64 = 1.1;
 const MODEL_ERROR_OF_SELECTION: f64 = 1.2;
-
-/// Quantile of the normal distribution with 5 % beyond it.
-pub(super) const NORMAL_95: f64 = 1.645;
 
 /// Where the next component is unseen the gap has two uncertain ends; each moves by √½ of the quantile.
 const EACH_OF_TWO: f64 = 1.163;

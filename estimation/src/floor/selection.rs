@@ -3,9 +3,11 @@
 use eigenveil_shared::{Result, estimate::SelectionLoss, mechanism::NoiseModel};
 use nalgebra::DVector;
 
-use super::{Floor, Measured, Spike, Support, centring, estimated::NORMAL_95};
+use super::{Floor, Measured, Spike, Support, centring};
 use crate::search::bisect;
 
+/// Quantile of the normal distribution with 5 % beyond it.
+pub(super) const NORMAL_95: f64 = 1.645;
 /// 2t² over the width of the interval of W from t²/2 to 2t².
 const JUMP: f64 = 2.0 / 1.5;
 /// The most of the loss within the rows that shrinking is taken to save.

@@ -200,7 +200,7 @@ class Estimate(_rows.Copies):
         does not know it, it is NaN, and so are ``get_covariance`` and ``score``.
         """
         pipeline, preprocessing = _package("sklearn.pipeline"), _package("sklearn.preprocessing")
-        from ._pca import PCA
+        from ._fitted import PCA
 
         pca = PCA(n_components=self.n_components_)
         mean = self.mean_

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from sklearn import decomposition
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -329,18 +328,6 @@ class LocalDPSparsePCA(LocalDPPCA):
         self.support_ = np.array(sparse["support"], dtype=np.intp)
         self.converged_ = bool(sparse["converged"])
         return self
-
-
-class PCA(decomposition.PCA):  # type: ignore[misc]
-    """scikit-learn's, with what :meth:`Estimate.to_sklearn` sets instead of a fit."""
-
-    n_features_in_: int
-
-    def get_precision(self) -> Floats:
-        """The inverse of :meth:`get_covariance`."""
-        # Theirs divides by what a variance exceeds the noise by: of a component below the noise floor that is 0.
-        inverse: Floats = np.linalg.inv(self.get_covariance())
-        return inverse
 
 
 def _one_each(value: Any, names: Any, p: int, what: str) -> Floats:

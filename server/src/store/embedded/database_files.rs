@@ -240,7 +240,7 @@ mod tests {
     use rusqlite::Connection;
     use tempfile::TempDir;
 
-    use super::{DataDirectory, Path, fs};
+    use super::{super::log::PAGE_BYTES, DataDirectory, Path, fs};
     use crate::store::{
         embedded::{
             lease::{WalFile, WriterLease},
@@ -342,7 +342,7 @@ mod tests {
                 store.lease.rest();
             }
             let log = fs::File::options().write(true).open(&wal).unwrap();
-            let page = before + 10 * (24 + schema::PAGE_BYTES) + 24;
+            let page = before + 10 * (24 + PAGE_BYTES) + 24;
             log.write_all_at(&[7; 100], page + 4_000).unwrap();
             if !rests {
                 assert_lost(&store.lease.checkpoint(&store.connection), "copied");

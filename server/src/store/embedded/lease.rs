@@ -17,7 +17,11 @@ use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    checksum, database_files::DatabaseFiles, directory::DataDirectory, log, notice, schema,
+    checksum,
+    database_files::DatabaseFiles,
+    directory::DataDirectory,
+    log::{self, PAGE_BYTES},
+    notice, schema,
 };
 use crate::store::failure::{Failure, TAKEN_OVER, unavailable};
 
@@ -293,10 +297,7 @@ fn main_sizes(database: &Path) -> io::Result<(u64, u64)> {
     file.read_exact(&mut header)?;
     let [.., a, b, c, d] = header;
     let pages = u32::from_be_bytes([a, b, c, d]);
-    Ok((
-        file.metadata()?.len(),
-        u64::from(pages) * schema::PAGE_BYTES,
-    ))
+    Ok((file.metadata()?.len(), u64::from(pages) * PAGE_BYTES))
 }
 
 fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {

@@ -17,7 +17,7 @@ use std::{
     path::Path,
 };
 
-use super::schema::PAGE_BYTES;
+pub(super) const PAGE_BYTES: u64 = 8_192;
 
 const HEADER_BYTES: u64 = 32;
 /// What a header begins with, but for its last bit, which tells the order of the bytes in checksums.

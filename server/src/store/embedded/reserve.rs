@@ -10,7 +10,7 @@ use eigenveil_shared::{Error, ErrorCode};
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-use super::schema::PAGE_BYTES;
+use super::log::PAGE_BYTES;
 use crate::store::failure::Failure;
 
 pub(super) const FILE_NAME: &str = "eigenveil.reserve";

@@ -5,7 +5,7 @@ use std::{fs::File, io::Read as _, path::Path};
 use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::{is_cut_short, reserve::disk_bytes};
+use super::{is_cut_short, log::PAGE_BYTES, reserve::disk_bytes};
 use crate::store::{failure::Failure, failure::unavailable};
 
 /// `application_id` of an Eigenveil store: "EiVS".
@@ -140,8 +140,6 @@ const MIGRATIONS: &[&str] = &["
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
 "];
-
-pub(super) const PAGE_BYTES: u64 = 8_192;
 
 /// Rejects a store from before 0.2.0 without opening it, which would create or checkpoint its write-ahead log.
 pub(super) fn reject_old(path: &Path) -> Result<()> {

@@ -7,7 +7,8 @@ use pulp::{Arch, Simd, WithSimd};
 use zeroize::{Zeroize, optimization_barrier};
 
 use super::{
-    key_stream::{BLOCK_WORDS, BLOCKS, KeyStream, NO_ROWS, Rows},
+    BLOCK_WORDS,
+    key_stream::{BLOCKS, KeyStream, NO_ROWS, Rows},
     quantile::{Arithmetic, Scratch, quantiles},
 };
 

@@ -6,8 +6,7 @@
 
 use pulp::Simd;
 
-/// Words of 64 bits that a block holds.
-pub(super) const BLOCK_WORDS: usize = 8;
+use super::BLOCK_WORDS;
 
 /// Blocks that are room for at a time: a multiple of what each form below makes at a time.
 pub(super) const BLOCKS: usize = 12;

@@ -7,7 +7,7 @@ use std::arch::x86_64::__m256i;
 
 use pulp::{u32x4, u32x8, x86::V3};
 
-use super::key_stream::BLOCK_WORDS;
+use super::BLOCK_WORDS;
 
 pub(super) const BLOCKS: usize = 6;
 

@@ -19,3 +19,6 @@ pub use beta_tail::{beta_tails, uniform_tail};
 pub use expansion::{SEED_LEN, Seed, expand};
 pub use parameters::{DoubleCapMoments, DoubleCapParameters, MAX_DIMENSION};
 pub use randomizer::{DoubleCap, GENERATOR_SLACK};
+
+/// Words of 64 bits in a block of the key stream.
+const BLOCK_WORDS: usize = 8;
