@@ -98,6 +98,10 @@ fn series(
         if several {
             name.push_str(&format!(", ε\u{a0}=\u{a0}{}", setting.epsilon));
         }
+        // --epsilon may name one twice.
+        if series.iter().any(|line: &Series| line.name == name) {
+            continue;
+        }
         let style = match (setting.mechanism, setting.calibration) {
             // It is nearly on the isotropic line, and both must be visible.
             (MechanismKind::DiscreteGaussian, _) => LineStyle::Dotted,

@@ -27,9 +27,9 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
     assert_eq!(result["report_bytes"], 58 + 16);
     let [captured, best] =
         ["captured", "nonprivate_captured"].map(|key| result[key].as_f64().unwrap());
-    // The first component has a seventh of the variance; with 3,000 participants 0.89 of that is captured.
+    // The noise is fresh: 0.94 ± 0.02 in 60 runs, 0.84 at least. A random direction has 0.11.
     assert!(
-        captured > 0.9 * best && captured <= best + 1e-9,
+        captured > 0.6 * best && captured <= best + 1e-9,
         "{captured} of {best}"
     );
     for (file, holds) in [
