@@ -262,9 +262,9 @@ mod tests {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let data = DataDirectory::open(directory.path()).unwrap();
-            let wal = WalFile::in_directory(&data).unwrap();
+            let mut wal = WalFile::in_directory(&data).unwrap();
             let mut connection = schema::open_for_writing(&data.database(), None).unwrap();
-            let lease = WriterLease::acquire(&mut connection, &data, wal).unwrap();
+            let lease = WriterLease::acquire(&mut connection, &data, &mut wal).unwrap();
             let copy = directory.path().join(".eigenveil-copy");
             let mut new = Self {
                 lease,

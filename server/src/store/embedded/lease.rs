@@ -14,7 +14,9 @@ use std::{
 };
 
 use eigenveil_shared::Result;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
 
 use super::{
     checksum,
@@ -52,6 +54,8 @@ pub(super) struct WalFile {
     /// Whether it may have the rest of such a file.
     has_content: bool,
     unexpected: Option<UnexpectedLog>,
+    /// Whether the mark was there when [`WriterLease::acquire`] was first called.
+    was_in_use: Option<bool>,
 }
 
 /// A log with content, beside a main file that alone says that it is complete.
@@ -130,6 +134,7 @@ impl WalFile {
             cut_short: sizes.filter(|(found, said)| found < said),
             has_content,
             unexpected: unexpected.flatten(),
+            was_in_use: None,
         })
     }
 }
@@ -140,9 +145,11 @@ impl WriterLease {
     pub(super) fn acquire(
         connection: &mut Connection,
         directory: &DataDirectory,
-        wal: WalFile,
+        wal: &mut WalFile,
     ) -> Result<Self, Failure> {
         let was_in_use = setting(connection, IN_USE)?.is_some();
+        // In a second try on a full disk the mark may be that of the first.
+        let was_in_use = *wal.was_in_use.get_or_insert(was_in_use);
         if was_in_use && !wal.exists {
             // The log created by opening it must not be taken for the missing one next time.
             schema::keep_wal(connection, false)?;
@@ -173,7 +180,14 @@ impl WriterLease {
             }
         }
         notice::settle(connection, directory.path())?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy) => {
+                    other_program_error(directory, "writing to").into()
+                }
+                _ => Failure::from(error),
+            })?;
         // It need not be secret, only different each time.
         let id: [u8; 16] = transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
         for (key, value) in [
@@ -191,13 +205,16 @@ impl WriterLease {
         transaction.commit()?;
         if !was_in_use || wal.unexpected.is_some() {
             // Checkpointed before anything is acknowledged that only the log contains.
-            let copied = schema::checkpoint(connection, "TRUNCATE")?;
-            if !schema::is_complete(copied) {
-                return Err(unavailable(format!(
-                    "another program is reading the database {}; end it, and start again",
-                    directory.database().display()
-                ))
-                .into());
+            let copied = schema::checkpoint(connection, "TRUNCATE");
+            if !copied
+                .as_ref()
+                .is_ok_and(|&copied| schema::is_complete(copied))
+            {
+                // The main file has all but the mark. A program that ends after this one moves the log there and removes
+                // it: nothing must then seem to be missing.
+                let _ = connection.execute("DELETE FROM settings WHERE key = ?", [IN_USE]);
+                copied?;
+                return Err(other_program_error(directory, "reading").into());
             }
         }
         let files = DatabaseFiles::watch(connection, directory)?;
@@ -253,6 +270,9 @@ impl WriterLease {
     ) -> Result<(), Failure> {
         // First, so that a main file without the mark is complete, whenever this is cut off.
         if !self.files.checkpoint(connection, "PASSIVE")? {
+            tracing::warn!(
+                "another program is reading the database: the write-ahead log stays beside it. If that program moves it into the database when it ends, nothing is lost, but the next start asks for an empty log"
+            );
             return Ok(());
         }
         let transaction = self.transaction(connection)?;
@@ -298,6 +318,13 @@ fn main_sizes(database: &Path) -> io::Result<(u64, u64)> {
     let [.., a, b, c, d] = header;
     let pages = u32::from_be_bytes([a, b, c, d]);
     Ok((file.metadata()?.len(), u64::from(pages) * PAGE_BYTES))
+}
+
+fn other_program_error(directory: &DataDirectory, does: &str) -> eigenveil_shared::Error {
+    unavailable(format!(
+        "another program is {does} the database {}; end it, and start again",
+        directory.database().display()
+    ))
 }
 
 fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
@@ -505,6 +532,39 @@ mod tests {
         closed.assert_foreign();
         fs::write(&closed.log, "").unwrap();
         assert_eq!(closed.accepted(), 0);
+    }
+
+    /// That program then moves the log, with the mark, into the database.
+    #[test]
+    fn a_start_beside_a_reader_succeeds_once_the_reader_has_ended() {
+        let closed = Closed::new();
+        let reader = rusqlite::Connection::open(&closed.database).unwrap();
+        reader
+            .execute_batch("BEGIN; SELECT * FROM settings")
+            .unwrap();
+        let error = closed.open().unwrap_err().to_string();
+        assert!(error.contains("another program is reading"), "{error}");
+        reader.execute_batch("COMMIT").unwrap();
+        drop(reader);
+        assert!(!closed.log.exists());
+        assert_eq!(closed.accepted(), 0);
+    }
+
+    /// On a full disk the mark may be committed to the log, and not copied. Without a copy the main file would seem to be
+    /// closed, whatever is acknowledged then.
+    #[test]
+    fn a_second_try_has_the_mark_in_the_main_file() {
+        let closed = Closed::new();
+        let directory = super::DataDirectory::open(closed.database.parent().unwrap()).unwrap();
+        let mut wal = super::WalFile::in_directory(&directory).unwrap();
+        let mut connection = super::schema::open_for_writing(&closed.database, None).unwrap();
+        wal.was_in_use = Some(false);
+        connection
+            .execute("INSERT INTO settings VALUES ('in-use', x'01')", [])
+            .unwrap();
+        let _lease = super::WriterLease::acquire(&mut connection, &directory, &mut wal).unwrap();
+        let main = super::schema::open_without_log(&closed.database).unwrap();
+        assert!(super::setting(&main, super::IN_USE).unwrap().is_some());
     }
 
     /// A start that ends between the commit of the mark and its checkpoint, and then a kill.

@@ -100,19 +100,25 @@ impl Embedded {
         for warning in exposed(directory.path()) {
             tracing::warn!("{warning}");
         }
-        let wal = WalFile::in_directory(&directory)?;
-        let mut connection =
-            schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
+        let mut wal = WalFile::in_directory(&directory)?;
         let reserve = ReserveFile::beside(&directory.database());
+        let open = || schema::open_for_writing(&directory.database(), config.max_store_bytes);
+        let mut connection = open().or_else(|error| {
+            if !reserve.is_exhausted() {
+                return Err(error);
+            }
+            reserve.release();
+            open()
+        })?;
         // Before anything is read that the writer caches: from here on, no other server writes.
-        let lease = match WriterLease::acquire(&mut connection, &directory, wal) {
+        let lease = match WriterLease::acquire(&mut connection, &directory, &mut wal) {
             Err(failure) if failure.is_full() => {
                 reserve.release();
                 // A checkpoint needs no space for pages that the main file already has, and restarts the log.
                 if let Err(failure) = schema::checkpoint(&connection, "PASSIVE") {
                     tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
                 }
-                WriterLease::acquire(&mut connection, &directory, wal)
+                WriterLease::acquire(&mut connection, &directory, &mut wal)
             }
             acquired => acquired,
         };

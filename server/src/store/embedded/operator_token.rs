@@ -90,10 +90,10 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
         )));
     }
     let directory = DataDirectory::open(data_dir)?;
-    let (wal, entropy) = (WalFile::in_directory(&directory)?, &*environment.entropy);
+    let (mut wal, entropy) = (WalFile::in_directory(&directory)?, &*environment.entropy);
     let mut connection = schema::open_for_writing(&directory.database(), None)?;
     let lease =
-        WriterLease::acquire(&mut connection, &directory, wal).map_err(Failure::into_error)?;
+        WriterLease::acquire(&mut connection, &directory, &mut wal).map_err(Failure::into_error)?;
     let files = directory.token_files();
     ensure(&connection, &files, entropy)?;
     rotate(&connection, &files, entropy)?;

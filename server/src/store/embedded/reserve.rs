@@ -106,6 +106,11 @@ impl ReserveFile {
         )
     }
 
+    /// Whether the database cannot even be opened: the index of its log (`-shm`) is a file of 32 KiB.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.free() < 64 << 10
+    }
+
     /// Whether less space is free than a deletion may need.
     pub(super) fn is_needed(&self) -> bool {
         self.free() < self.bytes

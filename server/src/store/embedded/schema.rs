@@ -295,6 +295,10 @@ fn open_error(path: &Path, error: &rusqlite::Error) -> Error {
         Some(SqliteCode::NotADatabase) => "it is not a database: restore it from a backup",
         Some(SqliteCode::DatabaseCorrupt) => "it is damaged: restore it from a backup",
         Some(SqliteCode::DiskFull) => "the disk is full: free some space and start again",
+        Some(SqliteCode::SystemIoFailure) => {
+            "check the disk, which may be full, and the permissions"
+        }
+        Some(SqliteCode::DatabaseBusy) => "another program has it open: end that, and start again",
         _ => "check the file and its permissions",
     };
     unavailable(format!(
