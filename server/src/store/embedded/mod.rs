@@ -112,7 +112,7 @@ impl Embedded {
         })?;
         // Before anything is read that the writer caches: from here on, no other server writes.
         let lease = match WriterLease::acquire(&mut connection, &directory, &mut wal) {
-            Err(failure) if failure.is_full() => {
+            Err(failure) if failure.is_full() || reserve.is_exhausted() => {
                 reserve.release();
                 // A checkpoint needs no space for pages that the main file already has, and restarts the log.
                 if let Err(failure) = schema::checkpoint(&connection, "PASSIVE") {
