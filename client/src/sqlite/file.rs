@@ -357,9 +357,11 @@ impl FileSchema {
                 ),
             ));
         }
-        for own in ["-journal", "-wal"].map(|suffix| beside(&real(at), suffix)) {
+        let real = real(at);
+        let [journal, wal] = ["-journal", "-wal"].map(|suffix| beside(&real, suffix));
+        for own in [&journal, &wal] {
             // Opening a pipe would wait for its other end.
-            if fs::metadata(&own).is_ok_and(|found| !found.is_file()) {
+            if fs::metadata(own).is_ok_and(|found| !found.is_file()) {
                 return Err(Error::file(
                     self.name,
                     path,
@@ -367,7 +369,6 @@ impl FileSchema {
                 ));
             }
         }
-        let journal = beside(&real(at), "-journal");
         if fs::metadata(&journal).is_ok_and(|found| found.len() > 0) {
             return Err(Error::file(
                 self.name,

@@ -209,11 +209,15 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 }
 
 pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
-    // Text from the client: only as much as is needed to recognise it.
+    unsupported("type", sent, &format!("this endpoint accepts {expected}"))
+}
+
+/// What the client says of its content: only as much as is needed to recognise it.
+fn unsupported(what: &str, sent: &str, way_out: &str) -> Error {
     let sent: String = sent.chars().take(80).collect();
     Error::new(
         ErrorCode::UnsupportedMediaType,
-        format!("the content type is {sent:?}; this endpoint accepts {expected}"),
+        format!("the content {what} is {sent:?}; {way_out}"),
     )
 }
 
@@ -227,12 +231,10 @@ pub(crate) fn check_not_encoded(headers: &HeaderMap) -> Result<()> {
     let Some(sent) = encodings.find(|sent| !sent.eq_ignore_ascii_case(b"identity")) else {
         return Ok(());
     };
-    let sent: String = String::from_utf8_lossy(sent).chars().take(80).collect();
-    Err(Error::new(
-        ErrorCode::UnsupportedMediaType,
-        format!(
-            "the content encoding is {sent:?}; send the body as it is, without Content-Encoding"
-        ),
+    Err(unsupported(
+        "encoding",
+        &String::from_utf8_lossy(sent),
+        "send the body as it is, without Content-Encoding",
     ))
 }
 

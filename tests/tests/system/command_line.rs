@@ -16,20 +16,20 @@ const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n 
 fn demo_prints_the_agreed_keys_and_writes_its_files() {
     let folder = Folder::new();
     let result = run_json(&format!(
-        "demo --n 8000 --k 1 --out {}",
+        "demo --n 40000 --k 1 --out {}",
         folder.at("result")
     ));
     has_keys(&result, DEMO_KEYS);
-    assert_eq!(result["n"], 8000);
+    assert_eq!(result["n"], 40000);
     assert_eq!(result["mechanism"], "double-cap");
     has(&result, "epsilon=4.0 delta=0.0");
     assert_eq!(result["payload_bytes"], 16);
     assert_eq!(result["report_bytes"], 58 + 16);
     let [captured, best] =
         ["captured", "nonprivate_captured"].map(|key| result[key].as_f64().unwrap());
-    // The noise is fresh: 0.94 ± 0.02 in 60 runs, 0.84 at least. A random direction has 0.11.
+    // The noise is fresh: with a fifth of the participants it is 0.94 ± 0.02, below 0.9 in three of 60 runs.
     assert!(
-        captured > 0.6 * best && captured <= best + 1e-9,
+        captured > 0.9 * best && captured <= best + 1e-9,
         "{captured} of {best}"
     );
     for (file, holds) in [
