@@ -6,7 +6,6 @@ mod demo;
 mod error;
 mod files;
 mod output;
-mod renamed;
 mod results;
 pub mod rows;
 mod shares;
@@ -109,16 +108,7 @@ pub fn answer(words: &[OsString], is_stopped: IsStopped<'_>) -> Result<Answer> {
 
 fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
     let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words);
-    matches
-        .and_then(|matches| Cli::from_arg_matches(&matches))
-        .map_err(|error| {
-            let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
-            let command = words.find(|word| !word.starts_with('-'));
-            match renamed::hint(&error, command.unwrap_or_default()) {
-                Some(hint) => Cli::command().error(error.kind(), hint),
-                None => error,
-            }
-        })
+    matches.and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
 /// Accepts "-1" as a value everywhere: the flag's own parser says what is wrong with it.

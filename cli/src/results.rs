@@ -218,10 +218,10 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
             let verdict = component.verdict.as_str().to_owned();
             let mut row = vec![(j + 1).to_string(), verdict, range.unwrap_or_default()];
             let numbers = [
-                estimate.variance(component),
+                Some(component.variance),
                 component.variance_se,
                 component.explained_variance_ratio,
-                Some(component.alignment()),
+                Some(component.alignment),
                 component.alignment_se(),
                 // Of a component that cannot be told from others, that of their space.
                 match group {

@@ -212,13 +212,11 @@ fn document(
         spectrum: floor_report.spectrum,
         k_is_open,
         expected_error: floor_report.expected_error,
-        expected_error_range: Some(floor_report.expected_error_range),
-        influence: Some(
-            params
-                .mechanism()
-                .report_influence(params.report_dimension())
-                / n as f64,
-        ),
+        expected_error_range: floor_report.expected_error_range,
+        influence: params
+            .mechanism()
+            .report_influence(params.report_dimension())
+            / n as f64,
         sparse,
         bucket_agreement,
         feasibility: None,
@@ -331,7 +329,7 @@ mod tests {
             |document, x| document.components[0].variance_se = Some(x),
             |document, x| document.eigenvalues[0] = x,
             |document, x| document.floor.threshold = x,
-            |document, x| document.influence = Some(x),
+            |document, x| document.influence = x,
             |document, x| document.expected_error = x,
         ];
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {

@@ -181,7 +181,7 @@ pub fn spectrum_from_pilot(
     let Some(spectrum) = &pilot.spectrum else {
         return reject(match pilot.sparse {
             Some(_) => "the pilot selected no more features than it has components: it does not show how other directions mix with them; run it with a smaller lambda or without --sparse, or give --spectrum".to_owned(),
-            None => "the pilot was made by an older program and lacks its spectrum: estimate it again".to_owned(),
+            None => "the pilot's document lacks its spectrum: estimate it again".to_owned(),
         });
     };
     let (seen, p) = (spectrum.standing.len(), pilot.p);

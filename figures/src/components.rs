@@ -32,7 +32,7 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
     let components = estimate.components.iter().enumerate();
     components.flat_map(move |(j, component)| {
         let group = estimate.group_of(j);
-        let variance = estimate.variance(component);
+        let variance = component.variance;
         let single = ComponentRow {
             component: (j + 1).to_string(),
             verdict: match group {
@@ -42,9 +42,9 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
             could_be_made_by: text_or_dash(estimate.share_that_could_make(component), |share| {
                 format!("{} %", rounded_error(100.0 * share, 2))
             }),
-            variance: text_or_dash(variance, |value| with_error(value, component.variance_se)),
+            variance: with_error(variance, component.variance_se),
             explained: share(component.explained_variance_ratio),
-            alignment: with_error(component.alignment(), component.alignment_se()),
+            alignment: with_error(component.alignment, component.alignment_se()),
             direction: match group {
                 None => angle(component.direction_se),
                 Some(group) => angle(group.subspace_se),

@@ -96,9 +96,7 @@ fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     };
     let title = titled(&format!("Variance by component{of}"), estimate);
     let of_components = estimate.components.iter();
-    let mut variances: Vec<f64> = of_components
-        .map(|component| estimate.variance(component).unwrap_or(f64::NAN))
-        .collect();
+    let mut variances: Vec<f64> = of_components.map(|component| component.variance).collect();
     variances.extend(estimate.variances.iter().skip(variances.len()));
     let mut scree = Scree::new(title, variances);
     scree.subtitle = Some(setting(estimate));
@@ -138,7 +136,7 @@ fn setting_and_groups(estimate: &Estimate) -> String {
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
     let of = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
         verdict: component.verdict,
-        alignment: component.alignment(),
+        alignment: component.alignment,
         alignment_error: component.alignment_se(),
         standard_error: component.variance_se,
     };

@@ -85,9 +85,8 @@ pub struct Component {
     pub loadings: Vec<f64>,
     /// Variance of the component with the noise removed: its eigenvalue of `E[xxᵀ]` (with private centring, of the
     /// covariance), in squared units of the prepared rows; never negative. For an invisible component, the mean level
-    /// of the bulk. If [`Estimate::total_variance`] is `null`, the bulk is taken as 0, the smallest it can be. `null`
-    /// in documents of older versions; [`Estimate::variance`] handles both.
-    pub variance: Option<f64>,
+    /// of the bulk. If [`Estimate::total_variance`] is `null`, the bulk is taken as 0, the smallest it can be.
+    pub variance: f64,
     /// Standard error of `variance`, that of `debiased_eigenvalue`. `null` where that is.
     pub variance_se: Option<f64>,
     /// Raw: eigenvalue of the noisy moment (of `vᵀS̃v` for a sparse estimate), noise included; `double-cap` reports have no
@@ -98,8 +97,8 @@ pub struct Component {
     /// Expected squared cosine between the estimated and the true component; 0 where it is not visible.
     pub expected_alignment: f64,
     /// The alignment to display: the smaller of `expected_alignment` and what the error bar allows, `1 −
-    /// direction_se²`; of a component in a group, the group's. `null` in documents of older versions.
-    pub alignment: Option<f64>,
+    /// direction_se²`; of a component in a group, the group's.
+    pub alignment: f64,
     /// Where it stands relative to the noise floor; in a group, where that does.
     pub verdict: Verdict,
     /// `variance` over [`Estimate::total_variance`], or over the sum of all variances of the spectrum where noise has
@@ -121,16 +120,9 @@ pub struct Component {
 }
 
 impl Component {
-    /// What to show as the squared cosine with the true component: the field `alignment`, also for documents of older
-    /// programs.
-    pub fn alignment(&self) -> f64 {
-        let own = || smaller_alignment(self.expected_alignment, self.direction_se);
-        self.alignment.unwrap_or_else(own)
-    }
-
-    /// Standard error of [`alignment`](Self::alignment), where the noise floor's is the smaller one.
+    /// Standard error of `alignment`, where the noise floor's is the smaller one.
     pub fn alignment_se(&self) -> Option<f64> {
-        let floors = self.alignment() == self.expected_alignment;
+        let floors = self.alignment == self.expected_alignment;
         self.expected_alignment_se.filter(|_| floors)
     }
 }
@@ -160,7 +152,6 @@ pub struct ComponentGroup {
     /// `subspace_se` leaves.
     pub alignment: f64,
     /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
-    #[serde(alias = "span_se")]
     pub subspace_se: Option<f64>,
 }
 
@@ -209,10 +200,8 @@ pub struct BucketAgreement {
 #[serde(rename_all = "kebab-case")]
 pub enum Feasibility {
     /// Some rows can, which does not prove that they did.
-    #[serde(alias = "possible")]
     Feasible,
     /// No rows can: reports that no device made are in the sums.
-    #[serde(alias = "impossible")]
     Infeasible,
 }
 
@@ -258,10 +247,8 @@ pub struct SeedCheck {
     /// examined, the one least likely to hold as many as it does.
     pub direction: usize,
     /// Whether it is the space spanned by so many leading directions.
-    #[serde(alias = "together")]
     pub is_subspace: bool,
     /// Probability that a random seed lies as close.
-    #[serde(alias = "chance")]
     pub null_probability: f64,
     /// Seeds that lie as close.
     pub found: u64,
@@ -277,7 +264,6 @@ pub struct SeedCheck {
 #[serde(deny_unknown_fields)]
 pub struct NoiseFloor {
     /// Centre `b` of the noise bulk, `(tr S̃ − Σθ̂)/p` over the eigenvalues counted as components.
-    #[serde(alias = "centre")]
     pub center: f64,
     /// Half-radius `r_b`; the bulk of pure noise ends near `b + χ + 2 r_b` (χ = c/n for `double-cap`, else 0).
     pub radius: f64,
@@ -387,13 +373,10 @@ pub struct LambdaPath {
     /// Smallest λ at which no two rows share a component: the grid starts here.
     pub lambda_max: f64,
     /// λ `auto`.
-    #[serde(alias = "automatic")]
     pub lambda_auto: f64,
     /// The value of the grid nearest to `auto`, in its logarithm; the estimate's components are those at this λ.
-    #[serde(alias = "chosen")]
     pub lambda_chosen: f64,
     /// Sum of the k leading eigenvalues of the moment: the most variance that k components can capture.
-    #[serde(alias = "most_variance")]
     pub max_captured_variance: f64,
     /// The solutions, from the largest λ down.
     pub points: Vec<PathPoint>,
@@ -407,7 +390,6 @@ pub struct PathPoint {
     /// λ, in units of the moment's entries.
     pub lambda: f64,
     /// Rows selected.
-    #[serde(alias = "support")]
     pub support_size: usize,
     /// `Σ vᵀS̃v` of the components (refitted with `refit`), noise included.
     pub captured_variance: f64,
@@ -431,13 +413,10 @@ pub struct CrossValidation {
     /// Folds made of the buckets.
     pub folds: usize,
     /// λ of the best score.
-    #[serde(alias = "best")]
     pub lambda_best: f64,
     /// The largest λ whose score is behind the best by at most one standard error.
-    #[serde(alias = "chosen")]
     pub lambda_1se: f64,
     /// The values tried, from the largest down.
-    #[serde(alias = "path")]
     pub grid: Vec<ScoredLambda>,
 }
 
@@ -451,7 +430,6 @@ pub struct ScoredLambda {
     /// Mean over the folds of the held-out `Σ vᵀS̃v`.
     pub score: f64,
     /// By how much the score is behind the best one.
-    #[serde(alias = "behind")]
     pub score_deficit: f64,
     /// Standard error of `score_deficit`.
     pub standard_error: f64,
@@ -463,19 +441,16 @@ pub struct ScoredLambda {
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// Version of this document.
-    #[serde(alias = "format")]
     pub version: u32,
     /// Name of the study.
     pub name: String,
     /// The study's frozen parameters (preprocessing is needed to project new rows).
-    #[serde(alias = "study")]
     pub params: StudyParams,
     /// Fingerprint of the parameters, lower-case hex.
     pub fingerprint: String,
     /// Reports summed; a seed that came more than once counts once.
     pub n: u64,
     /// Reports left out of `n` because another one with their seed is in it.
-    #[serde(default, alias = "repeated_seeds")]
     pub duplicate_seeds: u64,
     /// Dimension of the components.
     pub p: usize,
@@ -486,7 +461,6 @@ pub struct Estimate {
     /// The components, leading first.
     pub components: Vec<Component>,
     /// Those of them that cannot be told apart, leading first.
-    #[serde(default)]
     pub groups: Vec<ComponentGroup>,
     /// Mean of the prepared rows, in their units; `null` unless the study has private centring (second
     /// moments alone do not show it). With it, the components are those of the covariance around it.
@@ -497,8 +471,7 @@ pub struct Estimate {
     /// constant is last). Absent unless the request asked for the moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_report: Option<Vec<f64>>,
-    /// Variance of each of `eigenvalues`, as that of the components; empty in documents of older programs.
-    #[serde(default)]
+    /// Variance of each of `eigenvalues`, as that of the components.
     pub variances: Vec<f64>,
     /// Raw: eigenvalues of the noisy moment, descending: all of them, or (a sparse estimate from seeds read twice, by default from
     /// p = 1,500) more of the leading ones than stand above the noise, then Ritz values: never above the true ones.
@@ -509,22 +482,19 @@ pub struct Estimate {
     pub total_variance: Option<f64>,
     /// The noise floor.
     pub floor: NoiseFloor,
-    /// The spectrum that the errors below are computed from; `null` in documents of older programs, and for a sparse
-    /// estimate with no more rows than components.
-    #[serde(default)]
+    /// The spectrum that the errors below are computed from; `null` for a sparse estimate with no more
+    /// rows than components.
     pub spectrum: Option<SpectrumEstimate>,
     /// Whether no gap between eigenvalues is large enough to say where the components end (`k = auto` only): k is the
     /// best guess, and `expected_error` is the cautious end of its range.
-    #[serde(default)]
     pub k_is_open: bool,
     /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; an invisible component counts as fully wrong.
     pub expected_error: f64,
-    /// A range that holds that root mean square in nine studies of ten; `null` in documents of older programs.
-    #[serde(default)]
-    pub expected_error_range: Option<(f64, f64)>,
+    /// A range that holds that root mean square in nine studies of ten.
+    pub expected_error_range: (f64, f64),
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,
-    /// twice the limit of the norm test over n with the others. `null` in documents of older programs.
-    pub influence: Option<f64>,
+    /// twice the limit of the norm test over n with the others.
+    pub influence: f64,
     /// How the sparse solver ended; `null` for plain PCA.
     pub sparse: Option<SparseOutcome>,
     /// Whether the buckets of reports agree with each other; `null` with fewer than four buckets of 64 reports or more,
@@ -532,14 +502,12 @@ pub struct Estimate {
     pub bucket_agreement: Option<BucketAgreement>,
     /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of even or of
     /// odd number, and for sparse estimates from seeds read twice.
-    #[serde(alias = "row_check")]
     pub feasibility: Option<FeasibilityCheck>,
     /// What was promised to each participant.
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
-    /// Their stable codes, in the same order; empty in documents of older programs.
-    #[serde(default)]
+    /// Their stable codes, in the same order.
     pub warning_codes: Vec<String>,
     /// Seconds of computation.
     pub seconds: f64,
@@ -592,12 +560,6 @@ impl Estimate {
         };
         let share = component.debiased_eigenvalue? / (lift * reach);
         share.is_finite().then_some(share.clamp(0.0, 1.0))
-    }
-
-    /// A component's variance, an eigenvalue of `E[xxᵀ]`; also of documents of older programs, but for those without a total.
-    pub fn variance(&self, component: &Component) -> Option<f64> {
-        let share = || Some(component.explained_variance_ratio? * self.total_variance?);
-        component.variance.or_else(share)
     }
 
     /// What to add to a direction's raw `vᵀS̃v` to get an eigenvalue of `E[xxᵀ]`: its share of the trace that the reports

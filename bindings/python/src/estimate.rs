@@ -95,8 +95,8 @@ impl PyEstimate {
             Ok(json!({
                 "names": estimate.feature_names(),
                 "named": estimate.params.feature_names().is_some(),
-                "variance": of(&|c| estimate.variance(c)),
-                "alignment": of(&|c| Some(c.alignment())),
+                "variance": of(&|c| Some(c.variance)),
+                "alignment": of(&|c| Some(c.alignment)),
                 "alignment_se": of(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
                 "table": table.collect::<Vec<_>>(),

@@ -126,8 +126,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         k: estimate.map(|e| e.k),
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.map(|e| e.expected_error),
-        expected_error_range: estimate.and_then(|e| e.expected_error_range),
-        influence: estimate.and_then(|e| e.influence),
+        expected_error_range: estimate.map(|e| e.expected_error_range),
+        influence: estimate.map(|e| e.influence),
         duplicate_seeds: estimate.map(|e| e.duplicate_seeds),
         feasibility: estimate.and_then(|e| e.feasibility.clone()),
         seconds: estimate.map(|e| e.seconds),
@@ -163,9 +163,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         k => format!(
             "{above} of {k} components above the noise floor, expected subspace error {}{}",
             output::error_text(estimate.expected_error, estimate.p, k),
-            estimate
-                .expected_error_range
-                .map_or(String::new(), output::range_text)
+            output::range_text(estimate.expected_error_range)
         ),
     };
     output::text(&format!(
@@ -190,11 +188,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     if let Some(centring) = output::centring_text(estimate) {
         output::text(&format!("private centring: {centring}"))?;
     }
-    if let Some(influence) = estimate.influence {
-        output::text(&format!(
-            "influence: exchanging one report for another moves the moment by at most {influence:.2e}; \"could be made by\": the share of the participants who, acting together, could have made a component from nothing"
-        ))?;
-    }
+    output::text(&format!(
+        "influence: exchanging one report for another moves the moment by at most {:.2e}; \"could be made by\": the share of the participants who, acting together, could have made a component from nothing",
+        estimate.influence
+    ))?;
     if estimate.duplicate_seeds > 0 {
         output::text(&format!(
             "repeated seeds: {} reports were left out, because each seed is counted once",

@@ -196,15 +196,6 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
     let beside = || output::with_suffix(&real, ".ledger");
     let ledger_path = args.ledger.clone().unwrap_or_else(beside);
-    let mut outboxes = [&args.rows, &real]
-        .map(|rows| output::with_suffix(rows, ".eigenveil").join("outbox.db"))
-        .into_iter();
-    if let Some(earlier) = outboxes.find(|path| fs::symlink_metadata(path).is_ok()) {
-        return Err(CliError::usage(format!(
-            "{} holds reports of these rows that an Eigenveil before 0.2.0 made, which this program does not read: send them with the program that made them, then move the folder away. What they spent is not in a new ledger: keep that in mind in its limits",
-            earlier.display()
-        )));
-    }
     // Checked before anything is created.
     if !ledger_path.exists() {
         study.check_open(SystemClock.unix_ms())?;

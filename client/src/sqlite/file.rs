@@ -33,8 +33,6 @@ pub(crate) struct FileSchema {
     pub(crate) name: &'static str,
     /// Tells it from any other SQLite file.
     pub(crate) application_id: i32,
-    /// The same in files made before 0.2.0.
-    pub(crate) earlier_application_ids: &'static [i32],
     /// SQL that creates its tables, in addition to `file_state`, which every file has.
     pub(crate) tables: &'static [&'static str],
     /// The append-only table, whose new rows `file_state` counts, so that lost ones are noticed.
@@ -107,17 +105,9 @@ impl FileSchema {
 
     /// Refuses a file that has another application identifier.
     fn check_kind(&self, path: &Path, application_id: i32) -> Result<()> {
-        match application_id {
-            id if id == self.application_id => Ok(()),
-            id if self.earlier_application_ids.contains(&id) => Err(Error::file(
-                self.name,
-                path,
-                format_args!(
-                    "the file was made by an Eigenveil before 0.2.0, which this program does not read, and was left as it is. Send what waits in it with the program that made it; then name another path. A new {} knows nothing of what was reported and spent before: keep that in mind in its limits",
-                    self.name
-                ),
-            )),
-            _ => Err(self.wrong_kind_error(path)),
+        match application_id == self.application_id {
+            true => Ok(()),
+            false => Err(self.wrong_kind_error(path)),
         }
     }
 
@@ -239,9 +229,9 @@ impl FileSchema {
         self.check_no_log(path)
     }
 
-    /// Whether the file at this path is one of this kind, of whatever version, as far as can be seen.
+    /// Whether the file at this path is one of this kind, as far as can be seen.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let ours = |id| id == self.application_id || self.earlier_application_ids.contains(&id);
+        let ours = |id| id == self.application_id;
         std::path::absolute(path).is_ok_and(|at| application_of(&at).is_ok_and(ours))
     }
 
@@ -379,7 +369,7 @@ impl FileSchema {
                 ),
             ));
         }
-        // Others' files are not touched. (One made before 0.2.0 may have all it holds in its log.)
+        // Others' files are not touched.
         if !has_log(at) {
             match application_of(at) {
                 Ok(id) => self.check_kind(path, id)?,

@@ -58,7 +58,6 @@ const SCHEMA: FileSchema = FileSchema {
     name: "ledger of a device",
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
-    earlier_application_ids: &[0x4576_4c67],
     tables: &[LIMITS, TABLES, STUDY_TERMS, MOVED],
     append_only_table: "entry",
     counted: "(SELECT count(*) FROM entry)",

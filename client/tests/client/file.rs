@@ -107,20 +107,16 @@ fn boxed(opened: Result<impl Reports + 'static>) -> Opened {
 }
 
 struct Kind {
-    /// As it was before 0.2.0.
-    earlier_application_ids: &'static [i32],
     open: fn(&Path) -> Opened,
     open_existing: fn(&Path) -> Opened,
 }
 
 const LEDGER: Kind = Kind {
-    earlier_application_ids: &[0x4576_4c67],
     open: |path| boxed(Ledger::open(path)),
     open_existing: |path| boxed(Ledger::open_existing(path)),
 };
 
 const ROW_LEDGER: Kind = Kind {
-    earlier_application_ids: &[0x4576_5257, 0x4576_524c, 0x4576_526c],
     open: |path| boxed(RowLedger::open(path)),
     open_existing: |path| boxed(RowLedger::open_existing(path)),
 };
@@ -167,8 +163,10 @@ fn other_files_are_refused_and_left_alone() {
             .unwrap()
             .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);")
             .unwrap();
-        let another = |other: &&Kind| other.earlier_application_ids != kind.earlier_application_ids;
-        let another = KINDS.iter().find(another).unwrap();
+        let another = KINDS
+            .iter()
+            .find(|other| other.open as usize != kind.open as usize);
+        let another = another.unwrap();
         drop((another.open)(&other).unwrap());
         for path in [text, database, other] {
             let before = fs::read(&path).unwrap();
@@ -263,52 +261,6 @@ fn a_file_of_a_later_version_is_refused() {
         let error = (kind.open)(&path).unwrap_err();
         assert_says(error, &["layout 99", "update"]);
     });
-}
-
-/// As they were left by a kill, too, with what they hold in the log alone.
-#[test]
-fn a_file_made_before_0_2_0_is_refused_by_name_and_left_as_it_is() {
-    let earlier = |kind: &'static Kind| {
-        kind.earlier_application_ids
-            .iter()
-            .map(move |id| (kind, id))
-    };
-    for (kind, application_id) in KINDS.iter().flat_map(earlier) {
-        // The last version of each, and numbers that version 1 of today has too.
-        for (version, killed) in [(1, false), (1, true), (2, true), (3, false), (4, false)] {
-            let folder = Folder::new();
-            let path = folder.at("file");
-            let writer = rusqlite::Connection::open(folder.at("writer")).unwrap();
-            writer
-                .execute_batch(&format!(
-                    "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; BEGIN;
-                     CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT, epsilon REAL);
-                     INSERT INTO entry VALUES (1, 'a', 4);
-                     PRAGMA application_id = {application_id}; PRAGMA user_version = {version}; COMMIT;"
-                ))
-                .unwrap();
-            if !killed {
-                writer
-                    .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
-                    .unwrap();
-            }
-            for ending in ["", "-wal"] {
-                let [from, to] =
-                    ["writer", "file"].map(|name| folder.at(&(name.to_owned() + ending)));
-                fs::copy(from, to).unwrap();
-            }
-            let files = || ["file", "file-wal"].map(|name| fs::read(folder.at(name)).ok());
-            let before = files();
-            for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
-                let file = path.to_str().unwrap();
-                let says = [file, "before 0.2.0", "the program that made it"];
-                assert_says(opened.unwrap_err(), &says);
-            }
-            assert_eq!(files(), before);
-            let of_rows = kind.earlier_application_ids == ROW_LEDGER.earlier_application_ids;
-            assert!(killed || RowLedger::is_at(&path) == of_rows);
-        }
-    }
 }
 
 #[cfg(unix)]

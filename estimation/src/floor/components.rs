@@ -113,12 +113,12 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
                 .map(|directions| directions.sine(j));
             Component {
                 loadings: vectors.column(j).iter().copied().collect(),
-                variance: Some(variance),
+                variance,
                 variance_se,
                 eigenvalue: values[j],
                 debiased_eigenvalue: spike.map(|spike| spike.theta),
                 expected_alignment,
-                alignment: Some(smaller_alignment(expected_alignment, direction_se)),
+                alignment: smaller_alignment(expected_alignment, direction_se),
                 verdict,
                 explained_variance_ratio: None,
                 eigenvalue_se: bar,
@@ -135,13 +135,11 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let variances: Vec<f64> = spectrum.leading.iter().map(variance).collect();
     // Noise can make the variances exceed the total: then they are shares of their own sum, of all eigenvalues, so that
     // a share does not depend on how many components are asked for.
-    let parts: f64 = components.iter().filter_map(|own| own.variance).sum();
+    let parts: f64 = components.iter().map(|own| own.variance).sum();
     let parts = parts.max(variances.iter().sum());
     let whole = total_variance.map(|total| total.max(parts));
     for component in &mut components {
-        let both = component.variance.zip(whole);
-        component.explained_variance_ratio =
-            both.map(|(variance, whole)| share_of(variance, whole));
+        component.explained_variance_ratio = whole.map(|whole| share_of(component.variance, whole));
     }
     let missing = total_variance.map(|total| (total - trace) / p as f64);
     let selection = support.map(|on| {
@@ -202,7 +200,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     for group in &groups {
         for component in &mut components[group.first - 1..group.last] {
             component.verdict = group.verdict;
-            component.alignment = Some(group.alignment);
+            component.alignment = group.alignment;
         }
     }
     let (mut warnings, outlook) = warnings::of_floor(measured, &floor, &verdicts);
@@ -238,7 +236,7 @@ fn count_selection(components: &mut [Component], error: f64) -> Vec<f64> {
             let with_selection = |sine: f64| (sine * sine + lost).sqrt().min(1.0);
             own.direction_se = own.direction_se.map(with_selection);
             let alignment = smaller_alignment(own.expected_alignment, own.direction_se);
-            own.alignment = Some(alignment);
+            own.alignment = alignment;
         }
         lost
     };
@@ -475,7 +473,7 @@ mod tests {
         .unwrap();
         let error = result.expected_error;
         assert!(error > 1.2, "{error}");
-        let alignment = result.components[0].alignment();
+        let alignment = result.components[0].alignment;
         // One of four equal loadings: its squared cosine with all of them.
         assert!((alignment - 0.25).abs() < 0.01, "{alignment}");
         assert!(

@@ -124,7 +124,7 @@ pub(super) fn documents(
         let members = &components[first..=last];
         let lost = lost[first..=last].iter().sum::<f64>() / members.len() as f64;
         let squared = directions.map(|errors| errors.squared_sine_of_span(first, last) + lost);
-        let variance = members.iter().filter_map(|member| member.variance).sum();
+        let variance = members.iter().map(|member| member.variance).sum();
         let expected: f64 = members.iter().map(|member| member.expected_alignment).sum();
         let span_se = squared.map(|squared| squared.sqrt().min(1.0));
         ComponentGroup {

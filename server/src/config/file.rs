@@ -6,25 +6,6 @@ use eigenveil_shared::Result;
 
 use super::{ServerConfig, invalid_config};
 
-/// Keys of older versions: with their new name, or `None` if the key was removed.
-const RENAMED_KEYS: &[(&str, Option<&str>)] = &[
-    ("answer_bytes", None),
-    ("commit_bytes", None),
-    ("commit_delay_us", None),
-    ("commit_reports", None),
-    ("handshake_timeout_ms", None),
-    ("ingest_bytes", Some("max_ingest_bytes")),
-    ("json_bytes", None),
-    ("memory_bytes", Some("sum_cache_bytes")),
-    ("min_bytes_per_second", None),
-    ("proxy_header", None),
-    ("queue_requests", None),
-    ("store_bytes", Some("max_store_bytes")),
-    ("stream_sparse_from", None),
-    ("waiting_estimates", None),
-    ("wrong_tokens_per_minute", Some("failed_auth_per_minute")),
-];
-
 impl ServerConfig {
     /// Parses TOML whose keys are the fields of this type; `docs/eigenveil.toml` shows all of them. Without `data_dir` the
     /// path is empty and must be set afterwards.
@@ -39,18 +20,10 @@ impl ServerConfig {
     /// ```
     ///
     /// # Errors
-    /// `invalid-config`: the text is not TOML, a key is unknown (the message lists the known keys, and names the new one of
-    /// a renamed key), or a value has the wrong type. [`check`](Self::check) checks the values.
+    /// `invalid-config`: the text is not TOML, a key is unknown (the message lists the known keys), or a
+    /// value has the wrong type. [`check`](Self::check) checks the values.
     pub fn from_toml(text: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| {
-            let keys: toml::Table = text.parse().unwrap_or_default();
-            let renamed = RENAMED_KEYS.iter().find(|(old, _)| keys.contains_key(*old));
-            invalid_config(match renamed {
-                Some((old, Some(new))) => format!("{old} is now called {new}; rename it"),
-                Some((old, None)) => format!("{old} is no longer a key; remove it"),
-                None => located(text, &error),
-            })
-        })
+        toml::from_str(text).map_err(|error| invalid_config(located(text, &error)))
     }
 
     /// As [`from_toml`](Self::from_toml), from a file; errors name it.
@@ -142,27 +115,6 @@ mod tests {
             let is_key = lines().iter().any(|(_, _, text)| line.ends_with(text));
             assert!(!is_key || explained, "{line} has no comment above it");
             explained = line.starts_with('#') && !is_key;
-        }
-    }
-
-    #[test]
-    fn an_old_key_is_rejected_with_the_new_one() {
-        for (old, new) in RENAMED_KEYS {
-            assert!(!keys().contains(*old), "{old}");
-            let message = match new {
-                Some(new) => {
-                    assert!(keys().contains(*new), "{new}");
-                    format!("{old} is now called {new};")
-                }
-                None => format!("{old} is no longer a key;"),
-            };
-            for text in [
-                format!("{old} = 1"),
-                format!("max_connections = 5\n{old} = \"x\""),
-            ] {
-                let error = ServerConfig::from_toml(&text).unwrap_err();
-                assert!(error.detail().contains(&message), "{error}");
-            }
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Forecast {
     p: usize,
     k: usize,
     error: f64,
-    range: Option<(f64, f64)>,
+    range: (f64, f64),
     /// `None` where nothing can be said of other numbers: no component stands above the noise, or all are requested.
     others: Option<(SpectrumRange, NoiseModel)>,
     assumed: Option<&'static str>,
@@ -61,11 +61,9 @@ impl Forecast {
             1 => "1 component".to_owned(),
             k => format!("{k} components"),
         };
-        let range = self.range.map_or(String::new(), |(low, high)| {
-            format!("{} to {}; ", three_digits(low), three_digits(high))
-        });
+        let (low, high) = (three_digits(self.range.0), three_digits(self.range.1));
         let max = format_number(max_error(self.p, self.k));
-        format!("expected error of {components} ({range}at most {max})")
+        format!("expected error of {components} ({low} to {high}; at most {max})")
     }
 
     /// The figure of a study: the expected error with its range, and the current number of reports.

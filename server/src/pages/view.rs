@@ -147,11 +147,8 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     }
     if total > 0 {
         let max = eigenveil_estimation::plan::max_error(estimate.p, total);
-        let range = estimate
-            .expected_error_range
-            .map_or(String::new(), |(low, high)| {
-                format!(", range {} to {}", three_digits(low), three_digits(high))
-            });
+        let (low, high) = estimate.expected_error_range;
+        let range = format!(", range {} to {}", three_digits(low), three_digits(high));
         sentences.push(format!(
             "The expected error of the subspace is {} of at most {}{range}.",
             three_digits(estimate.expected_error),

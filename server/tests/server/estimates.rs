@@ -67,7 +67,7 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     assert_eq!(estimate.params, study.params);
     // The influence of one report.
     let expected = study.params.mechanism().report_influence(5) / 10_000.0;
-    let influence = estimate.influence.unwrap();
+    let influence = estimate.influence;
     assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
 
     let json = server.read(&format!("{location}?format=json")).await;

@@ -119,46 +119,6 @@ fn foreign_databases_are_rejected_and_not_changed() {
     assert_eq!(error.code(), E::StoreUnavailable);
 }
 
-/// Every old schema, with the files that a killed server leaves.
-#[test]
-fn stores_from_before_0_2_0_are_rejected_and_not_changed() {
-    for version in 1..=6 {
-        let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig::new(directory.path());
-        let path = database_path(directory.path());
-        let old = Connection::open(&path).unwrap();
-        old.execute_batch(&format!(
-            "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;
-             PRAGMA application_id = 0x45695665; PRAGMA user_version = {version};
-             CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE studies (study_pk INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name TEXT NOT NULL) STRICT;
-             INSERT INTO studies VALUES (1, zeroblob(16), 'old')"
-        ))
-        .unwrap();
-        // First with everything in the log, then with everything in the main file.
-        for moved in ["", "PRAGMA wal_checkpoint(TRUNCATE)"] {
-            old.query_row(moved, [], |_| Ok(())).ok();
-            let files = || ["", "-wal"].map(|end| fs::read(format!("{}{end}", path.display())));
-            let before = files().map(Result::unwrap);
-            refused(
-                &config,
-                &[
-                    "eigenveil.db",
-                    "before 0.2.0",
-                    "study export",
-                    "study import",
-                ],
-            );
-            let checked = eigenveil_server::check(&ServerConfig {
-                listen: ([127, 0, 0, 1], 0).into(),
-                ..config.clone()
-            });
-            assert_eq!(checked.is_err(), !moved.is_empty(), "{checked:?}");
-            assert_eq!(files().map(Result::unwrap), before);
-        }
-    }
-}
-
 #[tokio::test]
 async fn damaged_studies_are_detected_at_the_start() {
     let server = Harness::new();

@@ -36,7 +36,6 @@ pub enum NoiseModel {
     /// in the covariance around the estimated mean m̂ (or in the divided moment), between orthonormal directions v, w
     /// that have variances λ, λ' and lie across m̂: `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant
     /// grows by `m_v²/a² + m_w²/a²` (`docs/derivations/centring.md`, "Noise", and `missing-cells-and-weights.md`).
-    #[serde(alias = "centred")]
     Transformed {
         /// Dimension p of the covariance, with private centring one less than that of the reports.
         dimension: usize,
@@ -53,13 +52,8 @@ pub enum NoiseModel {
         /// ‖E x‖/a, an estimate: above 1, noise along m̂ leaves the bulk; 0 without centring.
         mean_ratio: f64,
         /// By how much observed shares that differ widen the spectrum of pure noise; 1 if they are equal.
-        #[serde(default = "one")]
         edge_widening: f64,
     },
-}
-
-fn one() -> f64 {
-    1.0
 }
 
 impl NoiseModel {

@@ -35,12 +35,10 @@ pub struct PrivacyStatement {
     /// Bytes of the mechanism's payload alone.
     pub payload_bytes: usize,
     /// Bytes of one report with identifier, fingerprint and envelope.
-    #[serde(alias = "bytes_per_report")]
     pub report_bytes: usize,
     /// What one report could tell the server, in a sentence or two.
     pub sentence: String,
     /// Warnings for the reader; empty if there are none.
-    #[serde(alias = "cautions")]
     pub warnings: Vec<String>,
 }
 

@@ -6,6 +6,5 @@
 )]
 
 mod codec_vectors;
-mod estimate_versions;
 mod mechanism_law;
 mod reference_vectors;

@@ -1,6 +1,6 @@
 """The numbers of docs/derivations, computed apart from the Rust code: mpmath, numpy and scipy, from the definitions.
 
-Usage: pip install mpmath numpy scipy; python derivations.py [double_cap gaussian discrete centring floor shuffle]
+Usage: pip install mpmath numpy scipy; python derivations.py [double_cap gaussian discrete centring floor]
 Prints one line for each number, what was derived beside what was found. Seeds are fixed; a few minutes in all.
 """
 
@@ -435,66 +435,7 @@ def floor_():
 # Shuffling
 
 
-def blankets(total, q, local, epsilon):
-    """delta of the blanket bound for `total` uniform reports, the first participant's among them."""
-    odds = expm1(local)
-    z = 1 + q * odds
-    width = 12 * sqrt(total * 2 * q * (1 - 2 * q)) + 3
-    spots = np.arange(max(0, int(total * 2 * q - width)), min(total, int(total * 2 * q + width)) + 1)
-    result = 0.0
-    for spot, weight in zip(spots, stats.binom.pmf(spots, total, 2 * q)):
-        if weight > 1e-18:
-            n0 = np.arange(max(0, int(spot / 2 - 5 * sqrt(spot)) - 1), min(spot, int(spot / 2 + 5 * sqrt(spot)) + 1) + 1)
-            value = odds * n0 - exp(epsilon) * odds * (spot - n0) - total * expm1(epsilon)
-            result += weight * (stats.binom.pmf(n0, spot, 0.5) * np.maximum(value, 0)).sum()
-    return result / (total * z)
-
-
-def clones(total, local, epsilon):
-    width = 7 * sqrt(total)
-    a = np.arange(max(0, int(total / 2 - width)), min(total, int(total / 2 + width)) + 1)
-    excess = np.maximum((2 * a / total - 1) * tanh(local / 2) - tanh(epsilon / 2), 0)
-    return (1 + exp(epsilon)) * (stats.binom.pmf(a, total, 0.5) * excess).sum()
-
-
-def mean_over(n, chance, of):
-    """E of(M + 1), M ~ Bin(n - 1, chance)."""
-    if n <= 400:
-        return sum(stats.binom.pmf(m, n - 1, chance) * of(m + 1) for m in range(n))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(11)
-    mean, sd = (n - 1) * chance, sqrt((n - 1) * chance * (1 - chance))
-    return sum(w * of(max(1, round(mean + sd * x) + 1)) for x, w in zip(nodes, weights / weights.sum()))
-
-
-def shuffle():
-    rng = np.random.default_rng(1)
-    print("# shuffle: the likelihood ratio itself, others' caps disjoint from both: found, its deviation, bound")
-    for n, q, local, epsilon in [(10, 0.13, 2, 0.05), (300, 0.05, 4, 0.3)]:
-        odds = expm1(local)
-        z = 1 + q * odds
-        base = np.array([q, q, q, 1 - 3 * q])
-        first, others = base * [exp(local), 1, 1, 1] / z, base * [1, 1, exp(local), 1] / z
-        counts = rng.multinomial(n - 1, others, 400_000) + rng.multinomial(1, first, 400_000)
-        shared = counts[:, 2] / exp(local) + counts[:, 3]
-        mine = counts[:, 0] * exp(local) + counts[:, 1] + shared
-        other = counts[:, 0] + counts[:, 1] * exp(local) + shared
-        value = np.maximum(1 - exp(epsilon) * other / mine, 0)
-        bound = mean_over(n, 1 / z, lambda total: blankets(total, q, local, epsilon))
-        print(n, q, local, epsilon, value.mean(), value.std() / sqrt(len(value)), bound)
-    print("shuffled epsilon, p = 40: local, n, delta, by clones, by blankets")
-    for local, n, delta in [(2, 10**4, 1e-7), (4, 10**4, 1e-7), (4, 10**5, 1e-7), (4, 10**5, 1e-6), (4, 10**6, 1e-6), (6, 10**5, 1e-7)]:
-        k = constants(40, local)
-        q, z = float(k["q"]), float(k["Z"])
-        answers = []
-        for of in (
-            lambda e: mean_over(n, exp(-local), lambda total: clones(total, local, e)),
-            lambda e: mean_over(n, 1 / z, lambda total: blankets(total, q, local, e)),
-        ):
-            answers.append(brentq(lambda e: log(max(of(e), 1e-300) / delta), 1e-3, 0.999 * local, xtol=1e-5))
-        print(local, n, delta, *answers)
-
-
 if __name__ == "__main__":
-    parts = {"double_cap": double_cap, "gaussian": gaussian, "discrete": discrete, "centring": centring, "floor": floor_, "shuffle": shuffle}
+    parts = {"double_cap": double_cap, "gaussian": gaussian, "discrete": discrete, "centring": centring, "floor": floor_}
     for name in sys.argv[1:] or parts:
         parts[name]()

@@ -42,7 +42,6 @@ mod prepare;
 mod proxy;
 mod public_path;
 mod readme_numbers;
-mod renames;
 mod report_rows;
 mod reproduce;
 mod row_ledger;

@@ -44,27 +44,6 @@ impl Bench {
     }
 }
 
-/// Another ledger would charge its rows, and report them, a second time.
-#[test]
-fn reports_of_an_earlier_version_are_not_forgotten() {
-    let bench = Bench::new(3);
-    let study = bench.study("4");
-    let folder = format!("{}.eigenveil", bench.rows);
-    fs::create_dir(&folder).unwrap();
-    fs::write(format!("{folder}/outbox.db"), "").unwrap();
-    let (ledger, link) = (bench.folder.at("new.ledger"), bench.folder.at("link.csv"));
-    std::os::unix::fs::symlink(&bench.rows, &link).unwrap();
-    for rows in [&bench.rows, &link] {
-        let output = bench.server.cli(&format!(
-            "report --header no --study {study} --rows {rows} --ledger {ledger}"
-        ));
-        refused(&output, 2, &["outbox.db", "the program that made them"]);
-    }
-    assert!(!fs::exists(ledger).unwrap());
-    fs::remove_dir_all(folder).unwrap();
-    json_of(&bench.report(&study, ""));
-}
-
 /// A closed study costs nothing: it is refused before a row is perturbed or a file is created.
 #[test]
 fn closed_studies_are_refused_before_anything_is_charged() {

@@ -5,7 +5,6 @@ use super::{FileSchema, beside};
 const SCHEMA: FileSchema = FileSchema {
     name: "file",
     application_id: 1,
-    earlier_application_ids: &[2],
     tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
     append_only_table: "thing",
     counted: "(SELECT count(*) FROM thing)",

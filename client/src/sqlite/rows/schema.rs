@@ -13,7 +13,6 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger of rows",
     // "EvRX"; before "EvRW", without the number of acknowledgements, "EvRL" and "EvRl", without the reports
     application_id: 0x4576_5258,
-    earlier_application_ids: &[0x4576_5257, 0x4576_524c, 0x4576_526c],
     tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
     append_only_table: "charge",
     counted: "(SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)",

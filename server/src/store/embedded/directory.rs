@@ -10,7 +10,7 @@ use std::{
 use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
-use super::{reserve, schema};
+use super::reserve;
 use crate::store::{
     failure::{Failure, is_disk_full, unavailable},
     token::TokenHash,
@@ -108,7 +108,6 @@ pub(crate) fn check(path: &Path) -> Result<()> {
         if database.exists() {
             rustix::fs::access(&database, Access::READ_OK | Access::WRITE_OK)
                 .map_err(|e| failed(path, "written to", &e.into()))?;
-            schema::reject_old(&database)?;
         }
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The database file: its owner, its version, and how it is opened.
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::path::Path;
 
 use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
@@ -10,8 +10,6 @@ use crate::store::{failure::Failure, failure::unavailable};
 
 /// `application_id` of an Eigenveil store: "EiVS".
 const APPLICATION_ID: i32 = 0x4569_5653;
-/// `application_id` of stores made before 0.2.0, in other layouts: "EiVe".
-const BEFORE_0_2_0: i32 = 0x4569_5665;
 const VERSION: usize = MIGRATIONS.len();
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added.
@@ -141,29 +139,8 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Rejects a store from before 0.2.0 without opening it, which would create or checkpoint its write-ahead log.
-pub(super) fn reject_old(path: &Path) -> Result<()> {
-    let mut head = [0; 72];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    match read {
-        Ok(()) if head[68..] == BEFORE_0_2_0.to_be_bytes() => Err(old_store_error(path)),
-        // Opening it shows whether it can be read.
-        _ => Ok(()),
-    }
-}
-
-fn old_store_error(path: &Path) -> Error {
-    unavailable(format!(
-        "the store {} was made by an eigenveil before 0.2.0, and this version cannot read it; nothing in it was changed. Either go on with the \
-         program that made it, or use it to export each study (eigenveil study export ID --out FILE), start this version with another, \
-         empty data directory and import the files (eigenveil study import FILE)",
-        path.display()
-    ))
-}
-
 /// Opens the database for writing, creating or migrating it as needed. It never grows beyond `limit` bytes.
 pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection> {
-    reject_old(path)?;
     let open_error = |error: rusqlite::Error| open_error(path, &error);
     let mut connection = Connection::open(path).map_err(open_error)?;
     keep_wal(&connection, true).map_err(open_error)?;
@@ -174,10 +151,6 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(open_error)?;
     let fresh = application == 0 && version == 0 && tables == 0;
-    if application == BEFORE_0_2_0 {
-        // Only the write-ahead log has the id.
-        return Err(old_store_error(path));
-    }
     if !fresh && application != APPLICATION_ID {
         return Err(unavailable(format!(
             "{} is a database of another program (application id {application:#x}); give another data directory",

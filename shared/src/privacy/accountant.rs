@@ -1,4 +1,8 @@
-//! The privacy guarantee of one report, and of several together.
+//! The privacy guarantee of one report, and of several reports of one participant together.
+//!
+//! Neighbours: any two rows of one participant (replacement, the local model). Rounding: every ε, δ, μ
+//! and ρ that comes out is rounded up, against us. Warn about δ > 1/n with
+//! [`delta_warning`](super::delta_warning).
 
 use crate::{
     error::Result,
