@@ -14,8 +14,8 @@ pub(super) enum Failure {
     /// There is no room for this.
     Full,
     Damaged(String),
-    /// This server must not write any more; the text says why.
-    LeaseLost(&'static str),
+    /// The database or its log is not the file that the writer left.
+    FilesReplaced,
     /// The engine failed for another reason.
     Unavailable(String),
     /// The database has answered with an error: what it `said` is for the operator, what is `told` for whoever asks.
@@ -88,7 +88,7 @@ impl Failure {
                 ErrorCode::StoreFull,
                 "the store is full and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: retry after that",
             ),
-            Failure::LeaseLost(why) => unavailable(why),
+            Failure::FilesReplaced => unavailable(FILES_REPLACED),
             Failure::Damaged(what) => unavailable(what),
             Failure::Unavailable(why) | Failure::Refused { said: why, .. } => unavailable(format!(
                 "the store failed ({why}); nothing was changed: retry, and tell the operator if it keeps failing"
@@ -109,7 +109,7 @@ impl fmt::Display for Failure {
             | Failure::Unavailable(what)
             | Failure::Refused { said: what, .. }
             | Failure::InDoubt(what) => what.fmt(f),
-            Failure::LeaseLost(why) => why.fmt(f),
+            Failure::FilesReplaced => f.write_str(FILES_REPLACED),
             Failure::Rejected(error) => error.fmt(f),
         }
     }
@@ -121,11 +121,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Why a lease is lost: a second server.
-pub(super) const TAKEN_OVER: &str = "another server has since opened this data directory, so this one has stopped writing; stop one of them, and never remove \
-     the lock file";
-
-/// Why a lease is lost: the database or its log is not the file that the writer left.
 pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved, replaced or written by another program while the server was running, so it has stopped \
      writing and nothing more is acknowledged; put the files back, or restore a backup, and start it again";
 

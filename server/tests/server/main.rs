@@ -34,6 +34,7 @@ mod running;
 mod seeds;
 mod socket;
 mod store;
+mod store_files;
 mod studies;
 mod tls;
 mod tokens;

@@ -64,7 +64,6 @@ fn foreign_directories_and_files_are_rejected() {
     // A crash before the database was created, or a new volume, is accepted.
     let half = directory.path().join("half");
     fs::create_dir_all(half.join("lost+found")).unwrap();
-    fs::write(half.join("eigenveil.lock"), "").unwrap();
     Store::open(&ServerConfig::new(&half), environment()).unwrap();
     // A token without its database is not.
     let gone = directory.path().join("gone");

@@ -19,7 +19,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::common::{
-    Harness, at, batch_with, data, decoded, environment, format_of, new_id, refused, study_in,
+    Harness, at, batch_with, data, environment, format_of, new_id, refused, study_in,
 };
 
 /// A study of each kind of payload with some reports in several commits, and the bodies of its reports.
@@ -43,7 +43,7 @@ async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
 }
 
 /// A batch with recognisable payloads.
-fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
+pub(crate) fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
     let payloads: Vec<(ReportId, Vec<u8>)> = (0..count)
         .map(|number| {
             let (a, b) = (f32::from(salt) / 100.0, f32::from(number) / 9.0);
@@ -343,182 +343,4 @@ async fn an_inconsistent_copy_is_rejected() {
     drop(connection);
     let error = Store::open(&ServerConfig::new(directory.path()), environment()).unwrap_err();
     assert!(error.detail().contains("36 reports"), "{error}");
-}
-
-/// Somebody removes the lock file and a second server starts: the first stops writing, and reports sent to the two are
-/// counted once each.
-#[tokio::test]
-async fn without_the_lock_file_only_one_server_can_write() {
-    let first = Harness::new();
-    let study = first.study_with(json!({"epsilon": 4.0})).await;
-    first.post_batch(&study, some_reports(&study, 5, 1)).await;
-    std::fs::remove_file(first.config.data_dir.join("eigenveil.lock")).unwrap();
-    let second = Store::open(&first.config, environment()).unwrap();
-    // In the cache of the first, which would add to the old sum.
-    let body = some_reports(&study, 5, 2);
-    let response = first.post_batch(&study, body.clone()).await;
-    response.is_problem(503, E::StoreUnavailable);
-    refused(first.get("/readyz"), 503, E::StoreUnavailable).await;
-    let stored = study_in(&second, &study);
-    let reports = decoded(&stored, body);
-    second.submit(&stored, reports).await.unwrap();
-    assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
-    // The first stops without touching a database that is no longer its own.
-    first.app.close();
-    assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
-}
-
-/// What is written to files that are no longer at their place, or that others write to, is lost: it is not acknowledged.
-#[tokio::test]
-async fn replaced_files_are_noticed_before_anything_is_acknowledged() {
-    for replaced in ["eigenveil.db", "eigenveil.db-wal"] {
-        for how in ["removed", "another file", "copied over"] {
-            let server = Harness::new();
-            let study = server.study_with(json!({"epsilon": 4.0})).await;
-            let path = server.config.data_dir.join(replaced);
-            let copy = server.config.data_dir.join("copy");
-            std::fs::copy(&path, &copy).unwrap();
-            server.post_batch(&study, some_reports(&study, 5, 1)).await;
-            match how {
-                "removed" => std::fs::remove_file(&path).unwrap(),
-                "another file" => std::fs::rename(&copy, &path).unwrap(),
-                // The same inode.
-                _ => drop(std::fs::copy(&copy, &path).unwrap()),
-            }
-            let response = server.post_batch(&study, some_reports(&study, 5, 2)).await;
-            response.is_problem(503, E::StoreUnavailable);
-            refused(server.get("/readyz"), 503, E::StoreUnavailable).await;
-            refused(server.get("/healthz"), 503, E::StoreUnavailable).await;
-            assert_eq!(server.stored(&study).reports_accepted(), 5, "{how}");
-        }
-    }
-}
-
-/// Commits fill the log beyond the size at which it is copied into the main file. The server goes on; once an older copy
-/// of the main file stands in its place it stops, and the next start finds that the rest of the log does not fit it.
-#[tokio::test]
-async fn a_checkpoint_is_not_taken_for_a_replaced_file_and_an_old_copy_does_not_fit_the_log() {
-    let server = Harness::new();
-    let design = json!({"dimension": 600, "mechanism": "isotropic-gaussian", "delta": 1e-6});
-    let study = server.study_with(design).await;
-    let path = server.config.data_dir.join("eigenveil.db");
-    let copy = server.config.data_dir.join("copy");
-    let modified = || std::fs::metadata(&path).unwrap().modified().unwrap();
-    let mut first = None;
-    let (mut seed, mut checkpoints, mut last) = (0, 0, modified());
-    while checkpoints < 2 {
-        seed += 1;
-        assert!(seed < 100, "no checkpoint");
-        server
-            .post_batch(&study, some_reports(&study, 1, seed))
-            .await;
-        if modified() != last {
-            checkpoints += 1;
-            last = modified();
-            first.get_or_insert_with(|| std::fs::copy(&path, &copy).unwrap());
-        }
-    }
-    // The log starts over, so that it no longer has what the copy lacks.
-    seed += 1;
-    server
-        .post_batch(&study, some_reports(&study, 1, seed))
-        .await;
-    assert_eq!(server.stored(&study).reports_accepted(), u64::from(seed));
-    std::fs::copy(&copy, &path).unwrap();
-    let response = server.post_batch(&study, some_reports(&study, 1, 0)).await;
-    response.is_problem(503, E::StoreUnavailable);
-    server.app.close();
-    std::fs::remove_file(server.config.data_dir.join("eigenveil.lock")).unwrap();
-    let error = Store::open(&server.config, environment()).unwrap_err();
-    assert!(error.detail().contains("restore"), "{error}");
-}
-
-/// An older log fits the main file, but lacks reports: after it was noticed, no start goes on without them unasked.
-#[tokio::test]
-async fn after_an_overwrite_a_start_wants_the_acknowledged_reports() {
-    let server = Harness::new();
-    let study = server.study_with(json!({"epsilon": 4.0})).await;
-    let log = server.config.data_dir.join("eigenveil.db-wal");
-    let notice = server.config.data_dir.join("eigenveil.overwritten");
-    let copies = tempfile::tempdir().unwrap();
-    let (old, whole) = (copies.path().join("old"), copies.path().join("whole"));
-    server.post_batch(&study, some_reports(&study, 3, 1)).await;
-    std::fs::copy(&log, &old).unwrap();
-    server.post_batch(&study, some_reports(&study, 5, 2)).await;
-    std::fs::copy(&log, &whole).unwrap();
-    std::fs::copy(&old, &log).unwrap();
-    let response = server.post_batch(&study, some_reports(&study, 5, 3)).await;
-    response.is_problem(503, E::StoreUnavailable);
-    let (_directory, config) = server.stop();
-    for _ in 0..2 {
-        let error = Store::open(&config, environment()).unwrap_err();
-        assert!(error.detail().contains("has 3 of 8 reports"), "{error}");
-    }
-    // One way out: the right file.
-    let accepted = || {
-        let store = Store::open(&config, environment()).unwrap();
-        study_in(&store, &study).reports_accepted()
-    };
-    let left = std::fs::read(&notice).unwrap();
-    std::fs::copy(&whole, &log).unwrap();
-    assert_eq!(accepted(), 8);
-    assert!(!notice.exists());
-    // The other one.
-    std::fs::write(
-        &notice,
-        String::from_utf8(left).unwrap().replace(" 8", " 9"),
-    )
-    .unwrap();
-    let error = Store::open(&config, environment()).unwrap_err();
-    assert!(error.detail().contains("has 8 of 9 reports"), "{error}");
-    std::fs::remove_file(&notice).unwrap();
-    assert_eq!(accepted(), 8);
-}
-
-/// SQLite would take an empty file for a new database, and delete the log that still has the reports.
-#[tokio::test]
-async fn an_emptied_database_is_not_taken_for_a_new_one() {
-    let server = Harness::new();
-    let study = server.study_with(json!({"epsilon": 4.0})).await;
-    server.post_batch(&study, some_reports(&study, 5, 1)).await;
-    let data = server.config.data_dir.clone();
-    let files = ["eigenveil.db", "eigenveil.db-wal", "operator.token"];
-    let content = || files.map(|file| std::fs::read(data.join(file)).unwrap_or_default());
-    let copy = |without: &[&str]| {
-        let directory = tempfile::tempdir().unwrap();
-        for (file, content) in files.iter().zip(content()) {
-            let content = if without.contains(file) {
-                vec![]
-            } else {
-                content
-            };
-            std::fs::write(directory.path().join(file), content).unwrap();
-        }
-        directory
-    };
-    for without in [&files[..1], &files[..2]] {
-        let directory = copy(without);
-        let read = || files.map(|file| std::fs::read(directory.path().join(file)).unwrap());
-        let before = read();
-        let config = ServerConfig::new(directory.path());
-        let error = Store::open(&config, environment()).unwrap_err();
-        assert!(error.detail().contains("is empty although"), "{error}");
-        assert_eq!(read(), before);
-        // The way out: the file.
-        let [main, log, _] = content();
-        std::fs::write(directory.path().join("eigenveil.db"), main).unwrap();
-        std::fs::write(directory.path().join("eigenveil.db-wal"), log).unwrap();
-        let store = Store::open(&config, environment()).unwrap();
-        assert_eq!(study_in(&store, &study).reports_accepted(), 5);
-    }
-    // SQLite takes one byte for none.
-    let directory = copy(&files[..1]);
-    std::fs::write(directory.path().join("eigenveil.db"), "x").unwrap();
-    let error = Store::open(&ServerConfig::new(directory.path()), environment()).unwrap_err();
-    assert!(error.detail().contains("is empty although"), "{error}");
-    // A first start that ended early.
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("eigenveil.db"), "").unwrap();
-    std::fs::write(directory.path().join("eigenveil.db-wal"), "").unwrap();
-    Store::open(&ServerConfig::new(directory.path()), environment()).unwrap();
 }

@@ -1,424 +1,350 @@
-//! Notices that somebody removed, moved, replaced or overwrote the database or its write-ahead log while the server runs.
+//! The main file and its write-ahead log: what a start asks of them, that they are still the same before anything is
+//! acknowledged, and what a stop leaves.
 //!
-//! What is written to such files is lost: nobody opens a removed file again, and a copied file does not fit the log. The
-//! main file changes only in checkpoints, which only the writer makes, and the log only in transactions, so size and time
-//! of the last change tell whether anything but SQLite has written to them in between; of the log under load the size
-//! alone. What was written during transactions and checkpoints is read back.
+//! SQLite's files are SQLite's: nothing here reads the log. What is noticed is that somebody removed, moved or replaced a
+//! file, or restored one over a running server. A mark in the database says that the log may have what the main file
+//! lacks. It is in the main file before anything is acknowledged, and goes once everything is there. Wherever a start or
+//! a stop is cut off, a main file without the mark has at most one frame beside it, so a longer log is another one's.
 
 use std::{
-    fs::{self, Metadata},
-    io,
+    fs,
+    io::{self, Read as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::SystemTime,
 };
 
-use rusqlite::{Connection, hooks::Wal, wal::CheckpointMode};
-#[cfg(target_os = "linux")]
-use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+use eigenveil_shared::Result;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
-use super::{directory::DataDirectory, log::Log, reserve::disk_bytes, schema};
-use crate::store::failure::{FILES_REPLACED, Failure};
+use super::{
+    checksum, directory::DataDirectory, notice, reserve::disk_bytes, schema, schema::PAGE_BYTES,
+};
+use crate::store::failure::{Failure, unavailable};
 
-pub(super) struct DatabaseFiles {
-    main: PathBuf,
-    wal: PathBuf,
-    left: Arc<Mutex<Left>>,
-}
+/// Present while the write-ahead log may have what the main file lacks.
+const IN_USE: &str = "in-use";
+/// Device and inode of the main file when it was last opened.
+const FILE_ID: &str = "file-id";
+/// The hash of the operator token.
+pub(super) const OPERATOR_HASH: &str = "operator-token-sha256";
 
-struct Left {
-    main: FileState,
-    /// Of the log only the file itself is known while a transaction writes to it, or after one has failed.
-    wal: FileState,
-    wal_is_known: bool,
-    log: Log,
-    /// The log lacks something that was committed, or the main file something that was copied: for good, whatever they
-    /// contain later.
-    is_lost: bool,
-    /// Changes with every transaction of another connection.
-    data_version: i64,
-}
+/// A log of one frame: its header, the frame's, and a page.
+const ONE_FRAME_BYTES: u64 = 32 + 24 + PAGE_BYTES;
 
-/// Which file it is, and its content as far as `stat` tells.
+/// Device and inode.
+type FileId = (u64, u64);
+
+/// The main file as the last checkpoint of our own left it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct FileState {
-    id: (u64, u64),
+struct MainFile {
+    id: FileId,
     bytes: u64,
-    /// Of the log only while nothing is written.
     modified: Option<SystemTime>,
 }
 
-impl FileState {
-    /// Without the time of the last change if that is not needed: once somebody has asked for it Linux (since 6.13) gives
-    /// the next change another, which a commit would have to sync, too.
-    fn of_log(path: &Path, with_time: bool) -> io::Result<Self> {
-        #[cfg(target_os = "linux")]
-        if !with_time
-            && let Ok(found) = statx(
-                CWD,
-                path,
-                AtFlags::empty(),
-                StatxFlags::INO | StatxFlags::SIZE,
-            )
-        {
-            return Ok(Self {
-                id: (
-                    makedev(found.stx_dev_major, found.stx_dev_minor),
-                    found.stx_ino,
-                ),
-                bytes: found.stx_size,
-                modified: None,
-            });
-        }
-        let found = Self::from(fs::metadata(path)?);
+impl MainFile {
+    fn at(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
         Ok(Self {
-            modified: found.modified.filter(|_| with_time),
-            ..found
+            id: (found.dev(), found.ino()),
+            bytes: found.len(),
+            modified: found.modified().ok(),
         })
     }
 }
 
-impl From<Metadata> for FileState {
-    fn from(metadata: Metadata) -> Self {
-        Self {
-            id: (metadata.dev(), metadata.ino()),
-            bytes: metadata.len(),
-            modified: metadata.modified().ok(),
+/// Device and inode of the log. Its times are not asked for: Linux (since 6.13) would give the next change another one,
+/// which a commit would have to sync, too.
+fn log_id(path: &Path) -> io::Result<FileId> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+        if let Ok(found) = statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
+            let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+            return Ok((device, found.stx_ino));
         }
+    }
+    let found = fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// What was seen before SQLite opened the files.
+pub(super) struct LookedAt {
+    /// The main file is shorter than it says, and its log may have the rest.
+    is_cut_short: bool,
+}
+
+/// Refuses files that SQLite would open with a loss: it makes a log where there is none, and applies any that it finds.
+pub(super) fn look(directory: &DataDirectory) -> Result<LookedAt> {
+    let main = directory.database();
+    let log = fs::metadata(directory.wal_path()).map(|log| log.len()).ok();
+    // None where the main file alone is no store yet.
+    let alone = schema::open_without_log(&main).map_err(Failure::from);
+    let is_in_use = alone.and_then(|main| Ok(setting(&main, IN_USE)?.is_some()));
+    let sizes = main_sizes(&main).ok().filter(|(found, said)| found < said);
+    match (log, is_in_use.ok(), sizes) {
+        (None, Some(true), _) => Err(wal_missing_error(directory)),
+        (Some(bytes), Some(false), _) if bytes > ONE_FRAME_BYTES => {
+            Err(foreign_wal_error(directory))
+        }
+        (None | Some(0), _, Some((found, said))) => {
+            let what = format!("the file is cut short: {found} bytes of {said}");
+            Err(Failure::damaged(what).of_file(&main).into_error())
+        }
+        _ => Ok(LookedAt {
+            is_cut_short: sizes.is_some(),
+        }),
     }
 }
 
+/// The files of a database that is open for writing.
+pub(super) struct DatabaseFiles {
+    main_path: PathBuf,
+    log_path: PathBuf,
+    main: MainFile,
+    log: FileId,
+    /// In the log after the last commit.
+    frames: Arc<AtomicU64>,
+    max_frames: u64,
+}
+
 impl DatabaseFiles {
-    /// Watches the files of this connection, which from now on makes its checkpoints here.
-    pub(super) fn watch(
+    /// Marks the database as in use. It is checked for damage where the main file is another one than the last server's,
+    /// is short of what its log may have, or was replaced under the last server.
+    pub(super) fn take(
         connection: &mut Connection,
         directory: &DataDirectory,
+        looked_at: &LookedAt,
     ) -> Result<Self, Failure> {
-        let (main, wal) = (directory.database(), directory.wal_path());
-        let left = Arc::new(Mutex::new(Left {
-            main: fs::metadata(&main).map_err(Failure::file)?.into(),
-            wal: FileState::of_log(&wal, false).map_err(Failure::file)?,
-            wal_is_known: false,
-            log: Log::open(&wal, &main).map_err(Failure::file)?,
-            is_lost: false,
-            data_version: data_version(connection)?,
-        }));
-        let files = Self { main, wal, left };
-        let (main, left) = (files.main.clone(), Arc::clone(&files.left));
-        let log_pages = schema::log_pages(disk_bytes(main.parent().unwrap_or(Path::new(""))));
-        connection.wal_hook(Some(move |wal: &mut Wal, pages| {
-            let left = &mut *lock(&left);
-            let frames = u64::try_from(pages).unwrap_or_default();
-            if !left.log.extends_to(frames) {
-                left.is_lost = true;
-            } else if frames >= log_pages {
-                // One that is not possible now is made after a later commit; files that are no longer ours are left alone.
-                let how = CheckpointMode::PASSIVE;
-                let _ = checkpoint(&main, left, || wal.checkpoint_v2(how));
+        let (main_path, log_path) = (directory.database(), directory.wal_path());
+        let main = MainFile::at(&main_path).map_err(Failure::file)?;
+        let id = [main.id.0, main.id.1].map(u64::to_le_bytes).concat();
+        let before = setting(connection, FILE_ID)?;
+        let is_copy = before.as_deref() != Some(&id);
+        if is_copy || looked_at.is_cut_short || notice::path(directory.path()).exists() {
+            check(connection)?;
+            if is_copy && before.is_some() {
+                tracing::warn!(
+                    "the database is an undamaged copy; reports acknowledged after it was made are not in it"
+                );
             }
+        }
+        notice::settle(connection, directory.path())?;
+        let busy = |does| Failure::from(other_program_error(directory, does));
+        if !empty_log(connection)? {
+            return Err(busy("reading"));
+        }
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy) => busy("writing to"),
+                _ => error.into(),
+            })?;
+        for (key, value) in [(FILE_ID, &id[..]), (IN_USE, &[1])] {
+            // The mark stays where a crash left it.
+            transaction.execute(
+                "INSERT INTO settings (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value != excluded.value",
+                params![key, value],
+            )?;
+        }
+        transaction.commit()?;
+        if !empty_log(connection)? {
+            // A program that ends after this one moves the log, with the mark, into the main file, and removes it: nothing
+            // must then seem to be missing.
+            let _ = connection.execute("DELETE FROM settings WHERE key = ?", [IN_USE]);
+            return Err(busy("reading"));
+        }
+        let frames = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&frames);
+        // In place of SQLite's own checkpoints, which would change the main file unseen.
+        connection.wal_hook(Some(move |_: &mut _, frames| {
+            counter.store(u64::try_from(frames).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(files)
+        Ok(Self {
+            main: MainFile::at(&main_path).map_err(Failure::file)?,
+            log: log_id(&log_path).map_err(Failure::file)?,
+            max_frames: schema::log_pages(disk_bytes(main_path.parent().unwrap_or(Path::new("")))),
+            main_path,
+            log_path,
+            frames,
+        })
+    }
+
+    /// Whether the main file is as it was left.
+    fn has_main(&self) -> bool {
+        MainFile::at(&self.main_path).is_ok_and(|found| found == self.main)
+    }
+
+    /// Whether both files are as they were left: what was committed is then in the database for good.
+    pub(super) fn are_ours(&self) -> bool {
+        self.has_main() && log_id(&self.log_path).is_ok_and(|found| found == self.log)
+    }
+
+    /// Looks at the files after a commit. Nothing of it may be answered before: what is removed while a commit runs has
+    /// been written to a file that nobody opens again. If only the log is gone, what it had is still to be had from the
+    /// open file, and goes to the main file first.
+    pub(super) fn committed(&mut self, connection: &Connection) -> Result<(), Failure> {
+        if !self.are_ours() {
+            if self.has_main() {
+                self.complete(connection, "PASSIVE")?;
+            }
+            return Err(Failure::FilesReplaced);
+        }
+        // One that is not possible now is made after a later commit.
+        if self.frames.load(Ordering::Relaxed) >= self.max_frames
+            && let Err(failure) = self.checkpoint(connection, "PASSIVE")
+        {
+            tracing::debug!(%failure, "checkpoint failed; the write-ahead log grows");
+        }
+        Ok(())
     }
 
     /// Copies the log into the main file, as far as no reader needs it; the next write restarts the log. Whether all of it
     /// is there.
-    pub(super) fn checkpoint(&self, connection: &Connection, how: &str) -> Result<bool, Failure> {
-        self.checkpoint_with(|| schema::checkpoint(connection, how))
-    }
-
-    fn checkpoint_with(
-        &self,
-        how: impl FnOnce() -> Result<(i32, i32), Failure>,
+    pub(super) fn checkpoint(
+        &mut self,
+        connection: &Connection,
+        how: &str,
     ) -> Result<bool, Failure> {
-        checkpoint(&self.main, &mut lock(&self.left), how)
-    }
-
-    /// To be called in a transaction that nothing was written in: it keeps other connections from writing.
-    pub(super) fn begin(&self, transaction: &Connection) -> Result<(), Failure> {
-        let mut left = lock(&self.left);
-        let wal = self.check(&left)?;
-        if left.wal_is_known && wal != left.wal {
-            let before = left.data_version;
-            left.data_version = data_version(transaction)?;
-            if left.data_version == before {
-                return Err(Failure::LeaseLost(FILES_REPLACED));
-            }
+        if !self.has_main() {
+            return Err(Failure::FilesReplaced);
         }
-        left.wal_is_known = false;
-        left.wal.modified = None;
-        Ok(())
+        let outcome = checkpoint(connection, how);
+        let found = MainFile::at(&self.main_path).map_err(|_| Failure::FilesReplaced)?;
+        if found.id != self.main.id {
+            return Err(Failure::FilesReplaced);
+        }
+        self.main = found;
+        outcome
     }
 
-    /// To be called when nothing is written for a while: a change of the log is then noticed before it is written to.
-    pub(super) fn rest(&self) {
-        let mut left = lock(&self.left);
-        // A log that is another already is noticed when it is written to.
-        if left.wal_is_known
-            && let Ok(wal) = FileState::of_log(&self.wal, true)
-            && (wal.id, wal.bytes) == (left.wal.id, left.wal.bytes)
-        {
-            left.wal = wal;
+    /// Leaves a complete database with an empty log; where another program is reading it, one in use with its log.
+    pub(super) fn release(&mut self, connection: &Connection) -> Result<(), Failure> {
+        match self.are_ours() {
+            true => self.complete(connection, "TRUNCATE"),
+            false => Err(Failure::FilesReplaced),
         }
     }
 
-    /// To be called if no transaction could begin: whether that is because of the files.
-    pub(super) fn check_places(&self) -> Result<(), Failure> {
-        self.check(&lock(&self.left)).map(drop)
-    }
-
-    /// To be called after a commit: nothing may be acknowledged that was written before this was checked.
-    pub(super) fn committed(&self) -> Result<(), Failure> {
-        let mut left = lock(&self.left);
-        left.wal = self.check(&left)?;
-        left.wal_is_known = true;
-        Ok(())
-    }
-
-    /// The state of the log, if both files are at their places and the main file is as it was left.
-    fn check(&self, left: &Left) -> Result<FileState, Failure> {
-        let main = fs::metadata(&self.main).map(FileState::from);
-        match (
-            main,
-            FileState::of_log(&self.wal, left.wal.modified.is_some()),
-        ) {
-            (Ok(main), Ok(wal)) if !left.is_lost && main == left.main && wal.id == left.wal.id => {
-                Ok(wal)
-            }
-            _ => Err(Failure::LeaseLost(FILES_REPLACED)),
+    /// The log goes to the main file before the mark does, so that a main file without the mark is complete, whenever this
+    /// is cut off.
+    fn complete(&mut self, connection: &Connection, how: &str) -> Result<(), Failure> {
+        if !self.checkpoint(connection, how)? {
+            tracing::warn!(
+                "another program is reading the database: the write-ahead log stays beside it. If that program moves it into the database when it ends, nothing is lost, but the next start asks for an empty log"
+            );
+            return Ok(());
         }
+        connection.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
+        self.checkpoint(connection, "PASSIVE")?;
+        self.checkpoint(connection, how).map(drop)
     }
 }
 
-/// Makes a checkpoint, which tells the frames in the log and in the main file.
-fn checkpoint<E: Into<Failure>>(
-    main: &PathBuf,
-    left: &mut Left,
-    checkpoint: impl FnOnce() -> Result<(i32, i32), E>,
-) -> Result<bool, Failure> {
-    let state = || fs::metadata(main).map(FileState::from);
-    // A log with holes would be copied over the main file.
-    left.is_lost |= !left.log.is_there();
-    if left.is_lost || !state().is_ok_and(|found| found == left.main) {
-        return Err(Failure::LeaseLost(FILES_REPLACED));
-    }
-    let outcome: Result<_, Failure> = checkpoint().map_err(Into::into);
-    let found = state().map_err(|_| Failure::LeaseLost(FILES_REPLACED))?;
-    if found != left.main {
-        let counted = outcome.as_ref().ok().and_then(|&(frames, copied)| {
-            Some((u64::try_from(frames).ok()?, u64::try_from(copied).ok()?))
-        });
-        // One that failed may have copied some pages; a later one copies them again.
-        let (frames, copied) = counted.unwrap_or((left.log.frames(), 0));
-        // None are left in a log that was emptied. Another connection may have added some.
-        let is_same = match frames {
-            0 => left.log.is_copied(left.log.frames()),
-            _ => left.log.extends_to(frames) && left.log.is_copied(copied),
-        };
-        left.is_lost |= !is_same || found.id != left.main.id;
-        left.main = found;
-    }
-    match left.is_lost {
-        true => Err(Failure::LeaseLost(FILES_REPLACED)),
-        false => outcome.map(schema::is_complete),
-    }
+/// Makes a checkpoint; whether all of the log is in the main file then.
+pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<bool, Failure> {
+    let pragma = format!("PRAGMA wal_checkpoint({how})");
+    let (is_busy, frames, copied): (bool, i32, i32) = connection.query_row(&pragma, [], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    Ok(!is_busy && frames >= 0 && frames == copied)
 }
 
-fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "data_version", |row| row.get(0))
+/// Moves all of the log into the main file and empties it, unless another program is reading.
+fn empty_log(connection: &Connection) -> Result<bool, Failure> {
+    checkpoint(connection, "TRUNCATE")
 }
 
-fn lock(left: &Mutex<Left>) -> MutexGuard<'_, Left> {
-    left.lock().unwrap_or_else(PoisonError::into_inner)
+/// Makes a complete copy, such as a backup, usable anywhere.
+pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
+    let connection = Connection::open(copy)?;
+    connection.execute(
+        "DELETE FROM settings WHERE key IN (?, ?)",
+        params![IN_USE, FILE_ID],
+    )?;
+    connection.close().map_err(|(_, error)| error.into())
 }
 
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::FileExt as _;
+pub(super) fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(connection
+        .query_row("SELECT value FROM settings WHERE key = ?", [key], |row| {
+            row.get(0)
+        })
+        .optional()?)
+}
 
-    use rusqlite::Connection;
-    use tempfile::TempDir;
-
-    use super::{super::log::PAGE_BYTES, DataDirectory, Path, fs};
-    use crate::store::{
-        embedded::{
-            lease::{WalFile, WriterLease},
-            schema,
-        },
-        failure::Failure,
-    };
-
-    /// A store with a table of pages.
-    struct Fixture {
-        lease: WriterLease,
-        connection: Connection,
-        data: DataDirectory,
-        copy: std::path::PathBuf,
-        _directory: TempDir,
+/// Bytes of a store's file, and those of the pages that its header counts. Not while SQLite has it open, whose locks
+/// end when any descriptor of the file is closed.
+fn main_sizes(database: &Path) -> io::Result<(u64, u64)> {
+    let mut file = fs::File::open(database)?;
+    let mut header = [0; 72];
+    file.read_exact(&mut header)?;
+    // Of another program's file SQLite says what it is.
+    if header[68..] != schema::APPLICATION_ID.to_be_bytes() {
+        return Err(io::ErrorKind::InvalidData.into());
     }
+    let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
+    Ok((file.metadata()?.len(), u64::from(pages) * PAGE_BYTES))
+}
 
-    impl Fixture {
-        fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let data = DataDirectory::open(directory.path()).unwrap();
-            let mut wal = WalFile::in_directory(&data).unwrap();
-            let mut connection = schema::open_for_writing(&data.database(), None).unwrap();
-            let lease = WriterLease::acquire(&mut connection, &data, &mut wal).unwrap();
-            let copy = directory.path().join(".eigenveil-copy");
-            let mut new = Self {
-                lease,
-                connection,
-                data,
-                copy,
-                _directory: directory,
-            };
-            new.commit(1, || ()).unwrap();
-            new
-        }
+fn other_program_error(directory: &DataDirectory, does: &str) -> eigenveil_shared::Error {
+    unavailable(format!(
+        "another program is {does} the database {}; end it, and start again",
+        directory.database().display()
+    ))
+}
 
-        /// Commits pages while this happens.
-        fn commit(&mut self, pages: u32, event: impl FnOnce()) -> Result<(), Failure> {
-            let transaction = self.lease.transaction(&mut self.connection)?;
-            for _ in 0..pages {
-                transaction.execute(
-                    "INSERT INTO settings VALUES (hex(randomblob(8)), randomblob(7000))",
-                    [],
-                )?;
-            }
-            event();
-            self.lease.commit(transaction)
-        }
+fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
+    let wal = directory.wal_path();
+    unavailable(format!(
+        "the store {} was in use when it was copied or its server ended, and its write-ahead log {} is missing: the reports acknowledged last are lost with it. \
+         Put the log beside it, or restore a backup (eigenveil backup). If you have neither, create an empty file of that name to go on without; \
+         devices do not send acknowledged reports again. If another program has opened the store since, nothing is lost",
+        directory.database().display(),
+        wal.display()
+    ))
+}
+
+fn foreign_wal_error(directory: &DataDirectory) -> eigenveil_shared::Error {
+    unavailable(format!(
+        "the write-ahead log {} is not that of {}, which was closed without one: one of them is of another time or another store; nothing was changed. \
+         Put files of one moment there, or move the log away to start with the database alone",
+        directory.wal_path().display(),
+        directory.database().display()
+    ))
+}
+
+/// Checks for what an inconsistent copy would lack: pages, reports that are counted but missing, and their bytes.
+fn check(connection: &Connection) -> Result<(), Failure> {
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if result != "ok" {
+        return Err(Failure::damaged(result));
     }
-
-    fn truncate(path: &Path) {
-        let file = fs::File::options().write(true).open(path).unwrap();
-        file.set_len(0).unwrap();
-    }
-
-    fn assert_lost<T: std::fmt::Debug>(outcome: &Result<T, Failure>, what: &str) {
-        assert!(
-            matches!(outcome, Err(Failure::LeaseLost(_))),
-            "{what}: {outcome:?}"
-        );
-    }
-
-    /// SQLite writes to the log in a commit, so that its state tells nothing.
-    #[test]
-    fn a_log_overwritten_during_a_commit_is_noticed() {
-        for how in ["copied over", "truncated"] {
-            for pages in [1, 40] {
-                let mut store = Fixture::new();
-                let (wal, copy) = (store.data.wal_path(), store.copy.clone());
-                fs::copy(&wal, &copy).unwrap();
-                store.commit(30, || ()).unwrap();
-                let event = || match how {
-                    "truncated" => truncate(&wal),
-                    _ => drop(fs::copy(&copy, &wal).unwrap()),
-                };
-                assert_lost(&store.commit(pages, event), how);
-                // Nor is such a log copied over the main file, or written to.
-                let before = fs::read(store.data.database()).unwrap();
-                assert_lost(&store.lease.checkpoint(&store.connection), how);
-                assert_lost(&store.commit(1, || ()), how);
-                assert_lost(
-                    &store.lease.checkpoint_and_release(&mut store.connection),
-                    how,
-                );
-                assert_eq!(fs::read(store.data.database()).unwrap(), before);
-            }
-        }
-    }
-
-    /// While nothing is written any change of the log is noticed, otherwise one of its pages once that is copied.
-    #[test]
-    fn a_page_overwritten_in_the_log_is_noticed() {
-        for rests in [true, false] {
-            let mut store = Fixture::new();
-            let wal = store.data.wal_path();
-            let before = fs::metadata(&wal).unwrap().len();
-            store.commit(30, || ()).unwrap();
-            if rests {
-                store.lease.rest();
-            }
-            let log = fs::File::options().write(true).open(&wal).unwrap();
-            let page = before + 10 * (24 + PAGE_BYTES) + 24;
-            log.write_all_at(&[7; 100], page + 4_000).unwrap();
-            if !rests {
-                assert_lost(&store.lease.checkpoint(&store.connection), "copied");
-            }
-            assert_lost(&store.commit(1, || ()), "next");
-        }
-    }
-
-    /// A checkpoint writes to the main file, so that its state tells nothing.
-    #[test]
-    fn a_main_file_overwritten_during_a_checkpoint_is_noticed() {
-        for how in ["copied over before", "copied over", "truncated", "emptied"] {
-            for full in ["PASSIVE", "TRUNCATE"] {
-                let mut store = Fixture::new();
-                let (main, copy) = (store.data.database(), store.copy.clone());
-                let old = store.copy.with_extension("old");
-                fs::copy(&main, &old).unwrap();
-                store.commit(300, || ()).unwrap();
-                store.lease.checkpoint(&store.connection).unwrap();
-                store.commit(10, || ()).unwrap();
-                fs::copy(&main, &copy).unwrap();
-                let files = &store.lease.files;
-                let outcome = files.checkpoint_with(|| {
-                    // The pages of this checkpoint are written after the old ones.
-                    if how == "copied over before" {
-                        fs::copy(&old, &main).unwrap();
-                    }
-                    let frames = schema::checkpoint(&store.connection, full)?;
-                    match how {
-                        "copied over" => drop(fs::copy(&copy, &main).unwrap()),
-                        "truncated" => {
-                            let file = fs::File::options().write(true).open(&main).unwrap();
-                            file.set_len(fs::metadata(&copy).unwrap().len() / 2)
-                                .unwrap();
-                        }
-                        "emptied" => truncate(&main),
-                        _ => {}
-                    }
-                    Ok(frames)
-                });
-                assert_lost(&outcome, how);
-                assert_lost(&store.commit(1, || ()), how);
-            }
-        }
-    }
-
-    /// The log starts over after a checkpoint, and shrinks or grows with it: that is not an overwritten one.
-    #[test]
-    fn checkpoints_of_our_own_go_on() {
-        let mut store = Fixture::new();
-        for pages in [40, 3, 5_000, 9_000, 2, 1] {
-            store.commit(pages, || ()).unwrap();
-            store.commit(1, || ()).unwrap();
-            store.lease.checkpoint(&store.connection).unwrap();
-        }
-        store
-            .lease
-            .checkpoint_and_release(&mut store.connection)
-            .unwrap();
-    }
-
-    /// Nor is a log that another connection starts over, as a command that mends the database would.
-    #[test]
-    fn a_log_that_another_connection_starts_over_goes_on() {
-        let mut store = Fixture::new();
-        let outside = Connection::open(store.data.database()).unwrap();
-        for _ in 0..2 {
-            store.commit(3, || ()).unwrap();
-            store.lease.checkpoint(&store.connection).unwrap();
-            outside
-                .execute(
-                    "INSERT INTO settings VALUES (hex(randomblob(8)), zeroblob(9))",
-                    [],
-                )
-                .unwrap();
-            store.commit(1, || ()).unwrap();
-        }
+    let inconsistent: Option<(String, u64)> = connection
+        .query_row(
+            "SELECT name, reports_accepted FROM studies AS s
+             WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies)
+             AND (reports_accepted != coalesce((SELECT sum(n) FROM buckets AS b WHERE b.study_pk = s.study_pk), 0)
+                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study_pk = s.study_pk), 0)
+                  OR closed_at_ms IS NULL
+                  AND reports_accepted != (SELECT count(*) FROM report_ids AS r WHERE r.study_pk = s.study_pk)
+                      + coalesce((SELECT sum(length(ids)) / 16 FROM recent_ids AS i WHERE i.study_pk = s.study_pk), 0))
+             LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    match inconsistent {
+        Some((name, reports)) => Err(Failure::damaged(format!(
+            "the study {name:?} has accepted {reports} reports, but its sums or identifiers are those of a different number"
+        ))),
+        None => checksum::verify_all(connection),
     }
 }

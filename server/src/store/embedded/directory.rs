@@ -17,13 +17,11 @@ use crate::store::{
 };
 
 pub(super) const DATABASE: &str = "eigenveil.db";
-/// Locked while a server uses the directory.
-const LOCK: &str = "eigenveil.lock";
 /// The operator token in force.
 pub(super) const TOKEN: &str = "operator.token";
 /// The staged operator token, about to replace it.
 const NEXT_TOKEN: &str = "operator.token.new";
-/// What a server whose files were overwritten leaves for the next start.
+/// What a server whose files were replaced leaves for the next start.
 pub(super) const NOTICE: &str = "eigenveil.overwritten";
 /// Far more than a token has.
 const MAX_TOKEN_FILE_BYTES: u64 = 1_024;
@@ -40,7 +38,7 @@ fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
 /// Rejects a directory that is used for something else, or lost its database.
 fn reject_foreign(path: &Path) -> Result<()> {
     let database = fs::canonicalize(path.join(DATABASE));
-    let own = [LOCK, TOKEN, NEXT_TOKEN, NOTICE, reserve::FILE_NAME];
+    let own = [TOKEN, NEXT_TOKEN, NOTICE, reserve::FILE_NAME];
     let mut own = own.map(|name| path.join(name)).to_vec();
     if let Ok(database) = &database {
         own.push(database.clone());
@@ -60,8 +58,8 @@ fn reject_foreign(path: &Path) -> Result<()> {
     }
     for entry in fs::read_dir(path).map_err(|e| failed(path, "read", &e))? {
         let name = entry.map_err(|e| failed(path, "read", &e))?.file_name();
-        // A crash before the database was created leaves the lock; a new volume has lost+found.
-        if name != LOCK && name != "lost+found" {
+        // A new volume has it.
+        if name != "lost+found" {
             return Err(unavailable(format!(
                 "the directory {} contains {name:?} but no {DATABASE}; give an empty directory, or the data directory of an earlier run",
                 path.display()
@@ -142,13 +140,28 @@ pub(crate) fn exposed(path: &Path) -> Vec<String> {
     warnings
 }
 
+/// Locks a directory itself: there is no lock file that somebody could remove.
+fn lock(directory: &Path) -> Result<File> {
+    let failed = |error| failed(directory, "locked", &error);
+    let lock = File::open(directory).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(unavailable(format!(
+            "another server is using {}; stop it first, or give another directory",
+            directory.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
 /// A data directory used by this process only, until dropped.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
     /// Without symbolic links: SQLite puts the write-ahead log beside the file that a link leads to.
     database: PathBuf,
-    _lock: File,
+    /// On the directory, and on that of the database where a link leads to it.
+    _locks: Vec<File>,
 }
 
 impl DataDirectory {
@@ -161,22 +174,7 @@ impl DataDirectory {
             .create(path)
             .map_err(|e| failed("created", e))?;
         reject_foreign(path)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join(LOCK))
-            .map_err(|e| failed("locked", e))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(unavailable(format!(
-                    "another server is using {}; stop it first, or give another directory",
-                    path.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(failed("locked", error)),
-        }
+        let mut locks = vec![lock(path)?];
         for entry in fs::read_dir(path).map_err(|e| failed("read", e))? {
             let entry = entry.map_err(|e| failed("read", e))?;
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
@@ -193,10 +191,14 @@ impl DataDirectory {
             .open(path.join(DATABASE))
             .map_err(|e| failed("written to", e))?;
         let database = fs::canonicalize(path.join(DATABASE)).map_err(|e| failed("read", e))?;
+        let folder = database.parent().unwrap_or(path);
+        if folder != fs::canonicalize(path).map_err(|e| failed("read", e))? {
+            locks.push(lock(folder)?);
+        }
         Ok(Self {
             path: path.to_owned(),
             database,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
-        for name in [LOCK, NEXT_TOKEN, reserve::FILE_NAME] {
+        for name in [NEXT_TOKEN, reserve::FILE_NAME] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(name);
             rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();

@@ -17,8 +17,8 @@ pub(super) struct Health {
     failed: AtomicBool,
     /// Damage does not go away by itself: it is reported until the server starts on an undamaged store.
     damage: OnceLock<String>,
-    /// Why the writer has stopped for good.
-    lease_lost: OnceLock<&'static str>,
+    /// The writer has stopped for good.
+    files_replaced: AtomicBool,
     /// The last probe, with whether a commit had failed by then.
     pub(super) last_probe: tokio::sync::Mutex<Option<Probe>>,
 }
@@ -47,13 +47,13 @@ impl Health {
             // Only the first one is recorded.
             let _ = self.damage.set(damage);
         }
-        if let Failure::LeaseLost(why) = failure {
-            let _ = self.lease_lost.set(why);
+        if matches!(failure, Failure::FilesReplaced) {
+            self.files_replaced.store(true, Ordering::Release);
         }
     }
 
-    pub(super) fn lease_lost(&self) -> Option<&'static str> {
-        self.lease_lost.get().copied()
+    pub(super) fn are_files_replaced(&self) -> bool {
+        self.files_replaced.load(Ordering::Acquire)
     }
 
     /// Whether the last commit failed.

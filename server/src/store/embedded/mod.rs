@@ -9,8 +9,6 @@ mod directory;
 mod estimates;
 mod expiry;
 mod health;
-mod lease;
-mod log;
 mod notice;
 mod operator_token;
 mod probe;
@@ -37,7 +35,7 @@ use std::{
 };
 
 use eigenveil_shared::{Error, Result};
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{oneshot, watch};
 
 #[cfg(feature = "postgres")]
@@ -50,16 +48,16 @@ pub use self::{directory::database_path, operator_token::rotate_operator_token};
 
 use self::{
     buckets::{BucketCache, BucketKey},
+    database_files::DatabaseFiles,
     directory::DataDirectory,
     health::Health,
-    lease::{WalFile, WriterLease},
     recent::RecentIds,
     reserve::ReserveFile,
     writer::{Caches, Command, Writer},
 };
 use super::{
     credentials::Credentials,
-    failure::{Failure, queue_is_full, stopping, unavailable},
+    failure::{FILES_REPLACED, Failure, queue_is_full, stopping, unavailable},
     listener::Listener,
     report::{Outcomes, Reports},
     study::{Study, StudyIndex},
@@ -100,33 +98,22 @@ impl Embedded {
         for warning in exposed(directory.path()) {
             tracing::warn!("{warning}");
         }
-        let mut wal = WalFile::in_directory(&directory)?;
+        let looked_at = database_files::look(&directory)?;
         let reserve = ReserveFile::beside(&directory.database());
-        let open = || schema::open_for_writing(&directory.database(), config.max_store_bytes);
-        let mut connection = open().or_else(|error| {
-            if !reserve.is_exhausted() {
-                return Err(error);
-            }
-            reserve.release();
-            open()
-        })?;
-        // Before anything is read that the writer caches: from here on, no other server writes.
-        let lease = match WriterLease::acquire(&mut connection, &directory, &mut wal) {
-            Err(failure) if failure.is_full() || reserve.is_exhausted() => {
-                reserve.release();
-                // A checkpoint needs no space for pages that the main file already has, and restarts the log.
-                if let Err(failure) = schema::checkpoint(&connection, "PASSIVE") {
-                    tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
-                }
-                WriterLease::acquire(&mut connection, &directory, &mut wal)
-            }
-            acquired => acquired,
+        let open = || -> Result<_, Failure> {
+            let mut connection =
+                schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
+            // Before anything is read that the writer caches.
+            let files = DatabaseFiles::take(&mut connection, &directory, &looked_at)?;
+            Ok((connection, files))
         };
         let named = |failure: Failure| failure.of_file(&directory.database()).into_error();
-        let lease = lease.map_err(|failure| match failure.is_full() {
-            true => reserve.no_room_to_start(),
-            false => named(failure),
-        })?;
+        let (connection, files) = open()
+            .or_else(|failure| match reserve.is_needed() && reserve.release() {
+                true => open(),
+                false => Err(failure),
+            })
+            .map_err(named)?;
         reserve.ensure();
         let operator =
             operator_token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
@@ -149,9 +136,9 @@ impl Embedded {
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
-            lease,
+            files,
             reserve: reserve.clone(),
-            lease_lost: false,
+            has_stopped: false,
             studies: Arc::clone(&studies),
             data_dir: directory.path().to_owned(),
             #[cfg(test)]
@@ -196,9 +183,9 @@ impl Embedded {
     }
 
     pub(super) fn check_running(&self) -> Result<()> {
-        // The thread ends shortly after it has lost the lease.
+        // The thread ends shortly after it has found other files.
         match self.running.has_changed() {
-            Ok(_) if self.health.lease_lost().is_none() => Ok(()),
+            Ok(_) if !self.health.are_files_replaced() => Ok(()),
             _ => Err(self.writer_stopped()),
         }
     }
@@ -307,12 +294,10 @@ impl Embedded {
         if self.stopping.load(Ordering::Acquire) {
             stopping()
         } else {
-            let why = self.health.lease_lost();
-            unavailable(
-                why.unwrap_or(
-                    "the writer thread has ended; nothing was written: restart the server",
-                ),
-            )
+            unavailable(match self.health.are_files_replaced() {
+                true => FILES_REPLACED,
+                false => "the writer thread has ended; nothing was written: restart the server",
+            })
         }
     }
 
@@ -368,10 +353,13 @@ fn task<T: Send + 'static>(
             writer.make_room();
         }
         let run = || -> Result<T, Failure> {
-            let transaction = writer.lease.transaction(&mut writer.connection)?;
+            let transaction = writer
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = work(&transaction)?;
             if !has_faults || writer.faults.permit_commit()? {
-                writer.lease.commit(transaction)?;
+                transaction.commit()?;
+                writer.files.committed(&writer.connection)?;
             }
             if has_faults {
                 writer.faults.after_commit();
@@ -379,7 +367,7 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            writer.note(&failure);
+            let failure = writer.judge(failure);
             match failure.is_full() {
                 true => writer.health.commit_failed(&failure),
                 false => writer.health.record_damage(&failure),

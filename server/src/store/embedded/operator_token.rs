@@ -9,8 +9,8 @@ use eigenveil_shared::Result;
 use rusqlite::{Connection, params};
 
 use super::{
+    database_files::{self, DatabaseFiles, OPERATOR_HASH, setting},
     directory::{DataDirectory, TokenFiles, database_path},
-    lease::{OPERATOR_HASH, WalFile, WriterLease, setting},
     schema,
 };
 use crate::{
@@ -90,15 +90,14 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
         )));
     }
     let directory = DataDirectory::open(data_dir)?;
-    let (mut wal, entropy) = (WalFile::in_directory(&directory)?, &*environment.entropy);
-    let mut connection = schema::open_for_writing(&directory.database(), None)?;
-    let lease =
-        WriterLease::acquire(&mut connection, &directory, &mut wal).map_err(Failure::into_error)?;
+    let (looked_at, entropy) = (database_files::look(&directory)?, &*environment.entropy);
+    let mut connection =
+        schema::open_for_writing(&directory.database(), None).map_err(Failure::into_error)?;
+    let mut database = DatabaseFiles::take(&mut connection, &directory, &looked_at)
+        .map_err(Failure::into_error)?;
     let files = directory.token_files();
     ensure(&connection, &files, entropy)?;
     rotate(&connection, &files, entropy)?;
-    lease
-        .checkpoint_and_release(&mut connection)
-        .map_err(Failure::into_error)?;
+    database.release(&connection).map_err(Failure::into_error)?;
     Ok(files.path())
 }

@@ -1,16 +1,16 @@
 //! Reserved disk space, so that studies can be deleted on a full disk: a deletion has to be written, too.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    fs::{self, OpenOptions},
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
-use eigenveil_shared::{Error, ErrorCode};
 use rusqlite::Connection;
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::statvfs;
 
-use super::log::PAGE_BYTES;
+use super::schema::PAGE_BYTES;
 use crate::store::failure::Failure;
 
 pub(super) const FILE_NAME: &str = "eigenveil.reserve";
@@ -79,9 +79,10 @@ impl ReserveFile {
         fs::symlink_metadata(self.path()).is_ok_and(|file| file.len() == self.bytes)
     }
 
-    /// Deletes the file to free its space.
-    pub(super) fn release(&self) {
-        match fs::remove_file(self.path()) {
+    /// Deletes the file to free its space; whether there was one.
+    pub(super) fn release(&self) -> bool {
+        let removed = fs::remove_file(self.path());
+        match &removed {
             Ok(()) => {
                 tracing::warn!("the disk is full; the space reserved for deletions is released");
             }
@@ -90,25 +91,7 @@ impl ReserveFile {
                 tracing::warn!(%error, "releasing the disk space reserved for deletions failed");
             }
         }
-    }
-
-    /// The error of a start that finds no space, not even reserved space.
-    pub(super) fn no_room_to_start(&self) -> Error {
-        Error::new(
-            ErrorCode::StoreFull,
-            format!(
-                "the disk of {} is full ({} bytes are free) and its reserved space is used up: the server has to write a few pages before it can serve requests, including deletions. \
-                 Free {} bytes there by moving other files away (never the eigenveil.db files: they contain acknowledged reports), start again, then close and delete studies",
-                self.directory.display(),
-                self.free(),
-                5 * self.bytes
-            ),
-        )
-    }
-
-    /// Whether the database cannot even be opened: the index of its log (`-shm`) is a file of 32 KiB.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.free() < 64 << 10
+        removed.is_ok()
     }
 
     /// Whether less space is free than a deletion may need.
@@ -129,19 +112,12 @@ fn create(path: &Path, bytes: u64) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file: File = options.open(path)?;
-    if fallocate(&file, FallocateFlags::empty(), 0, bytes).is_ok() {
-        return Ok(());
-    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     // Not every file system can allocate blocks without writing them.
-    let zeros = vec![0; 1 << 16];
-    for _ in 0..bytes / zeros.len() as u64 {
-        file.write_all(&zeros)?;
-    }
-    file.set_len(bytes)?;
+    io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
     file.sync_all()
 }

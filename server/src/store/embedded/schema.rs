@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::{is_cut_short, log::PAGE_BYTES, reserve::disk_bytes};
-use crate::store::{failure::Failure, failure::unavailable};
+use super::{is_cut_short, reserve::disk_bytes};
+use crate::store::failure::{Failure, unavailable};
+
+pub(super) const PAGE_BYTES: u64 = 8_192;
 
 /// `application_id` of an Eigenveil store: "EiVS".
-const APPLICATION_ID: i32 = 0x4569_5653;
+pub(super) const APPLICATION_ID: i32 = 0x4569_5653;
 const VERSION: usize = MIGRATIONS.len();
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added.
@@ -140,10 +141,10 @@ const MIGRATIONS: &[&str] = &["
 "];
 
 /// Opens the database for writing, creating or migrating it as needed. It never grows beyond `limit` bytes.
-pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection> {
+pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection, Failure> {
     let open_error = |error: rusqlite::Error| open_error(path, &error);
     let mut connection = Connection::open(path).map_err(open_error)?;
-    keep_wal(&connection, true).map_err(open_error)?;
+    keep_wal(&connection).map_err(open_error)?;
     // Before anything is written: is it ours?
     let application: i32 = pragma(&connection, "application_id").map_err(open_error)?;
     let version: usize = pragma(&connection, "user_version").map_err(open_error)?;
@@ -155,13 +156,15 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
         return Err(unavailable(format!(
             "{} is a database of another program (application id {application:#x}); give another data directory",
             path.display()
-        )));
+        ))
+        .into());
     }
     if version > VERSION {
         return Err(unavailable(format!(
             "{} has schema version {version}; this program knows versions up to {VERSION}: use the newer program that wrote it",
             path.display()
-        )));
+        ))
+        .into());
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     configure(&connection, disk_bytes(folder)).map_err(open_error)?;
@@ -204,16 +207,14 @@ pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    keep_wal(&connection, true)?;
+    keep_wal(&connection)?;
     Ok(connection)
 }
 
-/// Whether the write-ahead log stays when the last connection closes. It does until
-/// [`WriterLease::checkpoint_and_release`](super::lease::WriterLease::checkpoint_and_release) has completed the main
-/// file.
-pub(super) fn keep_wal(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
+/// The write-ahead log stays when the last connection closes: a stop empties it in an order of its own.
+fn keep_wal(connection: &Connection) -> rusqlite::Result<()> {
     let setting = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-    connection.set_db_config(setting, keep).map(|_| ())
+    connection.set_db_config(setting, true).map(|_| ())
 }
 
 /// Pages of write-ahead log after which it is moved into the database: 32 MiB, or a sixteenth of a small disk. There a
@@ -262,12 +263,12 @@ fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> r
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn open_error(path: &Path, error: &rusqlite::Error) -> Error {
+fn open_error(path: &Path, error: &rusqlite::Error) -> Failure {
     let way_out = match error.sqlite_error_code() {
         _ if is_cut_short(error) => "it is cut short: restore it from a backup",
         Some(SqliteCode::NotADatabase) => "it is not a database: restore it from a backup",
         Some(SqliteCode::DatabaseCorrupt) => "it is damaged: restore it from a backup",
-        Some(SqliteCode::DiskFull) => "the disk is full: free some space and start again",
+        Some(SqliteCode::DiskFull) => return Failure::Full,
         Some(SqliteCode::SystemIoFailure) => {
             "check the disk, which may be full, and the permissions"
         }
@@ -278,15 +279,5 @@ fn open_error(path: &Path, error: &rusqlite::Error) -> Error {
         "the store {} cannot be opened ({error}); {way_out}",
         path.display()
     ))
-}
-
-/// Whether after a checkpoint all of the log is in the main file.
-pub(super) fn is_complete((frames, copied): (i32, i32)) -> bool {
-    frames >= 0 && frames == copied
-}
-
-/// A checkpoint of a database that no lease watches: the frames in the log, and how many of them are in the main file.
-pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(i32, i32), Failure> {
-    let pragma = format!("PRAGMA wal_checkpoint({how})");
-    Ok(connection.query_row(&pragma, [], |row| Ok((row.get(1)?, row.get(2)?)))?)
+    .into()
 }

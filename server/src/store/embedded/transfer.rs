@@ -8,7 +8,9 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::{Embedded, buckets, checksum::verify, lease, recent, rows, schema, seeds};
+use super::{
+    Embedded, buckets, checksum::verify, database_files::detach_copy, recent, rows, schema, seeds,
+};
 use crate::store::{
     archive::{self, ArchiveItem, ArchiveWriter, Header},
     decide,
@@ -44,7 +46,7 @@ impl Embedded {
                 .ok_or_else(|| unavailable("the path of the data directory is not UTF-8"))?;
             connection.execute("VACUUM INTO ?", [path])?;
             // Complete without a write-ahead log, and usable anywhere.
-            lease::detach_copy(named.path())?;
+            detach_copy(named.path())?;
             // Still open, but without a name from here on.
             named.reopen().map_err(Failure::file)
         };

@@ -2,22 +2,19 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, mpsc::Receiver},
+    time::Instant,
 };
 
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{Result, api::StudyState, enrolment::AdmissionKey};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
     arrivals,
     buckets::BucketCache,
+    database_files::DatabaseFiles,
     health::Health,
-    lease::WriterLease,
     notice,
     recent::{CommitIds, RecentIds},
     reserve::ReserveFile,
@@ -25,16 +22,13 @@ use super::{
 };
 use crate::store::{
     decide::{Door, Facts, Spent, SubmitOutcome, admit},
-    failure::{FILES_REPLACED, Failure},
+    failure::Failure,
     report::Outcomes,
     study::{Study, StudyIndex, StudyKey, state_from},
     submission::{self, MAX_COMMIT_BYTES, Submission, by_study, request_ids},
     sums::Delta,
 };
 use crate::{environment::Clock, faults::Faults, metrics::Metrics};
-
-/// Time without a command after which nothing seems to be written for a while.
-const QUIET: Duration = Duration::from_millis(1);
 
 pub(super) enum Command {
     Submit(Submission),
@@ -57,10 +51,10 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) lease: WriterLease,
+    pub(super) files: DatabaseFiles,
     pub(super) reserve: ReserveFile,
-    /// Another server writes: this writer has stopped.
-    pub(super) lease_lost: bool,
+    /// The files are no longer this server's: it writes no more.
+    pub(super) has_stopped: bool,
     pub(super) studies: Arc<StudyIndex>,
     pub(super) data_dir: PathBuf,
     pub(super) faults: Faults,
@@ -75,14 +69,14 @@ struct StudyUpdate {
 impl Writer {
     /// Serves commands until told to stop. Commands still queued then are dropped, and their senders get an error.
     pub(super) fn run(mut self) {
-        let mut next = self.receive();
+        let mut next = self.commands.recv().ok();
         while let Some(command) = next {
             self.metrics.queue_depth.dec();
             self.faults.wait_while_held();
             next = match command {
                 Command::Stop => {
-                    if let Err(failure) = self.lease.checkpoint_and_release(&mut self.connection) {
-                        self.note(&failure);
+                    if let Err(failure) = self.files.release(&self.connection) {
+                        let failure = self.judge(failure);
                         tracing::warn!(%failure, "shutdown checkpoint failed; keep the write-ahead log with the database");
                     }
                     return;
@@ -98,20 +92,10 @@ impl Writer {
                     next
                 }
             };
-            if self.lease_lost {
+            if self.has_stopped {
                 return;
             }
-            next = next.or_else(|| self.receive());
-        }
-    }
-
-    fn receive(&self) -> Option<Command> {
-        match self.commands.recv_timeout(QUIET) {
-            Err(RecvTimeoutError::Timeout) => {
-                self.lease.rest();
-                self.commands.recv().ok()
-            }
-            received => received.ok(),
+            next = next.or_else(|| self.commands.recv().ok());
         }
     }
 
@@ -141,7 +125,7 @@ impl Writer {
             return;
         };
         let studies = by_study(group);
-        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::LeaseLost(_)) {
+        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::FilesReplaced) {
             self.reply_failure(studies.into_iter().flatten().collect(), failure);
             return;
         }
@@ -180,24 +164,24 @@ impl Writer {
             }
             Err(failure) => {
                 self.caches.recent.mark_stale();
-                self.note(&failure);
-                Err((group, failure))
+                Err((group, self.judge(failure)))
             }
         }
     }
 
-    /// Stops for good if this failure says so, and writes down what may be lost.
-    pub(super) fn note(&mut self, failure: &Failure) {
-        let Failure::LeaseLost(why) = failure else {
-            return;
-        };
-        if *why == FILES_REPLACED
-            && !self.lease_lost
+    /// A failure by its cause: where the files are no longer this server's, that. The writer then stops for good, and
+    /// leaves for the next start how many reports were acknowledged.
+    pub(super) fn judge(&mut self, failure: Failure) -> Failure {
+        if !matches!(failure, Failure::FilesReplaced) && self.files.are_ours() {
+            return failure;
+        }
+        if !self.has_stopped
             && let Err(error) = notice::leave(&self.data_dir, &self.studies)
         {
             tracing::error!(%error, "how many reports were acknowledged could not be written down for the next start");
         }
-        self.lease_lost = true;
+        self.has_stopped = true;
+        Failure::FilesReplaced
     }
 
     pub(super) fn make_room(&mut self) {
@@ -206,7 +190,7 @@ impl Writer {
         }
         self.reserve.release();
         // The log's own disk space is reused once a checkpoint has restarted it.
-        if let Err(failure) = self.lease.checkpoint(&self.connection) {
+        if let Err(failure) = self.files.checkpoint(&self.connection, "PASSIVE") {
             tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
         }
     }
@@ -215,7 +199,9 @@ impl Writer {
         &mut self,
         group: &[Submission],
     ) -> Result<(Vec<Outcomes>, Vec<StudyUpdate>), Failure> {
-        let transaction = self.lease.transaction(&mut self.connection)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         self.reserve.check_room(&transaction)?;
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
@@ -247,7 +233,8 @@ impl Writer {
             )?);
         }
         if self.faults.permit_commit()? {
-            self.lease.commit(transaction)?;
+            transaction.commit()?;
+            self.files.committed(&self.connection)?;
         }
         self.faults.after_commit();
         Ok((outcomes, updates))
