@@ -10,7 +10,6 @@ mod renamed;
 mod results;
 pub mod rows;
 mod shares;
-mod unfinished;
 
 use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
 
