@@ -1,40 +1,45 @@
 //! The files that commands read and write.
 //!
-//! What a command reads it does not write over. What it writes is whole or not there: a file takes its name when it is
-//! complete, and has none before. A link is followed, a file that is replaced keeps its mode, and a pipe or device is
-//! written to directly.
+//! What a command reads it does not write over. A file takes its name when it is complete. A link is followed, a file
+//! that is replaced keeps its mode, and a pipe or device is written to directly.
 
 use std::{
-    fs::{self, File, Permissions},
+    cell::RefCell,
+    fs::{self, File, Metadata, Permissions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::{
+        fd::AsFd as _,
+        unix::fs::{MetadataExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
-use crate::{
-    error::{CliError, Result},
-    unfinished::{Unfinished, parent},
-};
+use rustix::fs::Access;
+use tempfile::{Builder, NamedTempFile};
 
-/// Names of this process's standard output.
-const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+use crate::error::{CliError, Result};
 
 /// Most links from one name to the next, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// The files that this command has read, kept open so that no other file gets their number.
-static INPUTS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+thread_local! {
+    /// Device and inode of each file that this command, which runs on this thread, has read.
+    static INPUTS: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn identity(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
 
 /// All bytes of an input file.
 /// Wrong usage if it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
     let mut file = File::open(path).map_err(cannot)?;
+    let input = identity(&file.metadata().map_err(cannot)?);
+    INPUTS.with_borrow_mut(|inputs| inputs.push(input));
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(cannot)?;
-    let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    inputs.push(file);
     Ok(bytes)
 }
 
@@ -66,48 +71,60 @@ fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
     std::iter::successors(Some(path.to_owned()), next).take(MAX_LINKS + 1)
 }
 
-/// Where a write to a path goes.
-enum Target {
-    /// To this file, which is there or not.
-    File(PathBuf, Option<fs::Metadata>),
-    /// Into a pipe, a device, a socket, or a file that is open already and known by its descriptor.
-    Stream,
+/// The folder of a file.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
-/// Follows links from this path. Refuses a directory, and what this command has read.
-fn target(path: &Path) -> Result<Target> {
+/// Refuses a folder that takes no new files.
+pub(crate) fn check_folder(folder: &Path) -> Result<()> {
+    if !folder.is_dir() {
+        return Err(CliError::usage(format!(
+            "{} is not a directory; give another place for the output",
+            folder.display()
+        )));
+    }
+    rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+        CliError::failed(format!(
+            "cannot write to {}: {error}; give another place for the output",
+            folder.display()
+        ))
+    })
+}
+
+/// The end of the links that begin at an output's path, and what is there.
+/// Refuses a directory, an input of this command, and a file in a folder that takes none.
+fn target(path: &Path) -> Result<(PathBuf, Option<Metadata>)> {
+    let at = links(path).last().unwrap_or_default();
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let at = links(path).last().unwrap_or_else(|| path.to_owned());
-            return Ok(Target::File(at, None));
+            check_folder(parent(&at))?;
+            return Ok((at, None));
         }
         Err(error) => return Err(cannot_write(path, &error)),
     };
+    let wrong = |what: &str| Err(CliError::usage(format!("{} is {what}", path.display())));
     if found.is_dir() {
-        return Err(CliError::usage(format!(
-            "cannot write {}: it is a directory; name a file",
-            path.display()
-        )));
+        return wrong("a directory; name a file");
     }
-    let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_found = |input: &File| {
-        let input = input.metadata();
-        input.is_ok_and(|input| (input.dev(), input.ino()) == (found.dev(), found.ino()))
-    };
-    if found.is_file() && inputs.iter().any(is_found) {
-        return Err(CliError::usage(format!(
-            "{} is an input of this command and is not written over; give another name",
-            path.display()
-        )));
+    if found.is_file() && INPUTS.with_borrow(|inputs| inputs.contains(&identity(&found))) {
+        return wrong("an input of this command and is not written over; give another name");
     }
-    // What a descriptor's link says is no path: `pipe:[123]`, or a file that may have been removed.
-    let in_memory = fs::canonicalize(parent(path)).is_ok_and(|at| at.starts_with("/dev/shm"));
-    if is_transient(path) && !(found.is_file() && in_memory) {
-        return Ok(Target::Stream);
+    if found.is_file() && !is_stdout(&found) {
+        check_folder(parent(&at))?;
     }
-    let at = fs::canonicalize(path).map_err(|error| cannot_write(path, &error))?;
-    Ok(Target::File(at, Some(found)))
+    Ok((at, Some(found)))
+}
+
+/// Whether this is what standard output goes to. In a file it has a place, which no other descriptor knows.
+fn is_stdout(found: &Metadata) -> bool {
+    let own = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let own = own.and_then(|own| own.metadata());
+    own.is_ok_and(|own| identity(&own) == identity(found))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
@@ -115,8 +132,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> CliError {
 }
 
 /// Refuses what [`write`] would refuse, before the work whose result it writes.
-pub(crate) fn check_writable(path: Option<&PathBuf>) -> Result<()> {
-    path.map_or(Ok(()), |path| target(path).map(drop))
+pub(crate) fn check(path: &Path) -> Result<()> {
+    target(path).map(drop)
 }
 
 /// The same for a figure, whose name says what it is: `--plot rows.csv` is a slip.
@@ -128,100 +145,53 @@ pub(crate) fn check_figure(path: &Path) -> Result<()> {
             path.display()
         )));
     }
-    target(path).map(drop)
-}
-
-/// Refuses one file for two flags: the second would write over the first. A pipe or a device takes both.
-pub(crate) fn check_different(
-    (flag, path): (&str, &Path),
-    (other_flag, other): (&str, &Path),
-) -> Result<()> {
-    let file = |path: &Path| match target(path) {
-        Ok(Target::File(at, _)) => {
-            let folder = fs::canonicalize(parent(&at)).ok()?;
-            Some(folder.join(at.file_name()?))
-        }
-        _ => None,
-    };
-    match file(path) {
-        Some(at) if file(other).as_ref() == Some(&at) => Err(CliError::usage(format!(
-            "{flag} and {other_flag} are the same file, {}; give two names",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
+    check(path)
 }
 
 /// Writes a file whole, in place of one that is there.
-/// Wrong usage for a directory and for an input of this command; otherwise it could not be written, and what was there
-/// stays.
+/// Refuses as [`check`] does; otherwise it could not be written, and what was there stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    Written::begin(path, bytes)?.finish()
+    let (at, found) = target(path)?;
+    let written = match &found {
+        Some(found) if is_stdout(found) => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(bytes).and_then(|()| stdout.flush())
+        }
+        Some(found) if !found.is_file() => {
+            let stream = fs::OpenOptions::new().write(true).open(path);
+            stream.and_then(|mut stream| stream.write_all(bytes))
+        }
+        found => replace(&at, bytes, found.as_ref()),
+    };
+    written.map_err(|error| cannot_write(path, &error))
 }
 
-/// A file whose bytes are on disk and which has not its name yet. What goes into a pipe or device waits too.
-pub(crate) struct Written<'a> {
-    path: &'a Path,
-    bytes: &'a [u8],
-    file: Option<(Unfinished, PathBuf)>,
-}
-
-impl<'a> Written<'a> {
-    pub(crate) fn begin(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
-        let file = match target(path)? {
-            Target::Stream => None,
-            Target::File(at, found) => {
-                let file = unfinished(&at, bytes, found.as_ref());
-                Some((file.map_err(|error| cannot_write(path, &error))?, at))
-            }
-        };
-        Ok(Self { path, bytes, file })
-    }
-
-    pub(crate) fn finish(self) -> Result<()> {
-        let is_stdout = |at| STDOUT.iter().any(|own| at == Path::new(own));
-        let written = match self.file {
-            Some((file, at)) => file.replace(&at),
-            None if links(self.path).any(is_stdout) => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(self.bytes).and_then(|()| stdout.flush())
-            }
-            None => fs::OpenOptions::new()
-                .append(true)
-                .open(self.path)
-                .and_then(|mut stream| stream.write_all(self.bytes)),
-        };
-        written.map_err(|error| cannot_write(self.path, &error))
-    }
-}
-
-/// These bytes beside `at`, in place of what was found there.
-fn unfinished(at: &Path, bytes: &[u8], found: Option<&fs::Metadata>) -> io::Result<Unfinished> {
-    let mut unfinished = Unfinished::beside(at, if found.is_some() { 0o600 } else { 0o666 })?;
-    let file = unfinished.file();
-    file.write_all(bytes)?;
+/// Puts these bytes in the place of what was found there.
+fn replace(at: &Path, bytes: &[u8], found: Option<&Metadata>) -> io::Result<()> {
+    let mut file = temporary(at, if found.is_some() { 0o600 } else { 0o666 })?;
+    file.as_file_mut().write_all(bytes)?;
     // Whoever could read what stood there can read the new contents, and nobody else in between.
     if let Some(found) = found {
         // Only root may give a file away; anybody else's stays their own.
-        let _ = std::os::unix::fs::fchown(&*file, Some(found.uid()), Some(found.gid()));
-        file.set_permissions(Permissions::from_mode(found.mode() & 0o777))?;
+        let _ = std::os::unix::fs::fchown(file.as_file(), Some(found.uid()), Some(found.gid()));
+        file.as_file().set_permissions(found.permissions())?;
     }
-    Ok(unfinished)
+    file.persist(at).map(drop).map_err(|failed| failed.error)
 }
 
-pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|error| {
-        CliError::failed(format!(
-            "cannot make the directory {}: {error}",
-            path.display()
-        ))
-    })
+/// A file beside this one, with this mode before the umask, which is removed unless it gets a name.
+fn temporary(at: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    Builder::new()
+        .prefix(".eigenveil-")
+        .suffix(".partial")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(parent(at))
 }
 
 /// A file that must not be there yet, for its owner only; it takes its name when it is complete.
 pub(crate) struct NewFile {
     path: PathBuf,
-    file: Unfinished,
+    file: NamedTempFile,
 }
 
 impl NewFile {
@@ -231,8 +201,9 @@ impl NewFile {
         if fs::symlink_metadata(path).is_ok() {
             return Err(taken(path));
         }
+        check_folder(parent(path))?;
         // Identifiers, perturbed reports and tokens are their owner's.
-        let file = Unfinished::beside(path, 0o600).map_err(|error| cannot_write(path, &error))?;
+        let file = temporary(path, 0o600).map_err(|error| cannot_write(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -240,23 +211,24 @@ impl NewFile {
     }
 
     pub(crate) fn writer(&mut self) -> &mut File {
-        self.file.file()
+        self.file.as_file_mut()
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = self.file.file().write_all(bytes);
+        let written = self.writer().write_all(bytes);
         written.map_err(|error| cannot_write(&self.path, &error))
     }
 
-    pub(crate) fn persist(mut self) -> Result<()> {
-        let synced = self.file.file().sync_all();
+    pub(crate) fn persist(self) -> Result<()> {
+        let synced = self.file.as_file().sync_all();
         synced.map_err(|error| cannot_write(&self.path, &error))?;
-        self.file
-            .add(&self.path)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => taken(&self.path),
-                _ => cannot_write(&self.path, &error),
-            })
+        match self.file.persist_noclobber(&self.path) {
+            Ok(_) => Ok(()),
+            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(taken(&self.path))
+            }
+            Err(failed) => Err(cannot_write(&self.path, &failed.error)),
+        }
     }
 }
 
@@ -265,43 +237,4 @@ fn taken(path: &Path) -> CliError {
         "{} exists; give another name or remove it first",
         path.display()
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mode_of(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().mode() & 0o777
-    }
-
-    #[test]
-    fn a_link_to_nothing_makes_what_it_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::os::unix::fs::symlink(at("target"), at("dangling")).unwrap();
-        write(&at("dangling"), b"made").unwrap();
-        assert_eq!(fs::read(at("target")).unwrap(), b"made");
-        fs::write(at("plain"), "").unwrap();
-        assert_eq!(mode_of(&at("target")), mode_of(&at("plain")));
-    }
-
-    #[test]
-    fn inputs_and_directories_are_refused_and_nothing_is_left() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::write(at("rows"), "1,2\n").unwrap();
-        fs::hard_link(at("rows"), at("other name")).unwrap();
-        assert_eq!(read_text(&at("rows")).unwrap(), "1,2\n");
-        for name in ["rows", "other name"] {
-            let error = write(&at(name), b"x").unwrap_err().to_string();
-            assert!(error.contains("input of this command"), "{error}");
-        }
-        let error = write(folder.path(), b"x").unwrap_err().to_string();
-        assert!(error.contains("directory"), "{error}");
-        write(&at("no/folder"), b"x").unwrap_err();
-        drop(NewFile::create(&at("half")).unwrap());
-        assert_eq!(fs::read(at("rows")).unwrap(), b"1,2\n");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-    }
 }

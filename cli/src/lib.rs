@@ -9,7 +9,6 @@ mod output;
 mod results;
 pub mod rows;
 mod shares;
-mod unfinished;
 
 use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
 

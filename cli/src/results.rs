@@ -1,191 +1,84 @@
-//! The files of an estimate: tables and figures.
+//! The files of a result in their folder, and the tables and figures of an estimate.
 
-use std::path::Path;
+use std::{fs, io, path::Path};
 
 use eigenveil_figures::EstimateFigure;
-use eigenveil_shared::{
-    api::{Lambda, SparseSettings},
-    estimate::{Estimate, LambdaPath, may_be_formula},
-    study::to_hex,
-};
-use rustix::fs::Access;
-use sha2::{Digest as _, Sha256};
+use eigenveil_shared::estimate::{Estimate, LambdaPath, may_be_formula};
+use tempfile::Builder;
 
 use crate::{
     error::{CliError, Result},
-    files::{self, Written},
+    files,
 };
-
-/// The file in a result's directory that lists the files of the last run.
-const MANIFEST: &str = ".eigenveil-files";
-
-/// Its first line, which tells it from a file of somebody's own; a comment to `sha256sum --check`.
-const HEAD: &str = "# SHA-256 and names of the files that Eigenveil wrote here\n";
-
-/// Each of its other lines: the SHA-256 of what was written, and the name.
-type Entry = (String, String);
 
 /// A file of a result: its name and contents.
 pub(crate) type ResultFile = (&'static str, Vec<u8>);
 
-/// Refuses a directory for results that cannot be written to, or in which what has the name of one of these files must
-/// not be replaced or is not an earlier run's, or a file of an earlier run must not be removed, before the work.
-pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    replaceable(out, names).map(drop)
-}
-
-/// The files of earlier runs, which may be replaced; refuses as [`check`] does.
-fn replaceable<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Entry>> {
-    // The directory, or that in which it will be made. A link to nothing is there, and is none.
+/// Refuses a folder that takes no files, and one that has one of these names, which the command may write, unless that
+/// is to be replaced; before the work.
+pub(crate) fn check(out: &Path, names: &[&str], overwrite: bool) -> Result<()> {
+    // The folder, or that in which it will be made. A link to nothing is there, and is none.
     let mut above = out.components().as_path().ancestors();
     let folder = above.find(|at| at.symlink_metadata().is_ok());
-    let folder = folder.unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return Err(CliError::usage(format!(
-            "{} is not a directory; give another for the results",
-            folder.display()
-        )));
-    }
-    rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
-        CliError::failed(format!(
-            "cannot write to {}: {error}; give another --out",
-            folder.display()
-        ))
-    })?;
-    let check = |name: &str| files::check_writable(Some(&out.join(name)));
-    check(MANIFEST)?;
-    let earlier = earlier(out)?;
+    files::check_folder(folder.unwrap_or(Path::new(".")))?;
     for name in names {
-        check(name)?;
         let path = out.join(name);
-        if path.symlink_metadata().is_ok() && !earlier.iter().any(|(_, own)| own == name) {
-            let is = if path.is_symlink() {
-                "is a link"
-            } else {
-                "exists"
-            };
+        if path.symlink_metadata().is_err() {
+            continue;
+        }
+        if !overwrite {
             return Err(CliError::usage(format!(
-                "{} {is}, and no earlier run wrote it as it is now; give another --out, or remove it",
-                path.display()
+                "{} has {name} already; give another --out, or --overwrite to replace the result there",
+                out.display()
             )));
         }
+        files::check(&path)?;
     }
-    earlier.iter().try_for_each(|(_, name)| check(name))?;
-    Ok(earlier)
+    Ok(())
 }
 
-/// The files of earlier runs that are as those left them: an interrupted run has not written all that it lists, and
-/// anybody may have put another file in the place of one. Plain names only, so that nothing outside the directory is
-/// removed.
-/// Wrong usage if what has the name of the list is none.
-fn earlier(out: &Path) -> Result<Vec<Entry>> {
-    let manifest = out.join(MANIFEST);
-    if manifest.symlink_metadata().is_err() {
-        return Ok(Vec::new());
+/// Writes the files of a result into a folder, which is made if necessary, in place of all that has one of these names:
+/// a figure of one estimate beside the numbers of another would mislead. Other files stay.
+/// Refuses as [`check`] does.
+pub(crate) fn write(
+    out: &Path,
+    names: &[&str],
+    overwrite: bool,
+    files: &[ResultFile],
+) -> Result<()> {
+    debug_assert!(files.iter().all(|(name, _)| names.contains(name)));
+    let cannot = |error| CliError::failed(format!("cannot write to {}: {error}", out.display()));
+    check(out, names, overwrite)?;
+    fs::create_dir_all(out).map_err(cannot)?;
+    // Nothing is removed before the last file is on disk, which may be full.
+    let new = Builder::new().prefix(".eigenveil-").tempdir_in(out);
+    let new = new.map_err(cannot)?;
+    for (name, bytes) in files {
+        fs::write(new.path().join(name), bytes).map_err(cannot)?;
     }
-    let text = contents(&manifest).and_then(|bytes| String::from_utf8(bytes).ok());
-    let Some(lines) = text.as_deref().and_then(|text| text.strip_prefix(HEAD)) else {
-        return Err(CliError::usage(format!(
-            "{} is not a list of the files that earlier runs wrote; give another --out, or remove it",
-            manifest.display()
-        )));
-    };
-    let entries = lines.lines().filter_map(|line| line.split_once("  "));
-    let own = entries.filter(|(written, name)| {
-        is_plain_name(name)
-            && contents(&out.join(name)).is_some_and(|bytes| digest(&bytes) == *written)
-    });
-    let own = own.map(|(written, name)| (written.to_owned(), name.to_owned()));
-    Ok(own.collect())
-}
-
-/// What a regular file has. A link leads elsewhere, and a pipe waits.
-fn contents(path: &Path) -> Option<Vec<u8>> {
-    let found = path.symlink_metadata().ok()?;
-    found.is_file().then(|| std::fs::read(path).ok())?
-}
-
-fn digest(bytes: &[u8]) -> String {
-    to_hex(&Sha256::digest(bytes))
-}
-
-fn entry((name, bytes): &ResultFile) -> Entry {
-    (digest(bytes), (*name).to_owned())
-}
-
-fn listed<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
-    let entries = entries.into_iter();
-    let lines = entries.map(|(written, name)| format!("{written}  {name}\n"));
-    std::iter::once(HEAD.to_owned()).chain(lines).collect()
-}
-
-/// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
-/// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
-pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
-    // Of two runs at once the second replaces what the first wrote.
-    let folder = std::fs::File::open(out).ok();
-    let _ = folder.as_ref().map(std::fs::File::lock);
-    // Nothing is begun that cannot be finished.
-    let before = replaceable(out, files.iter().map(|(name, _)| *name))?;
-    let manifest = out.join(MANIFEST);
-    let now: Vec<Entry> = files.iter().map(entry).collect();
-    // First both lists, so that the next run knows the files of an interrupted one, old and new.
-    let both = listed(now.iter().chain(&before));
-    let mut all = vec![(manifest.clone(), both.as_bytes())];
-    all.extend(
-        files
-            .iter()
-            .map(|(name, bytes)| (out.join(name), bytes.as_slice())),
-    );
-    // No file has its name before the last is on disk, which may be full: a result is of one estimate.
-    let made = out.ancestors().take_while(|folder| !folder.exists());
-    let made: Vec<&Path> = made.collect();
-    let begun = files::create_dir(out).and_then(|()| {
-        let begun = all.iter().map(|(path, bytes)| Written::begin(path, bytes));
-        begun.collect::<Result<Vec<_>>>()
-    });
-    let begun = begun.inspect_err(|_| {
-        for folder in made {
-            let _ = std::fs::remove_dir(folder);
-        }
-    })?;
-    begun.into_iter().try_for_each(Written::finish)?;
-    let is_stale = |old: &str| !files.iter().any(|(name, _)| *name == old);
-    for (_, name) in before.iter().filter(|(_, name)| is_stale(name)) {
-        let path = out.join(name);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(CliError::failed(format!(
-                    "cannot remove {}, which an earlier run left: {error}",
-                    path.display()
-                )));
-            }
+    for name in names {
+        match fs::remove_file(out.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
             _ => {}
         }
     }
-    files::write(&manifest, listed(&now).as_bytes())
-}
-
-fn is_plain_name(line: &str) -> bool {
-    let mut parts = Path::new(line).components();
-    matches!(
-        (parts.next(), parts.next()),
-        (Some(std::path::Component::Normal(_)), None)
-    )
-}
-
-/// The names that [`files`] may give the files of an estimate with these settings, to be checked before the work, when
-/// neither the components nor, perhaps, p are known.
-pub(crate) fn possible_names(sparse: Option<&SparseSettings>) -> Vec<&'static str> {
-    let mut names = vec!["summary.csv", "features.txt", "scree.svg", "alignment.svg"];
-    if let Some(sparse) = sparse {
-        names.push("loadings.svg");
-        if sparse.lambda == Lambda::Path {
-            names.extend(["lambda_path.csv", "lambda_path.svg", "lambda_rows.svg"]);
-        }
+    for (name, _) in files {
+        fs::rename(new.path().join(name), out.join(name)).map_err(cannot)?;
     }
-    names
+    Ok(())
 }
+
+/// The names that [`files`] may give.
+pub(crate) const NAMES: [&str; 8] = [
+    "summary.csv",
+    "features.txt",
+    "scree.svg",
+    "alignment.svg",
+    "loadings.svg",
+    "lambda_path.csv",
+    "lambda_path.svg",
+    "lambda_rows.svg",
+];
 
 /// `summary.csv`, `features.txt`, the figures of an estimate, and the table of a path of λ.
 pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<Vec<ResultFile>> {
@@ -292,121 +185,27 @@ pub(crate) fn table(
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
     use crate::error::assert_says;
 
-    #[track_caller]
-    fn refused(out: &Path, files: &[ResultFile], words: &[&str]) {
-        let checked = check(out, files.iter().map(|(name, _)| *name));
-        assert_says(&checked.unwrap_err(), words, &[]);
-        assert_says(&write(out, files).unwrap_err(), words, &[]);
-    }
-
-    /// Under a name that a run wrote, or would have written had it not been interrupted, anybody may have a file.
     #[test]
-    fn a_file_of_an_earlier_run_has_what_it_wrote() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path();
-        let (a, b) = (out.join("a.csv"), out.join("b.csv"));
-        let old = [("a.csv", b"old".to_vec())];
-        let new = [("a.csv", b"new".to_vec()), ("b.csv", b"new".to_vec())];
-        for left in ["old", "new"] {
-            // An interrupted run: both lists, and of the files none or only the first.
-            let both: Vec<Entry> = new.iter().chain(&old).map(entry).collect();
-            std::fs::write(out.join(MANIFEST), listed(&both)).unwrap();
-            std::fs::write(&a, left).unwrap();
-            std::fs::write(&b, "mine").unwrap();
-            refused(out, &new, &["b.csv exists", "another --out"]);
-            assert_eq!(std::fs::read(&b).unwrap(), b"mine");
-            std::fs::remove_file(&b).unwrap();
-            write(out, &new).unwrap();
-            assert_eq!(std::fs::read(&a).unwrap(), b"new");
-        }
-        std::fs::write(&a, "mine").unwrap();
-        refused(out, &new, &["a.csv exists", "no earlier run wrote it"]);
-        // Nor is it removed, as what a run left is.
-        write(out, &[("c.csv", Vec::new())]).unwrap();
-        assert_eq!(std::fs::read(&a).unwrap(), b"mine");
-        assert!(!b.exists());
-    }
-
-    /// Also one to what the run wrote, whose target would be replaced.
-    #[test]
-    fn links_in_the_place_of_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (out, target) = (folder.path().join("out"), folder.path().join("target"));
-        let results = [("a.csv", b"1".to_vec())];
-        for (name, dangles) in [("a.csv", false), ("a.csv", true), (MANIFEST, false)] {
-            write(&out, &results).unwrap();
-            std::fs::rename(out.join(name), &target).unwrap();
-            if dangles {
-                std::fs::remove_file(&target).unwrap();
-            }
-            std::os::unix::fs::symlink("../target", out.join(name)).unwrap();
-            let before = std::fs::read(&target).ok();
-            refused(&out, &results, &[name, "another --out"]);
-            assert_eq!(std::fs::read(&target).ok(), before, "{name}");
-            std::fs::remove_dir_all(&out).unwrap();
-        }
-    }
-
-    #[test]
-    fn what_is_no_list_of_files_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().join(MANIFEST);
-        let results = [("a.csv", b"1".to_vec())];
-        for text in ["", "notes\n", "a.csv\n"] {
-            std::fs::write(&own, text).unwrap();
-            refused(folder.path(), &results, &[MANIFEST, "another --out"]);
-            assert_eq!(std::fs::read_to_string(&own).unwrap(), text);
-        }
-        // Nobody reads a pipe, even if it would give a list.
-        std::fs::remove_file(&own).unwrap();
-        let made = std::process::Command::new("mkfifo").arg(&own).status();
-        assert!(made.unwrap().success());
-        let pipe = own.clone();
-        let writer = std::thread::spawn(move || std::fs::write(pipe, HEAD));
-        refused(folder.path(), &results, &[MANIFEST, "another --out"]);
-        assert_eq!(std::fs::read_to_string(&own).unwrap(), HEAD);
-        writer.join().unwrap().unwrap();
-    }
-
-    #[test]
-    fn a_directory_that_cannot_be_written_to_is_refused() {
+    fn a_folder_that_takes_no_files_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("file"), "").unwrap();
-        std::os::unix::fs::symlink("nothing", at("link")).unwrap();
-        for out in ["file", "file/out", "link", "link/", "link/out"] {
-            let error = check(&at(out), ["a.csv"]).unwrap_err();
+        fs::write(at("file"), "").unwrap();
+        symlink("nothing", at("link")).unwrap();
+        for out in ["file", "file/out", "link/", "link/out"] {
+            let error = check(&at(out), &["a.csv"], true).unwrap_err();
             assert_says(&error, &["is not a directory; give another"], &[]);
         }
-        std::fs::create_dir(at("closed")).unwrap();
-        std::fs::set_permissions(at("closed"), Permissions::from_mode(0o555)).unwrap();
+        fs::create_dir(at("closed")).unwrap();
+        fs::set_permissions(at("closed"), fs::Permissions::from_mode(0o555)).unwrap();
         // Root may write there.
-        if std::fs::write(at("closed/file"), "").is_err() {
-            for out in ["closed", "closed/out"] {
-                let error = check(&at(out), ["a.csv"]).unwrap_err();
-                assert_says(&error, &["cannot write to", "closed", "another --out"], &[]);
-            }
+        if fs::write(at("closed/file"), "").is_err() {
+            let error = check(&at("closed/out"), &["a.csv"], true).unwrap_err();
+            assert_says(&error, &["cannot write to", "closed", "another"], &[]);
         }
-    }
-
-    /// A file of the last run may have become the rows of this one.
-    #[test]
-    fn a_file_of_an_earlier_run_that_is_an_input_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("out");
-        write(&out, &[("a.csv", b"1,2".to_vec()), ("b.csv", Vec::new())]).unwrap();
-        files::read(&out.join("a.csv")).unwrap();
-        let results = [("b.csv", b"3".to_vec())];
-        for refused in [check(&out, ["b.csv"]), write(&out, &results)] {
-            let error = refused.unwrap_err().to_string();
-            assert!(error.contains("a.csv is an input"), "{error}");
-        }
-        assert_eq!(std::fs::read(out.join("a.csv")).unwrap(), b"1,2");
-        assert_eq!(std::fs::read(out.join("b.csv")).unwrap(), b"");
     }
 }

@@ -203,7 +203,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     }
     let privacy = privacy_of(args, info)?;
     let source = args.rows.source(info, k)?;
-    files::check_writable(args.out.as_ref())?;
+    args.out.as_deref().map_or(Ok(()), files::check)?;
     let (n, p) = source.shape();
     if let Privacy::Private(PrivacyTarget { budget, .. }) = privacy {
         output::print_budget_warnings(budget.epsilon(), budget.delta(), n);

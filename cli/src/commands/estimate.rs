@@ -23,7 +23,7 @@ use crate::{
 /// Estimate the principal subspace of a study and fetch the result
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -45,9 +45,12 @@ pub(crate) struct EstimateArgs {
     /// Longest wait in seconds; the estimate continues after it
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     timeout: u64,
-    /// Directory for the result
+    /// Directory for the result; one that has a result already is refused
     #[arg(long, value_name = "DIR", default_value = "eigenveil-estimate")]
     out: PathBuf,
+    /// Replace the result that is there, once the new one is computed
+    #[arg(long)]
+    overwrite: bool,
 }
 
 /// The files that the server makes.
@@ -79,17 +82,15 @@ struct EstimateAnswer {
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = args.operator.client()?;
     // Before the server computes anything.
-    let sparse = args.sparse.settings();
-    let names = RESULT_FILES.map(|(_, file)| file).into_iter();
-    let more = results::possible_names(sparse.as_ref());
-    results::check(&args.out, names.chain(more))?;
+    let names = [&RESULT_FILES.map(|(_, file)| file)[..], &results::NAMES].concat();
+    results::check(&args.out, &names, args.overwrite)?;
     let study = resolve_study_id(client.list(), &args.study).await?;
     let number = match args.job {
         Some(number) => number,
         None => {
             let request = EstimateRequest {
                 k: args.k,
-                sparse,
+                sparse: args.sparse.settings(),
                 moment: false,
             };
             client.request_estimate(&study, &request).await?.number
@@ -112,7 +113,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
             written.push((file, bytes));
         }
         written.extend(results::files(estimate, &estimate_figures(estimate, None))?);
-        results::write(&args.out, &written)?;
+        results::write(&args.out, &names, args.overwrite, &written)?;
         files = written.iter().map(|(name, _)| *name).collect();
         out = Some(args.out.display().to_string());
     }

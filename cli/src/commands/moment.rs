@@ -55,9 +55,12 @@ pub(crate) struct MomentArgs {
     /// Correlations to print, the largest first; correlation.csv has all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Directory for the files; nothing is written without it
+    /// Directory for the files, nothing is written without it; one that has a result already is refused
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace the result that is there, once the new one is computed
+    #[arg(long, requires = "out")]
+    overwrite: bool,
 }
 
 /// What may be written.
@@ -128,13 +131,14 @@ type RegressionPlan = (usize, Vec<usize>);
 type CorrelationOf = (usize, usize, std::result::Result<Correlation, Refusal>);
 
 pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
+    // An input is read first, since no output is written over it.
+    let read = args.estimate.as_deref().map(read_estimate).transpose()?;
     // Before the server computes anything.
     if let Some(out) = &args.out {
-        results::check(out, FILES)?;
+        results::check(out, &FILES, args.overwrite)?;
     }
-    let (estimate, plan, source) = match (&args.estimate, &args.study) {
-        (Some(path), _) => {
-            let estimate = read_estimate(path)?;
+    let (estimate, plan, source) = match (read, &args.study) {
+        (Some(estimate), _) => {
             let plan = regression_plan(args, &estimate.params)?;
             (estimate, plan, None)
         }
@@ -157,7 +161,7 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
     if let Some(out) = &args.out {
         let regression = regression.as_ref();
         let files = files(&estimate, &moment, &names, &correlations, regression)?;
-        results::write(out, &files)?;
+        results::write(out, &FILES, args.overwrite, &files)?;
     }
     let known = correlations.iter().filter_map(|(i, j, found)| {
         let found = found.ok()?;

@@ -30,7 +30,7 @@ use crate::{
     IsStopped,
     args::{DEFAULT_CENTRING_TEXT, NormArg},
     error::{CliError, Result},
-    output,
+    files, output,
 };
 
 /// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
@@ -132,10 +132,11 @@ struct PlanAnswer {
 
 pub(crate) fn run(args: &PlanArgs, json: bool, is_stopped: IsStopped<'_>) -> Result<()> {
     let cancel = Cancel::when(is_stopped);
-    if args.pilot.is_none() && args.spectrum.is_empty() {
+    let pilot = args.pilot.as_deref().map(read_estimate).transpose()?;
+    args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
+    if pilot.is_none() && args.spectrum.is_empty() {
         return run_without_spectrum(args, json, cancel);
     }
-    let pilot = args.pilot.as_deref().map(read_estimate).transpose()?;
     let mut population = match &pilot {
         Some(pilot) => from_pilot(args, pilot)?,
         None => from_spectrum(args)?,

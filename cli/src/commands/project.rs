@@ -69,8 +69,8 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
             "--json needs --out FILE: the scores are a table, not one object",
         ));
     }
-    if let (Some(out), Some(plot)) = (&args.out, &args.plot) {
-        files::check_different(("--out", out), ("--plot", plot))?;
+    if args.out.is_some() && args.out == args.plot {
+        return Err(CliError::usage("--out and --plot are one file; give two"));
     }
     let estimate = read_estimate(&args.estimate)?;
     let expected = ExpectedColumns {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let table = rows::read(&args.rows, &how, Some(&expected))?;
     let labels = args.label.is_some().then(|| table.labels());
     output::print_notes(table.notes());
-    files::check_writable(args.out.as_ref())?;
+    args.out.as_deref().map_or(Ok(()), files::check)?;
     args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
     let scores = estimate.scores((0..table.len()).map(|index| table.row(index)))?;
     if let Some(plot) = &args.plot {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     error::{CliError, Result},
-    files, output,
+    files, output, results,
 };
 
 /// Run figures and tables of the papers again and say whether they agree
@@ -19,7 +19,7 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether the paper's claims hold, and the evidence. An interrupted run resumes where it stopped; a finished one starts over. Seeds are fixed: the same command gives the same numbers."
+    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether the paper's claims hold, and the evidence. An interrupted run resumes where it stopped; --overwrite replaces a finished one. Seeds are fixed: the same command gives the same numbers."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
@@ -36,9 +36,12 @@ pub(crate) struct ReproduceArgs {
     /// Directory of the data sets; the list says which an exhibit needs
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Directory for the results and for checkpoints
+    /// Directory for the results and for checkpoints; one that has a result of an exhibit already is refused
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
+    /// Replace the results that are there, each once the new one is computed
+    #[arg(long)]
+    overwrite: bool,
     /// Start over instead of resuming an interrupted run
     #[arg(long)]
     restart: bool,
@@ -93,6 +96,13 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         true => RunSize::Full,
         false => RunSize::Quick,
     };
+    // What an interrupted run left there is its own.
+    let others = exhibits.iter();
+    let others = others.filter(|exhibit| !journal_path(&args.out, exhibit).exists());
+    let names = others.flat_map(|exhibit| ["csv", "svg"].map(|kind| file_name(exhibit, kind)));
+    let names: Vec<String> = names.collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    results::check(&args.out, &names, args.overwrite)?;
     let mut outcomes = Vec::new();
     for (place, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
@@ -107,7 +117,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
                 }
             }
             Ok(()) => {
-                files::create_dir(&args.out)?;
+                std::fs::create_dir_all(&args.out)?;
                 let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
                 run_exhibit_to_files(exhibit, &data, args, size, &title, json)?
             }
@@ -134,8 +144,12 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     }
 }
 
+fn file_name(exhibit: &Exhibit, kind: &str) -> String {
+    format!("{}.{kind}", exhibit.id)
+}
+
 fn journal_path(out: &Path, exhibit: &Exhibit) -> PathBuf {
-    out.join(format!("{}.journal", exhibit.id))
+    out.join(file_name(exhibit, "journal"))
 }
 
 fn run_exhibit_to_files(
@@ -170,8 +184,7 @@ fn run_exhibit_to_files(
     let table = run_exhibit(exhibit, data, &options, &on_progress);
     bar.finish_and_clear();
     let table = table?;
-    let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));
-    let (csv, svg) = (file("csv"), file("svg"));
+    let [csv, svg] = ["csv", "svg"].map(|kind| args.out.join(file_name(exhibit, kind)));
     files::write(&csv, table.to_csv().as_bytes())?;
     files::write(&svg, (exhibit.to_svg)(&table).as_bytes())?;
     let verdict: Verdict = (exhibit.check_claims)(&table);

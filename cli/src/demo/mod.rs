@@ -51,6 +51,9 @@ use crate::{
 /// has many reports to acknowledge.
 const CONNECTIONS: usize = 128;
 
+/// The demo's own directory, in which each demo replaces the one before.
+const DEFAULT_OUT: &str = "eigenveil-demo";
+
 /// Run the whole pipeline on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
@@ -73,14 +76,29 @@ pub(crate) struct DemoArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Directory for the results
-    #[arg(long, value_name = "DIR", default_value = "eigenveil-demo")]
+    /// Directory for the results; one that has a result already is refused, but for the default
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
     out: PathBuf,
+    /// Replace the result that is there, once the new one is computed
+    #[arg(long)]
+    overwrite: bool,
     /// Leave the server running until Ctrl-C
     #[arg(long)]
     keep_serving: bool,
     #[command(flatten)]
     table: crate::rows::TableArgs,
+}
+
+impl DemoArgs {
+    fn replaces(&self) -> bool {
+        self.overwrite || self.out == Path::new(DEFAULT_OUT)
+    }
+}
+
+/// What the demo may write.
+fn names() -> Vec<&'static str> {
+    let own = ["estimate.json", "index.html", "biplot.svg"];
+    [&own[..], &results::NAMES].concat()
 }
 
 /// What the demo measured; scripts rely on its keys.
@@ -134,10 +152,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         pca: pca(&moment, k)?,
         moment,
     };
-    let names = ["estimate.json", "index.html"].into_iter();
-    let more = results::possible_names(args.sparse.settings().as_ref());
-    let scatter = (k > 1).then_some("biplot.svg");
-    results::check(&args.out, names.chain(more).chain(scatter))?;
+    results::check(&args.out, &names(), args.replaces())?;
 
     // From here on a signal ends the run in order, so that the throw-away store is removed.
     let mut stop = std::pin::pin!(stop_signal()?);
@@ -204,7 +219,7 @@ async fn run_study(
     let done = analyst.wait_for_estimate(id, job.number, an_hour).await?;
     let estimate = estimate_of(done)?;
     let result = compare(args, &estimate, reference, rows, upload_seconds)?;
-    write_results(&args.out, &result, &estimate, reference, rows)?;
+    write_results(args, &result, &estimate, reference, rows)?;
     if json {
         output::json(&result)?;
     } else {
@@ -300,7 +315,7 @@ fn compare(
 }
 
 fn write_results(
-    out: &Path,
+    args: &DemoArgs,
     result: &DemoResult,
     estimate: &Estimate,
     reference: &Reference,
@@ -335,7 +350,7 @@ fn write_results(
     });
     files.extend(scatter.map(|picture| ("biplot.svg", picture.to_svg().into_bytes())));
     files.push(("index.html", page.into_bytes()));
-    results::write(out, &files)
+    results::write(&args.out, &names(), args.replaces(), &files)
 }
 
 fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()> {

@@ -70,4 +70,9 @@ fn biplot_shows_rows_labels_and_loadings() {
             ("--label a", "columns"),
         ],
     );
+    // Both outputs are checked before one is written.
+    let (new, document) = (folder.at("new.svg"), format!("{out}/estimate.json"));
+    let over = format!("project --estimate {document} --rows {rows} --plot {new} --out");
+    refuses(&over, &[(&document, "input of this"), (&new, "one file")]);
+    assert!(!std::fs::exists(&new).unwrap());
 }

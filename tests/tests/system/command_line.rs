@@ -106,7 +106,9 @@ fn create_report_estimate_project_by_hand() {
 
     let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
     let number = server.cli_json(&estimate)["job"].clone();
-    let done = server.cli_json(&format!("{estimate} --job {number} --wait"));
+    // It may have been done already.
+    let fetch = format!("{estimate} --job {number} --wait --overwrite");
+    let done = server.cli_json(&fetch);
     has(&done, "state=done n=4000 k=1");
     let csv = folder.read("result/components.csv");
     assert!(
@@ -221,7 +223,7 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
     let id = server.create_study("--p 8 --epsilon 8");
     server.report(&id, &folder.write("rows.csv", text));
     let estimate = format!(
-        "estimate --study {id} --sparse --wait --out {}",
+        "estimate --study {id} --sparse --wait --out {} --overwrite",
         folder.at("result")
     );
     let done = server.cli_json(&format!(

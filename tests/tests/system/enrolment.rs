@@ -230,7 +230,7 @@ fn analyst_tokens_and_rotation_work() {
     assert_eq!(listed["tokens"][0]["name"], "alice");
     assert_eq!(listed["tokens"][0]["study"], id.as_str());
     let hers = format!(
-        "estimate --study {id} --token-file {alice} --out {}",
+        "estimate --study {id} --token-file {alice} --out {} --overwrite",
         folder.at("hers")
     );
     let fetch = format!("{hers} --job 1 --wait");

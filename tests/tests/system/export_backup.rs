@@ -39,7 +39,8 @@ fn studies_are_exported_imported_merged_and_deleted() {
     let own = two.cli(&format!("study import {rows}"));
     refused(&own, 1, &["not a complete export of a study"]);
     // The estimate of the imported study states the influence of one report.
-    let estimate = format!("estimate --study {id} --wait --out {}", folder.at("result"));
+    let out = folder.at("result");
+    let estimate = format!("estimate --study {id} --wait --out {out} --overwrite");
     let done = two.cli_json(&estimate);
     assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
     let shown = succeeded(&two.cli(&estimate));
@@ -81,9 +82,9 @@ fn backup_of_a_running_server_can_be_restored() {
     server.cli_json(&format!("study close {id}"));
 }
 
-/// A second estimate into the same directory removes the files of the first, and nothing else.
+/// Nothing of an older result stays beside a new one; other files do.
 #[test]
-fn files_of_an_earlier_estimate_are_removed() {
+fn a_result_is_replaced_when_asked() {
     let folder = Folder::new();
     let server = folder.server();
     let study = server.create_study("--p 6 --epsilon 8");
@@ -92,28 +93,19 @@ fn files_of_an_earlier_estimate_are_removed() {
         format!("{x},{},0.1,0.2,-0.1,0.3\n", 0.5 * x)
     });
     server.report(&study, &folder.write("rows.csv", rows.collect::<String>()));
-    let out = folder.at("out");
-    fs::create_dir(&out).unwrap();
-    // The user's own files, one with the name of a figure that only a path of λ has.
-    for own in ["out/notes.txt", "out/lambda_rows.svg"] {
-        folder.write(own, "mine");
-    }
-    let command = format!("estimate --study {study} --k 2 --wait --out {out}");
+    fs::create_dir(folder.at("out")).unwrap();
+    folder.write("out/notes.txt", "mine");
     let estimate = |more: &str| {
-        server.cli_json(&format!("{command} {more}"));
+        let out = folder.at("out");
+        let command = format!("estimate --study {study} --wait --out {out} {more}");
+        server.cli_json(&command);
         folder.names("out")
     };
-    let mut plain = estimate("");
-    let path = "--sparse --lambda path";
-    refused(
-        &server.cli(&format!("{command} {path}")),
-        2,
-        &["lambda_rows.svg", "no earlier run wrote it"],
-    );
-    assert_eq!(folder.read("out/lambda_rows.svg"), "mine");
-    fs::remove_file(folder.at("out/lambda_rows.svg")).unwrap();
-    plain.retain(|name| name != "lambda_rows.svg");
-    assert!(estimate(path).contains(&"lambda_path.csv".to_owned()));
-    assert_eq!(estimate(""), plain);
+    let plain = estimate("--k 2");
+    let sparse = estimate("--k 2 --sparse --lambda path --overwrite");
+    assert!(sparse.contains(&"lambda_path.csv".to_owned()));
+    assert_eq!(estimate("--k 1 --overwrite"), plain);
+    let document = folder.read_json("out/estimate.json");
+    assert_eq!(document["components"].as_array().unwrap().len(), 1);
     assert_eq!(folder.read("out/notes.txt"), "mine");
 }

@@ -125,9 +125,11 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
             "regression of age",
         ],
     );
+    let over = format!("--out {out} --overwrite");
     refuses(
         &offline,
         &[
+            (&over, "input of this command"),
             ("--regress weight", "--on"),
             (
                 "--regress wide --on age",

@@ -335,7 +335,7 @@ fn files_are_read_or_refused_alike_by_every_command() {
         format!("project --estimate {result}/estimate.json --out {out}"),
         format!("report --study {study}"),
         format!(
-            "demo --n 50 --k 1 --features {features} --out {}",
+            "demo --n 50 --k 1 --features {features} --out {} --overwrite",
             folder.at("demo")
         ),
     ];
