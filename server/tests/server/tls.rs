@@ -17,6 +17,7 @@ use crate::{
         environment,
         waiting::{until, within},
     },
+    connections::connect_from,
     running::Running,
 };
 
@@ -278,6 +279,37 @@ async fn handshakes_count_as_connections_and_time_out() {
     assert!(cut(&silent) || cut(&begun), "three connections at a time");
     asks(&mut third.unwrap()).await;
     until("both are cut", async || cut(&silent) && cut(&begun)).await;
+    server.stop().await;
+}
+
+/// An address has 16 handshakes at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_handshakes_hold_up_their_own_address_only() {
+    let server = Secured::start(|config| {
+        config.tuning.handshake_timeout = Duration::from_secs(24 * 3_600);
+    })
+    .await;
+    let half = async || {
+        let (config, name) = (server.authority.client(), "localhost".try_into().unwrap());
+        let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut hello = Vec::new();
+        client.write_tls(&mut hello).unwrap();
+        let mut stream = connect_from(&server.server, 2).await;
+        stream.write_all(&hello).await.unwrap();
+        stream
+    };
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        let mut stream = half().await;
+        stream.read_u8().await.unwrap();
+        held.push(stream);
+    }
+    let mut next = half().await;
+    asks(&mut server.trusted().await).await;
+    assert!(next.try_read(&mut [0]).is_err(), "17 at a time");
+    drop(held.pop());
+    within("its turn", next.read_u8()).await.unwrap();
+    drop((held, next));
     server.stop().await;
 }
 
