@@ -23,7 +23,7 @@ pub(super) fn page(
 }
 
 /// The bytes of a page. For visitors who are not logged in they depend only on the content and on [`Visitor::base`], so
-/// they can be shared ([`RenderCache::page`](super::render_cache::RenderCache::page)).
+/// they can be shared ([`RenderCache`](super::render_cache::RenderCache)).
 pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
