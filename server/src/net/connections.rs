@@ -8,17 +8,15 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
     net::IpAddr,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
-use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
+use axum::body::{Body, Bytes, HttpBody};
+use http_body_util::BodyExt as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{handshake, rate_limiter::address_key};
@@ -312,8 +310,13 @@ pub(super) struct Busy {
 
 impl Busy {
     /// The response's body, which keeps the connection busy until its end.
-    pub(super) fn until_sent(self, body: Body) -> ResponseBody {
-        ResponseBody { body, busy: self }
+    pub(super) fn until_sent(self, body: Body) -> impl HttpBody<Data = Bytes, Error = axum::Error> {
+        let mut busy = self;
+        body.inspect_frame(move |frame| {
+            // All of it is captured, not only the number.
+            let busy = &mut busy;
+            busy.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+        })
     }
 }
 
@@ -324,37 +327,5 @@ impl Drop for Busy {
         let until_read = 1_000_000 * on_their_way / READ_BYTES_PER_SECOND;
         slot.waiting_since
             .store(connections.now() + until_read, Ordering::Relaxed);
-    }
-}
-
-pub(super) struct ResponseBody {
-    body: Body,
-    busy: Busy,
-}
-
-impl hyper::body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(data) = frame
-            .as_ref()
-            .and_then(|frame| frame.as_ref().ok()?.data_ref())
-        {
-            self.busy.sent += data.len() as u64;
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
