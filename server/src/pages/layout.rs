@@ -99,11 +99,6 @@ pub(super) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
 }
 
-/// A number with four significant digits.
-pub(super) fn format_number(value: f64) -> String {
-    eigenveil_figures::number::rounded(value, 4)
-}
-
 /// Milliseconds since 1970-01-01 as date and time, UTC.
 pub(super) fn format_time(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;

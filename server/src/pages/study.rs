@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use eigenveil_estimation::format::with_thousands;
-use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
+use eigenveil_estimation::format::{three_digits, with_thousands};
+use eigenveil_figures::{
+    Axis, ComponentRow, DataTable, LineChart, Marker, Series, number::rounded,
+};
 use eigenveil_shared::{
     Error,
     api::{EstimateJob, EstimateState, StudyState},
@@ -13,7 +15,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     about, images, layout,
-    planner::{Forecast, Outlook, three_digits},
+    planner::{Forecast, Outlook},
     render_cache::{ChartKind, PageKind},
     state::{self, Pages},
     view::View,
@@ -455,7 +457,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::format_number(view.seconds)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (rounded(view.seconds, 4)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         (layout::cautions(Some("warnings"), &view.warnings))
         p #downloads { "Download: "
