@@ -1,5 +1,6 @@
 //! Shares of the columns and of the mean in the squared length of rows.
 
+use eigenveil_estimation::format::percent;
 use serde::Serialize;
 
 /// Share above which the mean is called dominant.
@@ -83,10 +84,6 @@ impl LengthShares {
         let (columns, mean) = (columns.collect::<Vec<_>>().join(", "), percent(self.mean));
         format!("shares of the squared length: {columns}; the mean's {mean}")
     }
-}
-
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 #[cfg(test)]

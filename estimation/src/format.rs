@@ -1,4 +1,4 @@
-//! Whole numbers written for people.
+//! Numbers written for people.
 
 /// A whole number with thousands separators.
 pub fn with_thousands(n: u64) -> String {
@@ -28,8 +28,27 @@ pub fn in_words(n: u64) -> String {
     }
 }
 
+/// A number of people to three significant digits, rounded up so that it is never too few.
+pub fn people(n: u64) -> String {
+    with_thousands(round_up(n, 3))
+}
+
+/// Three significant digits: "0.198".
+pub fn three_digits(x: f64) -> String {
+    let decimals = 2 - x.abs().log10().floor().clamp(-99.0, 99.0) as i32;
+    match usize::try_from(decimals) {
+        Ok(decimals) if decimals <= 6 => format!("{x:.decimals$}"),
+        _ => format!("{x:.2e}"),
+    }
+}
+
+/// A share as a percentage: "7.7 %".
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 /// `n` to this many significant digits, rounded up.
-pub fn round_up(n: u64, digits: u32) -> u64 {
+pub(crate) fn round_up(n: u64, digits: u32) -> u64 {
     let unit = unit_in_last_place(n, digits);
     n.div_ceil(unit).saturating_mul(unit)
 }
@@ -62,6 +81,11 @@ mod tests {
         for (n, up, down) in [(99, 99, 99), (101, 110, 100), (123_456, 130_000, 120_000)] {
             assert_eq!((round_up(n, 2), round_down(n, 2)), (up, down));
         }
+        assert_eq!(people(123_456), "124,000");
+        assert_eq!(three_digits(0.123_456), "0.123");
+        assert_eq!(three_digits(-12.345), "-12.3");
+        assert_eq!(three_digits(1.5e-9), "1.50e-9");
+        assert_eq!(three_digits(0.0), "0.00e0");
         assert_eq!(in_words(130_000), "130,000");
         assert_eq!(in_words(999_999), "999,999");
         assert_eq!(in_words(2_100_000), "2.1 million");

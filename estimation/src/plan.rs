@@ -32,7 +32,7 @@ use eigenveil_shared::{
 pub use crate::metrics::max_error;
 use crate::{
     floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
-    format::{round_up, with_thousands},
+    format::people,
 };
 
 /// Smallest target error: 1 less a squared cosine has 16 digits.
@@ -277,7 +277,7 @@ pub fn plan(
         reason: Some(match participants.low {
             Some(low) => format!(
                 "{} at least; this pilot cannot tell whether any number is enough, because components {k} and {next} may be equal",
-                with_thousands(round_up(low, 3))
+                people(low)
             ),
             None => format!(
                 "no number of participants up to 10^18 is enough: component {k} does not stand out from the directions after it"

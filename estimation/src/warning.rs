@@ -8,7 +8,7 @@ use eigenveil_shared::{
     privacy::delta_warning,
 };
 
-use crate::format::{in_words, with_thousands};
+use crate::format::{in_words, three_digits, with_thousands};
 
 /// Participants that would show components which do not stand above the noise; both numbers have two digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -225,15 +225,6 @@ fn first_in_words(k: usize) -> String {
     }
 }
 
-/// Three significant digits.
-fn three_digits(x: f64) -> String {
-    let decimals = 2 - x.abs().log10().floor().clamp(-99.0, 99.0) as i32;
-    match usize::try_from(decimals) {
-        Ok(decimals) if decimals <= 6 => format!("{x:.decimals$}"),
-        _ => format!("{x:.2e}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::estimate::{BucketVerdict, Verdict};
@@ -242,10 +233,6 @@ mod tests {
 
     #[test]
     fn numbers_are_readable() {
-        assert_eq!(three_digits(0.123_456), "0.123");
-        assert_eq!(three_digits(-12.345), "-12.3");
-        assert_eq!(three_digits(1.5e-9), "1.50e-9");
-        assert_eq!(three_digits(0.0), "0.00e0");
         assert_eq!(first_in_words(3), "the first three");
         assert_eq!(first_in_words(11), "the first 11");
     }

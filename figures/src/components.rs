@@ -1,5 +1,6 @@
 //! The components of an estimate as a table, formatted once for pages, files and the terminal.
 
+use eigenveil_estimation::format::percent;
 use eigenveil_shared::estimate::{Component, Estimate};
 
 use crate::number::{rounded, rounded_error, with_error};
@@ -80,7 +81,7 @@ fn text_or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
 }
 
 fn share(share: Option<f64>) -> String {
-    text_or_dash(share, |share| format!("{:.1} %", 100.0 * share))
+    text_or_dash(share, percent)
 }
 
 fn angle(sine: Option<f64>) -> String {

@@ -33,26 +33,8 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     if let Some((certificate, key)) = config.tls_files() {
         let pair = tls::check(certificate, key)?;
-        warnings.extend(
-            pair.warning
-                .as_ref()
-                .map(|warning| format!("{}: {warning}", certificate.display())),
-        );
-        warnings.extend(
-            pair.advice()
-                .map(|advice| format!("{}: {advice}", certificate.display())),
-        );
-        // Clients of a proxy see its certificate instead.
-        if let Some(url) = &config.public_url
-            && config.trusted_proxies.is_empty()
-            && !pair.is_for(url.host())
-        {
-            warnings.push(format!(
-                "{}: the certificate is not for {}, the host of public_url, so clients reject it unless they reach the server through a proxy (trusted_proxies names it)",
-                certificate.display(),
-                url.host()
-            ));
-        }
+        let warning = pair.warning;
+        warnings.extend(warning.map(|warning| format!("{}: {warning}", certificate.display())));
         warnings.extend(readable_by_others(key));
     } else if config.insecure_http {
         warnings.push(format!(

@@ -7,7 +7,7 @@ use eigenveil_estimation::{
     Cancel,
     centring::planned_noise,
     floor::{ExpectedError, SpectrumRange, resolution},
-    format::{round_up, with_thousands},
+    format::{people, with_thousands},
     plan::{
         MeanSquaredLength, PlanTarget, assumed_of_pilot, max_error, pilot_mean_length, plan,
         spectrum_from_eigenvalues, spectrum_from_pilot,
@@ -395,11 +395,6 @@ fn mechanisms(
     Ok(all)
 }
 
-/// Three significant digits, rounded up so that it is never too few.
-fn rounded_users(n: u64) -> String {
-    with_thousands(round_up(n, 3))
-}
-
 /// A mechanism in a table; the default calibration is not mentioned.
 fn name(mechanism: MechanismKind, calibration: Option<Calibration>) -> String {
     match calibration.filter(|&calibration| calibration != Calibration::Analytic) {
@@ -436,10 +431,10 @@ fn print(plan: &PlanAnswer) -> Result<()> {
                 .map_or("none".to_owned(), |e| format_epsilon(e, 6)),
             match (plan.target_error, row.n) {
                 (_, None) => match row.n_at_least {
-                    Some(least) => format!("{} or never", rounded_users(least)),
+                    Some(least) => format!("{} or never", people(least)),
                     None => "never".to_owned(),
                 },
-                (Some(_), Some(n)) => rounded_users(n),
+                (Some(_), Some(n)) => people(n),
                 (None, Some(n)) => with_thousands(n),
             },
             match (row.error, row.error_range) {
@@ -481,11 +476,11 @@ fn summary(plan: &PlanAnswer) -> String {
                     .filter(|row| row.epsilon == *epsilon && row.n.is_some())
                     .min_by_key(|row| row.n)?;
                 let least = best.n_at_least.map_or(String::new(), |least| {
-                    format!(", and {} at the very least", rounded_users(least))
+                    format!(", and {} at the very least", people(least))
                 });
                 Some(format!(
                     "about {} at epsilon {epsilon} ({}){least}",
-                    rounded_users(best.n?),
+                    people(best.n?),
                     best.mechanism
                 ))
             })

@@ -3,7 +3,10 @@
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
-use eigenveil_estimation::{Cancel, format::with_thousands};
+use eigenveil_estimation::{
+    Cancel,
+    format::{percent, with_thousands},
+};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Preprocessing},
@@ -20,7 +23,7 @@ use crate::{
     error::{CliError, Result},
     files, output,
     rows::{self, Names, RowTable, TableArgs},
-    shares::{LengthShares, percent},
+    shares::LengthShares,
 };
 
 /// Make a study's features file (centers and scales) from public rows or a description

@@ -6,6 +6,7 @@ use eigenveil_estimation::{
     Cancel,
     centring::planned_noise,
     floor::{Spectrum, SpectrumRange},
+    format::percent,
     linalg::{GramSum, packed_to_dense, symmetric_eigen},
     plan::{PlanTarget, plan},
 };
@@ -23,7 +24,7 @@ use crate::{
     error::{CliError, Result},
     output,
     rows::RowTable,
-    shares::{DOMINANT_MEAN_SHARE, dominant_column_share, percent},
+    shares::{DOMINANT_MEAN_SHARE, dominant_column_share},
 };
 
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.

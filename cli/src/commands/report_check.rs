@@ -1,15 +1,12 @@
 //! What a file of rows would send, told to its owner only: `eigenveil report --check`, and the question before the
 //! first report.
 
+use eigenveil_estimation::format::percent;
 use eigenveil_shared::{preprocess::Row, study::StudyParams};
 use serde::Serialize;
 
 use super::report_persons::Persons;
-use crate::{
-    error::Result,
-    output,
-    shares::{LengthShares, percent},
-};
+use crate::{error::Result, output, shares::LengthShares};
 
 /// Share of unusable rows above which somebody must agree.
 const MAX_UNUSABLE_SHARE: f64 = 0.01;

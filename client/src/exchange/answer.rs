@@ -6,6 +6,7 @@ use eigenveil_shared::{
     ErrorCode,
     api::{PROBLEM_MEDIA_TYPE, ReportOutcome, ReportResponse},
 };
+use http_names::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
@@ -383,31 +384,13 @@ fn is_refusal_of_a_report(error: &Error) -> bool {
         && !error.code().is_some_and(is_study_level)
 }
 
-/// The status with its name, where it is a common one.
+/// The status with its name, where it has one.
 fn shown_status(status: u16) -> String {
-    let name = match status {
-        200 => "OK",
-        201 => "Created",
-        204 => "No Content",
-        301 => "Moved Permanently",
-        302 => "Found",
-        307 => "Temporary Redirect",
-        308 => "Permanent Redirect",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        407 => "Proxy Authentication Required",
-        408 => "Request Timeout",
-        413 => "Payload Too Large",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        _ => return status.to_string(),
-    };
-    format!("{status} {name}")
+    let name = StatusCode::from_u16(status).ok();
+    match name.and_then(|status| status.canonical_reason()) {
+        Some(name) => format!("{status} {name}"),
+        None => status.to_string(),
+    }
 }
 
 fn shown_type(media_type: &str) -> &str {

@@ -447,19 +447,6 @@ impl Counters {
     }
 }
 
-/// What the TLS library says of certificates that no server can use, and what they are.
-const UNUSABLE: [(&str, &str); 3] = [
-    (
-        "CaUsedAsEndEntity",
-        "is that of a certificate authority, not of a server",
-    ),
-    (
-        "not valid for any names",
-        "names no host, as it has no subjectAltName",
-    ),
-    ("UnsupportedCertVersion", "is of X.509 version 1"),
-];
-
 /// The sentence for a certificate that the TLS library refused for this cause.
 fn refused_certificate(server: &str, cause: &str) -> String {
     let certificate = format!("the certificate of {server}");
@@ -469,9 +456,9 @@ fn refused_certificate(server: &str, cause: &str) -> String {
         )
     } else if cause.contains("not valid yet") {
         format!("{certificate} is not valid yet ({cause}); is the clock of this machine right?")
-    } else if let Some((_, what)) = UNUSABLE.iter().find(|(known, _)| cause.contains(known)) {
+    } else if cause.contains("CaUsedAsEndEntity") {
         format!(
-            "{certificate} {what} ({cause}), so every client refuses it and --ca-cert does not help; the server's operator has to replace it (eigenveil serve --check-config says how)"
+            "{certificate} is that of a certificate authority, not of a server ({cause}), so every client refuses it and --ca-cert does not help; the server's operator has to replace it"
         )
     } else if cause.contains("not valid for name") {
         format!(

@@ -41,7 +41,7 @@ pub(crate) async fn drain_after(
     let slot = BodySlot::default();
     let request = request.map(|body| {
         Body::new(TrackedBody {
-            body: Some(body),
+            body,
             touched: false,
             slot: Arc::clone(&slot),
         })
@@ -78,8 +78,8 @@ type BodySlot = Arc<Mutex<Option<(Body, bool)>>>;
 
 /// The body that a handler gets. If it is dropped before its end, the rest goes to the slot.
 struct TrackedBody {
-    /// `None` after the end or an error.
-    body: Option<Body>,
+    /// Empty after the end or an error.
+    body: Body,
     touched: bool,
     slot: BodySlot,
 }
@@ -93,32 +93,26 @@ impl hyper::body::Body for TrackedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.touched = true;
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        let polled = Pin::new(body).poll_frame(context);
+        let polled = Pin::new(&mut self.body).poll_frame(context);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.body = None;
+            self.body = Body::empty();
         }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.body.size_hint()
     }
 }
 
 impl Drop for TrackedBody {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take()
-            && !body.is_end_stream()
-        {
+        if !self.body.is_end_stream() {
+            let body = std::mem::take(&mut self.body);
             let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
             *slot = Some((body, self.touched));
         }

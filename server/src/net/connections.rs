@@ -8,20 +8,18 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
     net::IpAddr,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
-use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
+use axum::body::{Body, Bytes, HttpBody};
+use http_body_util::BodyExt as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::rate_limiter::address_key;
+use super::{handshake, rate_limiter::address_key};
 use crate::{
     config::{Network, ServerConfig},
     metrics::Metrics,
@@ -57,8 +55,8 @@ pub(super) struct Connections {
 struct Table {
     next_number: u64,
     slots: HashMap<u64, (u64, Arc<Slot>)>,
-    /// Connections by salted hash of their address.
-    held: HashMap<u64, usize>,
+    /// Connections, and places for handshakes, by salted hash of their address.
+    held: HashMap<u64, (usize, Arc<Semaphore>)>,
     last_warning: Option<Instant>,
 }
 
@@ -109,7 +107,7 @@ impl Connections {
     fn register(self: &Arc<Self>, peer: IpAddr) -> Result<Admitted, Refused> {
         let address = self.salt.hash_one(address_key(peer));
         let mut table = self.lock();
-        let held = table.held.get(&address).copied().unwrap_or(0);
+        let held = table.held.get(&address).map_or(0, |(held, _)| *held);
         let is_exempt = || self.exempt.iter().any(|network| network.contains(peer));
         if held >= self.per_address && self.per_address < self.capacity && !is_exempt() {
             self.warn(&mut table, || {
@@ -145,9 +143,12 @@ impl Connections {
         let number = table.next_number;
         table.next_number += 1;
         table.slots.insert(number, (address, Arc::clone(&slot)));
-        *table.held.entry(address).or_default() += 1;
+        let places = || (0, Arc::new(Semaphore::new(handshake::MAX_PER_ADDRESS)));
+        let (held, places) = table.held.entry(address).or_insert_with(places);
+        *held += 1;
         self.metrics.connections.inc();
         Ok(Admitted {
+            handshakes: Arc::clone(places),
             connections: Arc::clone(self),
             number,
             address,
@@ -243,13 +244,15 @@ pub(super) struct Admitted {
     connections: Arc<Connections>,
     number: u64,
     address: u64,
+    handshakes: Arc<Semaphore>,
     slot: Arc<Slot>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Admitted {
-    pub(super) fn address(&self) -> u64 {
-        self.address
+    /// Places for handshakes of its address.
+    pub(super) fn handshakes(&self) -> &Semaphore {
+        &self.handshakes
     }
 
     /// Completes when the connection has to end.
@@ -270,7 +273,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut table = self.connections.lock();
         table.slots.remove(&self.number);
-        if let Some(held) = table.held.get_mut(&self.address) {
+        if let Some((held, _)) = table.held.get_mut(&self.address) {
             *held -= 1;
             if *held == 0 {
                 table.held.remove(&self.address);
@@ -307,8 +310,13 @@ pub(super) struct Busy {
 
 impl Busy {
     /// The response's body, which keeps the connection busy until its end.
-    pub(super) fn until_sent(self, body: Body) -> ResponseBody {
-        ResponseBody { body, busy: self }
+    pub(super) fn until_sent(self, body: Body) -> impl HttpBody<Data = Bytes, Error = axum::Error> {
+        let mut busy = self;
+        body.inspect_frame(move |frame| {
+            // All of it is captured, not only the number.
+            let busy = &mut busy;
+            busy.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+        })
     }
 }
 
@@ -319,37 +327,5 @@ impl Drop for Busy {
         let until_read = 1_000_000 * on_their_way / READ_BYTES_PER_SECOND;
         slot.waiting_since
             .store(connections.now() + until_read, Ordering::Relaxed);
-    }
-}
-
-pub(super) struct ResponseBody {
-    body: Body,
-    busy: Busy,
-}
-
-impl hyper::body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(data) = frame
-            .as_ref()
-            .and_then(|frame| frame.as_ref().ok()?.data_ref())
-        {
-            self.busy.sent += data.len() as u64;
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

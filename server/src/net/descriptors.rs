@@ -1,6 +1,6 @@
 //! The limit on open file descriptors: every connection takes one.
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::ServerConfig;
 
@@ -11,16 +11,16 @@ const RESERVED_FDS: u64 = 64;
 /// The number of connections that fit, and a warning if it is below `max_connections`. Raises the soft limit as far as
 /// needed and allowed.
 pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
-    let (soft_limit, hard_limit) = limits();
+    let limit = getrlimit(Resource::Nofile);
     let needed = config.max_connections as u64 + RESERVED_FDS;
-    let mut allowed = soft_limit.unwrap_or(u64::MAX);
-    let target = needed.min(hard_limit.unwrap_or(u64::MAX));
+    let mut allowed = limit.current.unwrap_or(u64::MAX);
+    let target = needed.min(limit.maximum.unwrap_or(u64::MAX));
     if allowed < target {
-        let limit = Rlimit {
+        let raised = Rlimit {
             current: Some(target),
-            maximum: hard_limit,
+            ..limit
         };
-        if setrlimit(Resource::Nofile, limit).is_ok() {
+        if setrlimit(Resource::Nofile, raised).is_ok() {
             allowed = target;
         }
     }
@@ -29,9 +29,8 @@ pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
 
 /// As [`raise_fd_limit`], without changing the limit.
 pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
-    let (soft_limit, hard_limit) = limits();
-    let allowed = soft_limit.and(hard_limit).unwrap_or(u64::MAX);
-    connections_that_fit(config, allowed)
+    let hard_limit = getrlimit(Resource::Nofile).maximum;
+    connections_that_fit(config, hard_limit.unwrap_or(u64::MAX))
 }
 
 fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<String>) {
@@ -49,33 +48,12 @@ fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<S
     (fit, Some(warning))
 }
 
-/// The soft and the hard limit of `getrlimit(RLIMIT_NOFILE)`; `None`: unlimited. Read from `/proc`, because a system call
-/// filter may forbid `prlimit`.
-fn limits() -> (Option<u64>, Option<u64>) {
-    let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    parse(&text).unwrap_or_default()
-}
-
-fn parse(text: &str) -> Option<(Option<u64>, Option<u64>)> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?;
-    let mut fields = line.split_whitespace();
-    let mut next = || Some(fields.next()?.parse().ok());
-    Some((next()?, next()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn connections_are_limited_by_open_files() {
-        let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
-        assert_eq!(parse(text), Some((Some(1_024), Some(524_288))));
-        let unlimited = parse("Max open files  unlimited  unlimited  files");
-        assert_eq!(unlimited, Some((None, None)));
-        assert_eq!(parse("nothing"), None);
         let config = ServerConfig {
             max_connections: 1_000,
             ..ServerConfig::new("data")

@@ -1,6 +1,6 @@
 //! Listening, serving and graceful shutdown.
 
-use std::{cell::Cell, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use eigenveil_shared::{Error, ErrorCode, Result, api::Problem};
@@ -19,7 +19,7 @@ use tokio::{
 use super::{
     connections::{Admitted, Connections, EndAll, Refused},
     descriptors,
-    handshake::{Handshakes, Unused, reply_and_close},
+    handshake::{Handshakes, reply_and_close},
     rate_limiter,
     stream::{self, ClientStream},
     tls::Certificates,
@@ -149,8 +149,7 @@ impl Server {
             leaving.leave();
             let _ = tokio::time::timeout(delay, leaving.stopping()).await;
         });
-        let mut maintenance =
-            std::pin::pin!(maintenance(app.clone(), certificates, handshakes.clone()));
+        let mut maintenance = std::pin::pin!(maintenance(app.clone(), certificates));
         let store = app.store().clone();
         let mut ended = std::pin::pin!(store.ended());
         let ended = loop {
@@ -197,16 +196,16 @@ impl Server {
                     match handshakes {
                         None => {
                             let stream = ClientStream::new(stream, write_timeout);
-                            connection.serve(stream, &admitted, None).await;
+                            connection.serve(stream, &admitted).await;
                         }
                         // Boxed, so that plain connections stay small.
                         Some(handshakes) => {
-                            let address = admitted.address();
+                            let places = admitted.handshakes();
                             Box::pin(async {
                                 let accepted =
-                                    handshakes.accept(stream, address, write_timeout).await;
-                                if let Some((stream, unused)) = accepted {
-                                    connection.serve(stream, &admitted, Some(unused)).await;
+                                    handshakes.accept(stream, places, write_timeout).await;
+                                if let Some(stream) = accepted {
+                                    connection.serve(stream, &admitted).await;
                                 }
                             })
                             .await;
@@ -253,7 +252,6 @@ impl Connection {
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
         admitted: &Admitted,
-        unused: Option<Unused>,
     ) {
         let Self {
             http,
@@ -261,12 +259,9 @@ impl Connection {
             peer,
             watcher,
         } = self;
-        let (requests, unused) = (admitted.requests(), Cell::new(unused));
+        let requests = admitted.requests();
         let service = service_fn(move |request: Request<Incoming>| {
             let busy = requests.begin();
-            if let Some(handshake) = unused.take() {
-                handshake.used();
-            }
             let request = request.map(Body::new);
             // Boxed, since it is large, and a connection would keep room for it while it waits.
             let response = Box::pin(routes.clone().respond(request, Some(peer)));
@@ -282,11 +277,7 @@ impl Connection {
 }
 
 /// Background task: clears expired rate limits and reloads a renewed certificate. Never completes.
-async fn maintenance(
-    app: AppState,
-    certificates: Option<Arc<Certificates>>,
-    handshakes: Option<Arc<Handshakes>>,
-) {
+async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
     let mut forget = interval(rate_limiter::FORGET_AFTER / 5);
     let reload_interval = app.config().tls_reload();
     let mut renew = interval(reload_interval.unwrap_or(rate_limiter::FORGET_AFTER));
@@ -294,12 +285,7 @@ async fn maintenance(
     let watched = certificates.filter(|_| reload_interval.is_some());
     loop {
         tokio::select! {
-            _ = forget.tick() => {
-                app.rate_limits().forget_old();
-                if let Some(handshakes) = &handshakes {
-                    handshakes.forget_old();
-                }
-            }
+            _ = forget.tick() => app.rate_limits().forget_old(),
             _ = renew.tick() => if let Some(certificates) = watched.clone() {
                 let reload = move || certificates.reload_when_changed();
                 // Reading files may block; the outcome is in the log.

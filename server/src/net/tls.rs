@@ -9,22 +9,14 @@ use std::{
 use eigenveil_shared::Result;
 use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::{
-    self, InconsistentKeys, SignatureAlgorithm,
+    self, InconsistentKeys,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 
 use crate::config::invalid_config;
-
-/// How to replace a certificate that clients reject. The files have names of their own, so that a key that has signed
-/// other certificates is not overwritten.
-const REPLACE: &str = "\
-replace it by one of your authority for the server's name, or by one that is its own authority and that clients get as --ca-cert \
-(HOST is the name in the server's address; for an address of numbers write IP: for DNS:): \
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server-key.pem -out server-cert.pem -days 365 \
--subj /CN=HOST -addext subjectAltName=DNS:HOST -addext basicConstraints=critical,CA:FALSE";
 
 /// The certificate chain and key of new connections. Connections made before a reload keep theirs.
 ///
@@ -50,27 +42,7 @@ pub enum Reload {
 pub(crate) struct Pair {
     key: CertifiedKey,
     /// Why clients will reject it.
-    pub(crate) warning: Option<String>,
-}
-
-impl Pair {
-    /// What would make handshakes cheaper, if anything.
-    pub(crate) fn advice(&self) -> Option<&'static str> {
-        let is_rsa = self.key.key.algorithm() == SignatureAlgorithm::RSA;
-        is_rsa.then_some(
-            "the key is an RSA key, which costs the server 10 to 200 times as much for each new connection as a P-256 key; \
-             get a P-256 key with the next certificate (certbot --key-type ecdsa)",
-        )
-    }
-
-    pub(crate) fn is_for(&self, host: &str) -> bool {
-        let own = self.key.cert.first();
-        let own = own.and_then(|own| webpki::EndEntityCert::try_from(own).ok());
-        let Ok(host) = ServerName::try_from(host) else {
-            return false;
-        };
-        own.is_some_and(|own| own.verify_is_valid_for_subject_name(&host).is_ok())
-    }
+    pub(crate) warning: Option<&'static str>,
 }
 
 impl Certificates {
@@ -149,12 +121,8 @@ fn log_outcome(reload: Result<Reload>) -> Result<Reload> {
 }
 
 fn log_warning(certificate: &Path, pair: &Pair) {
-    if let Some(warning) = &pair.warning {
-        // The file is no field, which would be written behind a command to copy.
+    if let Some(warning) = pair.warning {
         tracing::warn!("{}: {warning}", certificate.display());
-    }
-    if let Some(advice) = pair.advice() {
-        tracing::info!("{}: {advice}", certificate.display());
     }
 }
 
@@ -207,16 +175,8 @@ impl Files {
                 "{key} has no private key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
-        let warning = match webpki::EndEntityCert::try_from(&chain[0]) {
-            Ok(own) => why_rejected(&own),
-            Err(webpki::Error::UnsupportedCertVersion) => {
-                return Err(invalid_config(format!(
-                    "the certificate in {certificate} is of X.509 version 1, which names no host; {REPLACE}"
-                )));
-            }
-            // Said below.
-            Err(_) => None,
-        };
+        let own = webpki::EndEntityCert::try_from(&chain[0]).ok();
+        let warning = own.and_then(|own| why_rejected(&own));
         match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
@@ -232,43 +192,17 @@ impl Files {
 }
 
 /// Why clients reject a certificate, whatever authorities they trust; `None` if they need not.
-fn why_rejected(own: &webpki::EndEntityCert<'_>) -> Option<String> {
-    // All of this is checked before the issuer, so no root certificate is needed.
-    let verified = own.verify_for_usage(
-        &[],
-        &[],
-        &[],
-        UnixTime::now(),
-        webpki::KeyUsage::server_auth(),
-        None,
-        None,
-    );
-    match verified {
-        Err(webpki::Error::CertExpired { .. }) => {
-            Some("the certificate has expired; clients reject it until it is renewed".into())
-        }
-        Err(webpki::Error::CertNotValidYet { .. }) => {
-            Some("the certificate is not valid yet; clients reject it until then".into())
-        }
-        Err(webpki::Error::CaUsedAsEndEntity) => Some(format!(
-            "the certificate is that of a certificate authority (CA:TRUE, the default of openssl req -x509), which clients reject as a server's; {REPLACE}"
-        )),
-        Err(webpki::Error::RequiredEkuNotFoundContext(_)) => Some(format!(
-            "the certificate is not for servers (its extended key usage lacks serverAuth), so clients reject it; {REPLACE}"
-        )),
-        _ if is_nameless(own) => Some(format!(
-            "the certificate names no host (it has no subjectAltName; clients do not look at CN), so clients reject it; {REPLACE}"
-        )),
+fn why_rejected(own: &webpki::EndEntityCert<'_>) -> Option<&'static str> {
+    // Both are checked before the issuer, so no root certificate is needed.
+    let (now, servers) = (UnixTime::now(), webpki::KeyUsage::server_auth());
+    match own.verify_for_usage(&[], &[], &[], now, servers, None, None) {
+        Err(webpki::Error::CertExpired { .. } | webpki::Error::CertNotValidYet { .. }) => Some(
+            "the certificate has expired or is not valid yet; clients reject it until it is renewed",
+        ),
+        Err(webpki::Error::CaUsedAsEndEntity) => Some(
+            "the certificate is that of a certificate authority (CA:TRUE, the default of openssl req -x509), which clients reject \
+             as a server's; docs/run-a-server.md, \"TLS\", has a command that makes one they accept",
+        ),
         _ => None,
     }
-}
-
-fn is_nameless(own: &webpki::EndEntityCert<'_>) -> bool {
-    let Ok(any) = ServerName::try_from("localhost") else {
-        return false;
-    };
-    matches!(
-        own.verify_is_valid_for_subject_name(&any),
-        Err(webpki::Error::CertNotValidForName(context)) if context.presented.is_empty()
-    )
 }

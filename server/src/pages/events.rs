@@ -142,10 +142,7 @@ impl Watch {
             });
             Ok(data.to_string().into())
         };
-        let reports = || self.study.reports_accepted();
-        let rendered = &self.app.state.pages;
-        rendered
-            .page(self.visitor.clone(), what, reports, render)
-            .await
+        let pages = &self.app.state.pages;
+        pages.page(self.visitor.clone(), what, render).await
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn page(
 }
 
 /// The bytes of a page. For visitors who are not logged in they depend only on the content and on [`Visitor::base`], so
-/// they can be shared ([`RenderCache::page`](super::render_cache::RenderCache::page)).
+/// they can be shared ([`RenderCache`](super::render_cache::RenderCache)).
 pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
@@ -97,11 +97,6 @@ pub(super) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
 
 pub(super) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
-}
-
-/// A number with four significant digits.
-pub(super) fn format_number(value: f64) -> String {
-    eigenveil_figures::number::rounded(value, 4)
 }
 
 /// Milliseconds since 1970-01-01 as date and time, UTC.

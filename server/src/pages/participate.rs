@@ -12,8 +12,8 @@ use maud::{Markup, html};
 
 use super::{
     about, images, layout,
-    render_cache::PageKind,
-    state::{self, ChartKind, Pages},
+    render_cache::{ChartKind, PageKind},
+    state::{self, Pages},
     study::hide_drafts,
     visitor::{Fields, Visitor},
 };
@@ -78,7 +78,7 @@ pub(super) async fn show(
         let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
     };
-    let page = app.state.pages.page(visitor, what, || 0, render);
+    let page = app.state.pages.page(visitor, what, render);
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
@@ -237,9 +237,9 @@ pub(super) async fn belief(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Belief, None);
-    let chart = move || Ok(belief_chart(&study));
-    state::cached_chart(&app, visitor.client(), what, fields, || 0, chart).await
+    let what = (study.id(), ChartKind::Belief);
+    let chart = move |_: &Visitor| Ok(belief_chart(&study));
+    state::cached_chart(&app, visitor, what, fields, chart).await
 }
 
 fn belief_chart(study: &Study) -> LineChart {

@@ -3,18 +3,18 @@
 use eigenveil_estimation::{
     centring::planned_noise,
     floor::{ExpectedError, Resolution, SpectrumRange, resolution},
-    format::with_thousands,
+    format::{three_digits, with_thousands},
     plan::{MeanSquaredLength, assumed_of_pilot, error_curve, max_error, spectrum_from_pilot},
 };
-use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series, expected_error};
+use eigenveil_figures::{
+    Axis, LineChart, LineStyle, Marker, Series, expected_error, number::rounded,
+};
 use eigenveil_shared::{
     Result,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     study::StudyParams,
 };
-
-use super::layout::format_number;
 
 /// Number of components assumed if the estimate chooses it.
 const DEFAULT_COMPONENTS: usize = 3;
@@ -62,7 +62,7 @@ impl Forecast {
             k => format!("{k} components"),
         };
         let (low, high) = (three_digits(self.range.0), three_digits(self.range.1));
-        let max = format_number(max_error(self.p, self.k));
+        let max = rounded(max_error(self.p, self.k), 4);
         format!("expected error of {components} ({low} to {high}; at most {max})")
     }
 
@@ -183,12 +183,6 @@ impl Outlook {
             "{text} How large the error is depends on the participants' own spectrum: the first estimate tells."
         ))
     }
-}
-
-/// "0.198": a range tells how many digits mean anything.
-pub(super) fn three_digits(error: f64) -> String {
-    let decimals = 2 - error.max(1e-9).log10().floor() as i32;
-    format!("{error:.*}", decimals.clamp(0, 12) as usize)
 }
 
 /// A share as points of a hundred: "1.3".

@@ -1,59 +1,38 @@
-//! A single-flight cache of pages and charts that anybody may request: each is rendered once, one at a time, and
-//! shared.
+//! Pages and charts that anybody may request: one at a time, each rendered at most once a second, and shared.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
-use eigenveil_shared::{Error, ErrorCode, api::StudyState};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use eigenveil_shared::{Error, api::StudyState};
+use tokio::{sync::Semaphore, time::Instant};
 
 use super::visitor::Visitor;
-use crate::{http::run_blocking, net::rate_limiter::ClientKey, store::StudyId};
+use crate::{http::run_blocking, store::StudyId};
 
+/// A younger rendering is shared.
+const MAX_AGE: Duration = Duration::from_secs(1);
 const MAX_CACHED_BYTES: usize = 8 << 20;
-/// Requests that may wait; further ones get 429.
-const MAX_WAITING: usize = 1_024;
-/// Requests of one client that may wait: everybody else waits for no more than these, however many it sends.
-const MAX_WAITING_PER_CLIENT: usize = 32;
-/// Minimum time between two responses: sending takes processor time too, and a few hundred a second are enough for
-/// people.
-const MIN_INTERVAL: Duration = Duration::from_millis(2);
+/// Before each response: sending takes processor time too, and a few hundred a second are enough for people.
+const PAUSE: Duration = Duration::from_millis(2);
 
-/// A cache with key `K`: everything that decides what is shown and to whom, except the changing number of reports.
-pub(super) struct RenderCache<K> {
-    entries: Mutex<VecDeque<CacheEntry<K>>>,
-    /// One rendering at a time, so that there are processors left for reports.
+pub(super) struct RenderCache {
+    /// In the order in which they were begun.
+    entries: Mutex<Vec<Rendering>>,
+    /// Of one request at a time, so that there are processors left for reports.
     turn: Arc<Semaphore>,
-    /// Its holder gets a response after [`MIN_INTERVAL`].
-    interval: Semaphore,
-    waiting: Mutex<Waiting>,
 }
 
-#[derive(Default)]
-struct Waiting {
-    all: usize,
-    by_client: HashMap<ClientKey, usize>,
-}
-
-struct CacheEntry<K> {
-    key: K,
-    /// Usually the number of reports; there may have been more when they were read.
-    version: u64,
+struct Rendering {
+    /// The prefix of its links, and what it shows.
+    key: (String, PageKind),
     begun: Instant,
     bytes: Bytes,
 }
 
-/// A page for visitors who are not logged in. Pages of other visitors are not shared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Page {
-    base: String,
-    what: PageKind,
-}
-
+/// What a page for visitors who are not logged in shows, except numbers that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
     /// A page of the list of studies, and the search text.
@@ -63,157 +42,66 @@ pub(super) enum PageKind {
     Participate(StudyId, StudyState, Option<String>),
     /// Not a page but its event data.
     Events(StudyId, StudyState),
+    /// Not a page but a chart of it, and whether it is narrow.
+    Chart(StudyId, ChartKind, bool),
 }
 
-impl RenderCache<Page> {
-    /// A visitor's page: shared by all who are not logged in, rendered for each of the others.
-    pub(super) async fn page(
-        &self,
-        visitor: Visitor,
-        what: PageKind,
-        version: impl Fn() -> u64,
-        render: impl FnOnce(&Visitor) -> Result<Bytes, Error> + Send + 'static,
-    ) -> Result<Bytes, Error> {
-        let shared = (!visitor.is_logged_in()).then(|| visitor.base().to_owned());
-        let client = visitor.client();
-        let render = move || render(&visitor);
-        match shared {
-            Some(base) => {
-                self.get_or_render(client, Page { base, what }, version, render)
-                    .await
-            }
-            None => self.render_uncached(render).await,
-        }
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChartKind {
+    Arrivals,
+    ExpectedError,
+    Belief,
 }
 
-impl<K> Default for RenderCache<K> {
+impl Default for RenderCache {
     fn default() -> Self {
         Self {
             entries: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
-            interval: Semaphore::new(1),
-            waiting: Mutex::default(),
         }
     }
 }
 
-/// Counts one waiting request until it is dropped.
-struct WaitGuard<'a> {
-    waiting: &'a Mutex<Waiting>,
-    client: Option<ClientKey>,
-}
-
-impl<'a> WaitGuard<'a> {
-    /// Fails if too many wait already. Without a client's address only the number of all is limited.
-    fn new(waiting: &'a Mutex<Waiting>, client: Option<ClientKey>) -> Result<Self, Error> {
-        let mut now = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = client.and_then(|client| now.by_client.get(&client).copied());
-        let who = match own {
-            Some(own) if own >= MAX_WAITING_PER_CLIENT => {
-                format!("{own} requests from this address")
-            }
-            _ if now.all >= MAX_WAITING => format!("{} requests", now.all),
-            _ => {
-                now.all += 1;
-                if let Some(client) = client {
-                    *now.by_client.entry(client).or_default() += 1;
-                }
-                drop(now);
-                return Ok(Self { waiting, client });
-            }
-        };
-        Err(Error::new(
-            ErrorCode::TooManyRequests,
-            format!("{who} wait for a page or a figure; retry in a second"),
-        ))
-    }
-}
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        let mut now = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        now.all -= 1;
-        if let Some(client) = self.client
-            && let Entry::Occupied(mut own) = now.by_client.entry(client)
-        {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
-            }
-        }
-    }
-}
-
-impl<K: PartialEq> RenderCache<K> {
-    /// Returns a cached rendering if it has the current version or was begun after this call, else makes one. `render`
-    /// must read changing data only when called. However fast reports come, all who wait share one rendering.
-    pub(super) async fn get_or_render(
+impl RenderCache {
+    /// What this visitor sees: shared by all who are not logged in, rendered at once for each of the others.
+    pub(super) async fn page(
         &self,
-        client: Option<ClientKey>,
-        key: K,
-        version: impl Fn() -> u64,
-        render: impl FnOnce() -> Result<Bytes, Error> + Send + 'static,
+        visitor: Visitor,
+        what: PageKind,
+        render: impl FnOnce(&Visitor) -> Result<Bytes, Error> + Send + 'static,
     ) -> Result<Bytes, Error> {
-        let _guard = WaitGuard::new(&self.waiting, client)?;
-        let requested_at = Instant::now();
-        let interval = self.interval.acquire().await;
-        tokio::time::sleep(MIN_INTERVAL).await;
-        drop(interval);
-        let now = version();
-        if let Some(found) = self.find(&key, |entry| entry.version == now) {
+        if visitor.is_logged_in() {
+            return run_blocking(move || render(&visitor)).await;
+        }
+        let key = (visitor.base().to_owned(), what);
+        let requested = Instant::now();
+        // Never closed; if it were, rendering would go on without a permit.
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok();
+        tokio::time::sleep(PAUSE).await;
+        let found = self.entries().iter().find_map(|entry| {
+            let fits = entry.begun >= requested || entry.begun.elapsed() < MAX_AGE;
+            (fits && entry.key == key).then(|| entry.bytes.clone())
+        });
+        if let Some(found) = found {
             return Ok(found);
         }
-        let turn = self.turn().await;
-        let (begun, now) = (Instant::now(), version());
-        let is_current =
-            |entry: &CacheEntry<K>| entry.version == now || entry.begun >= requested_at;
-        if let Some(found) = self.find(&key, is_current) {
-            return Ok(found);
-        }
-        let (bytes, _turn) = run_blocking(move || Ok((render()?, turn))).await?;
+        let begun = Instant::now();
+        // The turn lasts as long as the rendering, which goes on if nobody waits for it any more.
+        let (bytes, _turn) = run_blocking(move || Ok((render(&visitor)?, turn))).await?;
         let mut entries = self.entries();
-        entries.retain(|other| other.key != key);
-        entries.push_back(CacheEntry {
+        entries.retain(|entry| entry.key != key && entry.begun.elapsed() < MAX_AGE);
+        entries.push(Rendering {
             key,
-            version: now,
             begun,
             bytes: bytes.clone(),
         });
-        let mut total: usize = entries.iter().map(|entry| entry.bytes.len()).sum();
-        while total > MAX_CACHED_BYTES
-            && let Some(oldest) = entries.pop_front()
-        {
-            total -= oldest.bytes.len();
+        while entries.iter().map(|entry| entry.bytes.len()).sum::<usize>() > MAX_CACHED_BYTES {
+            entries.remove(0);
         }
         Ok(bytes)
     }
 
-    /// Renders for one visitor only: in turn, but not cached.
-    pub(super) async fn render_uncached<T: Send + 'static>(
-        &self,
-        render: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let turn = self.turn().await;
-        let (made, _turn) = run_blocking(move || Ok((render()?, turn))).await?;
-        Ok(made)
-    }
-
-    /// Held during the rendering, which continues if nobody waits for it any more.
-    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        // Never closed; if it were, rendering would go on without a permit.
-        Arc::clone(&self.turn).acquire_owned().await.ok()
-    }
-
-    fn find(&self, key: &K, fits: impl Fn(&CacheEntry<K>) -> bool) -> Option<Bytes> {
-        let entries = self.entries();
-        let found = entries
-            .iter()
-            .find(|entry| entry.key == *key && fits(entry));
-        found.map(|entry| entry.bytes.clone())
-    }
-
-    fn entries(&self) -> MutexGuard<'_, VecDeque<CacheEntry<K>>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<Rendering>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,9 +112,16 @@ mod tests {
 
     use super::*;
 
+    /// A page of these bytes is asked for.
+    async fn ask(cache: &RenderCache, page: usize, bytes: impl Into<Bytes>) -> Bytes {
+        let (what, bytes) = (PageKind::Studies(page, String::new()), bytes.into());
+        let made = cache.page(Visitor::default(), what, move |_| Ok(bytes));
+        made.await.unwrap()
+    }
+
     /// On a single-threaded runtime, so this thread is the serving one.
-    #[tokio::test]
-    async fn a_rendering_is_made_once_and_not_on_a_serving_thread() {
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_rendered_once_a_second_and_not_on_a_serving_thread() {
         let cache = Arc::new(RenderCache::default());
         let made = Arc::new(AtomicU64::new(0));
         let mut requests = tokio::task::JoinSet::new();
@@ -234,159 +129,45 @@ mod tests {
             let (cache, made) = (Arc::clone(&cache), Arc::clone(&made));
             let serving = std::thread::current().id();
             requests.spawn(async move {
-                let render = move || {
+                let render = move |_: &Visitor| {
                     assert_ne!(std::thread::current().id(), serving);
                     made.fetch_add(1, Ordering::Relaxed);
-                    Ok(Bytes::from("<svg/>"))
+                    Ok(Bytes::from("one"))
                 };
-                cache.get_or_render(None, 7, || 5, render).await.unwrap()
+                let what = PageKind::Studies(1, String::new());
+                let page = cache.page(Visitor::default(), what, render).await;
+                assert_eq!(page.unwrap(), "one");
             });
         }
-        while let Some(rendered) = requests.join_next().await {
-            assert_eq!(rendered.unwrap(), "<svg/>");
+        while let Some(ended) = requests.join_next().await {
+            ended.unwrap();
         }
         assert_eq!(made.load(Ordering::Relaxed), 1);
-        // Another key has its own entry.
-        for (key, text, wanted) in [(7, "six", "six"), (8, "other", "other"), (7, "no", "six")] {
-            let render = move || Ok(Bytes::from(text));
-            let shown = cache.get_or_render(None, key, || 6, render).await;
-            assert_eq!(shown.unwrap(), wanted);
-        }
-    }
-
-    /// Every call finds another number of reports.
-    #[tokio::test]
-    async fn waiting_requests_share_a_rendering_however_fast_reports_come() {
-        let cache = Arc::new(RenderCache::default());
-        let (reports, made) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let mut requests = tokio::task::JoinSet::new();
-        for _ in 0..32 {
-            let (cache, made) = (Arc::clone(&cache), Arc::clone(&made));
-            let (reports, read) = (Arc::clone(&reports), Arc::clone(&reports));
-            requests.spawn(async move {
-                let at_least = reports.load(Ordering::Relaxed);
-                let count = move || reports.fetch_add(1, Ordering::Relaxed);
-                let render = move || {
-                    made.fetch_add(1, Ordering::Relaxed);
-                    Ok(Bytes::from(read.load(Ordering::Relaxed).to_string()))
-                };
-                let shown = cache.get_or_render(None, (), count, render).await.unwrap();
-                let shown: u64 = std::str::from_utf8(&shown).unwrap().parse().unwrap();
-                // Nobody sees fewer reports than there were at the request.
-                assert!(shown >= at_least, "{shown} < {at_least}");
-            });
-        }
-        while let Some(rendered) = requests.join_next().await {
-            rendered.unwrap();
-        }
-        // All requests came before the first rendering began.
-        assert_eq!(made.load(Ordering::Relaxed), 1);
+        assert_eq!(ask(&cache, 2, "another").await, "another");
+        assert_eq!(ask(&cache, 1, "two").await, "one");
+        tokio::time::advance(MAX_AGE).await;
+        assert_eq!(ask(&cache, 1, "two").await, "two");
     }
 
     #[tokio::test]
     async fn the_cache_is_bounded() {
         let cache = RenderCache::default();
-        for key in 0..20 {
-            let render = || Ok(Bytes::from(vec![0; 1 << 20]));
-            cache.get_or_render(None, key, || 1, render).await.unwrap();
+        for page in 0..20 {
+            ask(&cache, page, vec![0; 1 << 20]).await;
         }
-        let entries: usize = cache.entries().iter().map(|entry| entry.bytes.len()).sum();
-        assert!(
-            entries <= MAX_CACHED_BYTES && entries > MAX_CACHED_BYTES / 2,
-            "{entries}"
-        );
-        // A rendering of more reports replaces the entry.
-        let entries = cache.entries().len();
-        for reports in 2..5 {
-            let render = || Ok(Bytes::from(vec![0; 1 << 20]));
-            let shown = cache.get_or_render(None, 19, || reports, render).await;
-            shown.unwrap();
-        }
-        assert_eq!(cache.entries().len(), entries);
-        let fail = || Err(Error::invalid_request("no"));
-        cache.get_or_render(None, 99, || 1, fail).await.unwrap_err();
-        assert!(cache.find(&99, |_| true).is_none());
-        assert_eq!(cache.waiting.lock().unwrap().all, 0);
+        assert!(cache.entries().len() <= MAX_CACHED_BYTES >> 20);
     }
 
-    /// One client sends a thousand searches while a page is being rendered: the next visitor waits for a few of them.
+    /// While another page is rendered.
     #[tokio::test]
-    async fn a_client_with_a_thousand_requests_leaves_the_queue_to_others() {
-        let cache = Arc::new(RenderCache::default());
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let mut requests = tokio::task::JoinSet::new();
-        let mut request = |client: u8, key: u32, wait: Option<std::sync::mpsc::Receiver<()>>| {
-            let cache = Arc::clone(&cache);
-            requests.spawn(async move {
-                let render = move || {
-                    if let Some(held) = wait {
-                        let _ = held.recv();
-                    }
-                    Ok(Bytes::from("page"))
-                };
-                let made = cache.get_or_render(Some([client; 16]), key, || 1, render);
-                (client, made.await.map_err(|error| error.code()))
-            });
-        };
-        request(0, 0, Some(held));
-        (1..=1_000).for_each(|key| request(1, key, None));
-        request(2, 2_000, None);
-        let mut refused = 0;
-        // Those beyond the limit do not wait.
-        while refused < 1_000 - MAX_WAITING_PER_CLIENT {
-            let (client, made) = requests.join_next().await.unwrap().unwrap();
-            assert_eq!((client, made), (1, Err(ErrorCode::TooManyRequests)));
-            refused += 1;
-        }
-        release.send(()).unwrap();
-        while let Some(ended) = requests.join_next().await {
-            let (client, made) = ended.unwrap();
-            assert!(made.is_ok(), "{client}");
-        }
-        let waiting = cache.waiting.lock().unwrap();
-        assert!(waiting.all == 0 && waiting.by_client.is_empty());
-    }
-
-    /// Sending takes processor time too.
-    #[tokio::test]
-    async fn responses_have_a_minimum_interval_even_from_the_cache() {
-        let cache = Arc::new(RenderCache::default());
-        let begun = Instant::now();
-        let mut requests = tokio::task::JoinSet::new();
-        for _ in 0..50 {
-            let cache = Arc::clone(&cache);
-            let render = || Ok(Bytes::from("page"));
-            requests
-                .spawn(async move { cache.get_or_render(None, (), || 1, render).await.unwrap() });
-        }
-        while requests.join_next().await.is_some() {}
-        assert!(begun.elapsed() >= 50 * MIN_INTERVAL);
-    }
-
-    /// Pages that are not shared wait for the same permit.
-    #[tokio::test]
-    async fn renderings_run_one_at_a_time() {
-        let cache = Arc::new(RenderCache::default());
-        let at_once = Arc::new(AtomicU64::new(0));
-        let mut requests = tokio::task::JoinSet::new();
-        for number in 0..16_u64 {
-            let (cache, at_once) = (Arc::clone(&cache), Arc::clone(&at_once));
-            requests.spawn(async move {
-                let render = move || {
-                    assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0);
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                    at_once.fetch_sub(1, Ordering::SeqCst);
-                    Ok(Bytes::new())
-                };
-                let rendered = match number % 2 {
-                    0 => cache.get_or_render(None, number, || 1, render).await,
-                    _ => cache.render_uncached(render).await,
-                };
-                rendered.unwrap();
-            });
-        }
-        while let Some(rendered) = requests.join_next().await {
-            rendered.unwrap();
-        }
+    async fn who_is_logged_in_does_not_wait_for_a_turn() {
+        let cache = RenderCache::default();
+        let turn = cache.turn.acquire().await;
+        let what = PageKind::Studies(1, String::new());
+        let own = cache.page(Visitor::operator(), what, |_| Ok(Bytes::from("own")));
+        assert_eq!(own.await.unwrap(), "own");
+        drop(turn);
+        assert!(cache.entries().is_empty());
+        assert_eq!(ask(&cache, 1, "shared").await, "shared");
     }
 }

@@ -9,11 +9,11 @@ use tokio::sync::Semaphore;
 
 use super::{
     images::{svg, width},
-    render_cache::{Page, RenderCache},
+    render_cache::{ChartKind, PageKind, RenderCache},
     view::Views,
-    visitor::Fields,
+    visitor::{Fields, Visitor},
 };
-use crate::{app::AppState, http::ApiError, net::rate_limiter::ClientKey, store::StudyId};
+use crate::{app::AppState, http::ApiError, store::StudyId};
 
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
@@ -26,8 +26,7 @@ pub(super) struct Pages {
 
 pub(super) struct PageState {
     pub(super) views: Views,
-    pub(super) pages: RenderCache<Page>,
-    pub(super) charts: RenderCache<ChartKey>,
+    pub(super) pages: RenderCache,
     pub(super) watchers: [Arc<Semaphore>; 3],
 }
 
@@ -38,7 +37,6 @@ impl Pages {
             state: Arc::new(PageState {
                 views: Views::default(),
                 pages: RenderCache::default(),
-                charts: RenderCache::default(),
                 watchers: MAX_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
             }),
         }
@@ -59,42 +57,18 @@ impl std::ops::Deref for Pages {
     }
 }
 
-/// Identifies a chart: apart from this, only the number of reports decides what it shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChartKey {
-    pub(super) study: StudyId,
-    pub(super) kind: ChartKind,
-    /// The estimate it is made from.
-    pub(super) estimate: Option<u64>,
-    pub(super) narrow: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChartKind {
-    Arrivals,
-    ExpectedError,
-    Belief,
-}
-
-/// The chart of a study that a query requests, rendered again if `version` has changed.
+/// The chart of a study that a query requests.
 pub(super) async fn cached_chart(
     app: &Pages,
-    client: Option<ClientKey>,
-    (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
+    visitor: Visitor,
+    (study, kind): (StudyId, ChartKind),
     fields: Fields,
-    version: impl Fn() -> u64,
-    chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
+    chart: impl FnOnce(&Visitor) -> Result<LineChart, Error> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let key = ChartKey {
-        study,
-        kind,
-        estimate,
-        narrow: fields.has("narrow"),
+    let what = PageKind::Chart(study, kind, fields.has("narrow"));
+    let draw = move |visitor: &Visitor| {
+        let chart = chart(visitor)?;
+        Ok(chart.to_svg_of_width(width(&fields)).into())
     };
-    let draw = move || Ok(chart()?.to_svg_of_width(width(&fields)).into());
-    Ok(svg(app
-        .state
-        .charts
-        .get_or_render(client, key, version, draw)
-        .await?))
+    Ok(svg(app.state.pages.page(visitor, what, draw).await?))
 }

@@ -1,9 +1,6 @@
 //! The list of studies.
 
-use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::format::with_thousands;
@@ -33,15 +30,13 @@ pub(super) async fn show(
     let search: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
     let operator = visitor.is_operator();
     let what = PageKind::Studies(page, search.clone());
-    let (pages, list, searched) = (app.clone(), app.clone(), search.clone());
-    let version = move || StudyPage::new(&list, page, &searched, operator).version();
+    let pages = app.clone();
     let render = move |visitor: &Visitor| {
         let shown_page = StudyPage::new(&app, page, &search, operator);
         let content = content(visitor, page, &search, &shown_page);
         Ok(layout::document(visitor, "Studies", &content))
     };
-    let rendered = &pages.state.pages;
-    let list = rendered.page(visitor, what, version, render);
+    let list = pages.state.pages.page(visitor, what, render);
     Ok(layout::html_response(StatusCode::OK, list.await?))
 }
 
@@ -70,17 +65,6 @@ impl StudyPage {
             found,
             all,
         }
-    }
-
-    /// Changes whenever anything on the page changes.
-    fn version(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.found, self.all).hash(&mut hasher);
-        for study in &self.studies {
-            let state = study.state().as_str();
-            (study.id(), state, study.reports_accepted()).hash(&mut hasher);
-        }
-        hasher.finish()
     }
 }
 

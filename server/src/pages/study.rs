@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use eigenveil_estimation::format::with_thousands;
-use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
+use eigenveil_estimation::format::{three_digits, with_thousands};
+use eigenveil_figures::{
+    Axis, ComponentRow, DataTable, LineChart, Marker, Series, number::rounded,
+};
 use eigenveil_shared::{
     Error,
     api::{EstimateJob, EstimateState, StudyState},
@@ -13,9 +15,9 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     about, images, layout,
-    planner::{Forecast, Outlook, three_digits},
-    render_cache::PageKind,
-    state::{self, ChartKind, Pages},
+    planner::{Forecast, Outlook},
+    render_cache::{ChartKind, PageKind},
+    state::{self, Pages},
     view::View,
     visitor::{Fields, Visitor},
 };
@@ -98,15 +100,14 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let what = PageKind::Study(study.id(), study.state());
-    let (pages, counted) = (app.clone(), Arc::clone(&study));
-    let reports = || counted.reports_accepted();
+    let pages = app.clone();
     let render = move |visitor: &Visitor| {
         let visible = VisibleStudy::new(&app, visitor, study)?;
         let arrivals = app.store().arrivals(&visible.study)?;
         let content = content(visitor, &visible, &arrivals);
         Ok(layout::document(visitor, visible.study.name(), &content))
     };
-    let page = pages.state.pages.page(visitor, what, reports, render);
+    let page = pages.state.pages.page(visitor, what, render);
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
@@ -126,8 +127,7 @@ pub(super) async fn estimate(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
-    let pages = app.clone();
-    let response = pages.state.pages.render_uncached(move || {
+    let response = run_blocking(move || {
         let view = app.state.views.get(app.store(), &study, number)?;
         let content = html! {
             p { a href=(visitor.link(&format!("/studies/{}", study.id()))) { "← " (study.name()) } }
@@ -151,10 +151,9 @@ pub(super) async fn arrivals(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Arrivals, None);
-    let (pages, counted) = (app.clone(), Arc::clone(&study));
-    let reports = || counted.reports_accepted();
-    let chart = move || {
+    let what = (study.id(), ChartKind::Arrivals);
+    let pages = app.clone();
+    let chart = move |_: &Visitor| {
         let arrivals = app.store().arrivals(&study)?;
         let mut chart = cumulative_chart(&arrivals, study.reports_accepted());
         // The page has the title as a heading.
@@ -162,7 +161,7 @@ pub(super) async fn arrivals(
         chart.height = 320.0;
         Ok(chart)
     };
-    state::cached_chart(&pages, visitor.client(), what, fields, reports, chart).await
+    state::cached_chart(&pages, visitor, what, fields, chart).await
 }
 
 pub(super) async fn expected_error(
@@ -172,13 +171,10 @@ pub(super) async fn expected_error(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let (pages, counted) = (app.clone(), Arc::clone(&study));
-    let client = visitor.client();
-    let reports = || counted.reports_accepted();
-    let visible = run_blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
-    let estimate = visible.view.as_ref().map(|view| view.number);
-    let what = (visible.study.id(), ChartKind::ExpectedError, estimate);
-    let chart = move || {
+    let what = (study.id(), ChartKind::ExpectedError);
+    let pages = app.clone();
+    let chart = move |visitor: &Visitor| {
+        let visible = VisibleStudy::new(&app, visitor, study)?;
         let reports = visible.study.reports_accepted();
         let chart = visible
             .forecast()
@@ -189,7 +185,7 @@ pub(super) async fn expected_error(
         chart.title.clear();
         Ok(chart)
     };
-    state::cached_chart(&pages, client, what, fields, reports, chart).await
+    state::cached_chart(&pages, visitor, what, fields, chart).await
 }
 
 fn no_forecast() -> Error {
@@ -461,7 +457,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::format_number(view.seconds)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (rounded(view.seconds, 4)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         (layout::cautions(Some("warnings"), &view.warnings))
         p #downloads { "Download: "

@@ -6,10 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use eigenveil_estimation::format::with_thousands;
+use eigenveil_estimation::format::{three_digits, with_thousands};
 use eigenveil_figures::{
     ComponentRow, DataTable, Figure, component_rows, estimate_figures, largest_correlations,
-    loading_bars, number::compact,
+    loading_bars,
+    number::{compact, rounded},
 };
 use eigenveil_shared::{
     Error, Result,
@@ -17,11 +18,7 @@ use eigenveil_shared::{
     estimate::{BucketVerdict, Estimate, Feasibility, SparseOutcome, Verdict},
 };
 
-use super::{
-    images,
-    layout::format_number,
-    planner::{Forecast, three_digits},
-};
+use super::{images, planner::Forecast};
 use crate::{
     http::estimates::finished_result,
     store::{Store, Study, StudyId},
@@ -152,7 +149,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         sentences.push(format!(
             "The expected error of the subspace is {} of at most {}{range}.",
             three_digits(estimate.expected_error),
-            format_number(max)
+            rounded(max, 4)
         ));
         if estimate.k_is_open {
             sentences.push(format!(

@@ -30,8 +30,6 @@ pub(super) struct Visitor {
     /// Whether the connection is encrypted, as far as the server can tell.
     secure: bool,
     address: Option<String>,
-    /// Whose share of the queue for pages it takes.
-    client: Option<ClientKey>,
 }
 
 impl Visitor {
@@ -69,7 +67,14 @@ impl Visitor {
             identity,
             secure,
             address,
-            client: client_key(app, headers, extensions),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn operator() -> Self {
+        Self {
+            identity: Some(Identity::Operator),
+            ..Self::default()
         }
     }
 
@@ -95,10 +100,6 @@ impl Visitor {
     /// the settings nor the request say it.
     pub(super) fn address(&self) -> Option<&str> {
         self.address.as_deref()
-    }
-
-    pub(super) fn client(&self) -> Option<ClientKey> {
-        self.client
     }
 
     pub(super) fn is_logged_in(&self) -> bool {
@@ -260,7 +261,7 @@ where
         let fields = Fields::parse(&text);
         // Only now: whoever holds a form back must not outlast the session.
         let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
-        let client = visitor.client();
+        let client = client_key(app, &parts.headers, &parts.extensions);
         let expected = visitor.csrf_token();
         let given = fields.get("csrf_token").as_bytes();
         if expected.is_empty() || !bool::from(given.ct_eq(expected.as_bytes())) {

@@ -67,6 +67,8 @@ impl Fixture {
         let database = matches!(kind, Kind::Fleet).then(|| {
             let database = Database::create();
             database.migrate(&mut config);
+            // Requests are committed in the order in which they come.
+            config.tuning.store_connections = 1;
             database.set_clock(super::fixtures::START_MS);
             database.sql(mistake);
             database

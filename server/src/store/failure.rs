@@ -18,15 +18,12 @@ pub(super) enum Failure {
     FilesReplaced,
     /// The engine failed for another reason.
     Unavailable(String),
-    /// The database has answered with an error: what it `said` is for the operator, what is `told` for whoever asks.
+    /// As [`Failure::Full`], with what the database said.
     #[cfg_attr(
         not(feature = "postgres"),
-        expect(dead_code, reason = "the embedded engine has no database to answer")
+        expect(dead_code, reason = "the embedded engine has no database to say it")
     )]
-    Refused {
-        told: Error,
-        said: String,
-    },
+    DatabaseFull(String),
     /// A commit was not confirmed: it may have been carried out.
     #[cfg_attr(
         not(feature = "postgres"),
@@ -61,11 +58,7 @@ impl Failure {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        match self {
-            Failure::Full => true,
-            Failure::Refused { told, .. } => told.code() == ErrorCode::StoreFull,
-            _ => false,
-        }
+        matches!(self, Failure::Full | Failure::DatabaseFull(_))
     }
 
     /// A temporary file in the data directory could not be written or read.
@@ -90,7 +83,7 @@ impl Failure {
             ),
             Failure::FilesReplaced => unavailable(FILES_REPLACED),
             Failure::Damaged(what) => unavailable(what),
-            Failure::Unavailable(why) | Failure::Refused { said: why, .. } => unavailable(format!(
+            Failure::Unavailable(why) | Failure::DatabaseFull(why) => unavailable(format!(
                 "the store failed ({why}); nothing was changed: retry, and tell the operator if it keeps failing"
             )),
             Failure::InDoubt(why) => unavailable(format!(
@@ -107,7 +100,7 @@ impl fmt::Display for Failure {
             Failure::Full => f.write_str("the store is full"),
             Failure::Damaged(what)
             | Failure::Unavailable(what)
-            | Failure::Refused { said: what, .. }
+            | Failure::DatabaseFull(what)
             | Failure::InDoubt(what) => what.fmt(f),
             Failure::FilesReplaced => f.write_str(FILES_REPLACED),
             Failure::Rejected(error) => error.fmt(f),

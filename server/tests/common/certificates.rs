@@ -59,11 +59,6 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// A certificate without a subjectAltName.
-    pub fn issue_nameless(&self) -> Issued {
-        self.sign(&CertificateParams::new(Vec::new()).unwrap())
-    }
-
     fn sign(&self, params: &CertificateParams) -> Issued {
         let key = KeyPair::generate().unwrap();
         Issued {

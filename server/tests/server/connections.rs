@@ -14,7 +14,7 @@ use crate::{
 
 const HALF_A_HEAD: &[u8] = b"GET /healthz HTTP/1.1\r\nhost:";
 
-async fn connect_from(server: &Running, last: u8) -> TcpStream {
+pub(crate) async fn connect_from(server: &Running, last: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, last], 0).into()).unwrap();
     socket.connect(server.address).await.unwrap()

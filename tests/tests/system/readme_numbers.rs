@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use eigenveil_estimation::format::people;
 use eigenveil_shared::{
     codec,
     mechanism::MechanismKind,
@@ -57,11 +58,6 @@ fn two_decimals(values: &Value, key: &str) -> Vec<String> {
     rows.iter()
         .map(|row| format!("{:.2}", row[key].as_f64().unwrap()))
         .collect()
-}
-
-/// Three significant digits, rounded up, with thousands separators.
-fn people(n: u64) -> String {
-    eigenveil_estimation::format::with_thousands(eigenveil_estimation::format::round_up(n, 3))
 }
 
 #[test]

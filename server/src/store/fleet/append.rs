@@ -69,8 +69,6 @@ impl Committer {
     async fn next_group(&self) -> Option<Vec<Submission>> {
         let mut queue = self.queue.lock().await;
         let first = queue.recv().await?;
-        #[cfg(test)]
-        tokio::task::block_in_place(|| self.inner.environment.faults.wait_while_held());
         let (mut reports, mut bytes) = (first.reports.len(), first.payload_bytes());
         let mut group = vec![first];
         while reports < self.inner.config.tuning.max_commit_reports
@@ -148,7 +146,7 @@ impl Committer {
                             false
                         }
                         // While it was idle, say.
-                        Failure::Unavailable(_) | Failure::Refused { .. } => !broke,
+                        Failure::Unavailable(_) | Failure::DatabaseFull(_) => !broke,
                         _ => true,
                     };
                     last = failure;
@@ -235,18 +233,7 @@ impl Committer {
             }
         }
         let (wanted, others) = known.identifiers_of(group);
-        #[cfg(test)]
-        let wanted_order = if self
-            .inner
-            .has(super::mutations::Mutation::UnsortedIdentifiers)
-        {
-            super::mutations::shuffled(&wanted)
-        } else {
-            wanted.iter().copied().collect()
-        };
-        #[cfg(not(test))]
-        let wanted_order: Vec<(StudyKey, [u8; 16])> = wanted.iter().copied().collect();
-        let (wanted_studies, wanted_ids) = columns(&wanted_order);
+        let (wanted_studies, wanted_ids) = columns(&wanted);
         let (other_studies, other_ids) = columns(&others);
         let ending = known.ending();
         let take = ask(
@@ -277,9 +264,6 @@ impl Committer {
                 .iter()
                 .flatten()
                 .any(|outcome| *outcome == SubmitOutcome::Duplicate);
-            #[cfg(test)]
-            let has_duplicate =
-                has_duplicate && !self.inner.has(super::mutations::Mutation::SilentDuplicate);
             if !has_duplicate {
                 // Nothing is acknowledged, and nothing was written.
                 client.batch_execute("ROLLBACK").await?;
@@ -328,15 +312,9 @@ impl Committer {
             bodies.push((!delta.seeds.is_empty()).then(|| delta.seeds.concat()));
             sums.extend(delta.sum.map(|sum| (key.0, bucket, sum)));
         }
-        #[cfg(test)]
-        let locks = !self.inner.has(super::mutations::Mutation::UnlockedBuckets);
-        #[cfg(not(test))]
-        let locks = true;
-        if locks {
-            let locked = client.query(&of.lock_buckets, &[&keys, &buckets]).await?;
-            if locked.len() != accepted {
-                return Ok(false);
-            }
+        let locked = client.query(&of.lock_buckets, &[&keys, &buckets]).await?;
+        if locked.len() != accepted {
+            return Ok(false);
         }
         for (key, bucket, delta) in sums {
             if !add_to_sum(client, [&of.sum, &of.keep_sum], key, bucket, &delta).await? {

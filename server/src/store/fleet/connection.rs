@@ -22,7 +22,7 @@ use tokio_postgres::{
     types::{FromSql, ToSql},
 };
 
-use super::{full, lock, tls::Tls, unusable};
+use super::{lock, tls::Tls};
 use crate::{
     config::{StoreUrl, invalid_config},
     store::failure::Failure,
@@ -147,7 +147,7 @@ impl Target {
 
     /// With the name of the database.
     fn named(&self, mut failure: Failure) -> Failure {
-        if let Failure::Unavailable(why) | Failure::Refused { said: why, .. } = &mut failure {
+        if let Failure::Unavailable(why) | Failure::DatabaseFull(why) = &mut failure {
             *why = format!("the database {} cannot be used: {why}", self.name);
         }
         failure
@@ -340,107 +340,23 @@ pub(super) async fn moment_ms(client: &Client) -> Result<i64, Failure> {
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         let said = explain(&error);
-        let Some((what, _)) = meaning(&error) else {
-            return Self::Unavailable(said);
-        };
-        let told = match error.code() {
+        match error.code() {
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => {
                 tracing::error!(said, "the database is damaged");
-                return Self::damaged("the database says so; the server's log has its words");
+                Self::damaged("the database says so; the server's log has its words")
             }
-            Some(&SqlState::DISK_FULL) => full(what),
-            _ => unusable(what),
-        };
-        Self::Refused { told, said }
+            Some(&SqlState::DISK_FULL) => Self::DatabaseFull(said),
+            _ => Self::Unavailable(said),
+        }
     }
 }
 
-const READ_ONLY: (&str, &str) = (
-    "the database is read-only",
-    "; if it is a standby, give the primary's address, or all addresses of the cluster; otherwise see default_transaction_read_only there",
-);
-const LOGIN: (&str, &str) = (
-    "the database refuses this server's login",
-    "; check user and password of the store's address, and pg_hba.conf",
-);
-
-/// What an error means to whoever asks, and the operator's way out; none where the database has not answered.
-fn meaning(error: &tokio_postgres::Error) -> Option<(&'static str, &'static str)> {
-    let Some(of_database) = error.as_db_error() else {
-        let text = with_causes(error);
-        let known = [
-            ("does not allow writes", READ_ONLY),
-            ("password missing", LOGIN),
-            (
-                "invalid peer certificate",
-                (
-                    "the database's certificate is refused",
-                    "; give the file of its authority (?sslrootcert=FILE), and the host by a name that its certificate has",
-                ),
-            ),
-            (
-                "does not support TLS",
-                (
-                    "the database has no TLS",
-                    "; switch TLS on there, or say ?sslmode=disable where nobody can listen",
-                ),
-            ),
-            (
-                "channel binding",
-                (
-                    "the database does not bind a login to its certificate",
-                    "; that takes TLS (?sslmode=require), a password by scram-sha-256, and a certificate signed with SHA-2 by RSA or ECDSA: see to it there, or leave channel_binding out",
-                ),
-            ),
-        ];
-        let found = known.into_iter().find(|(part, _)| text.contains(part));
-        return found.map(|(_, meaning)| meaning);
-    };
-    Some(match of_database.code().code() {
-        "25006" => READ_ONLY,
-        "28P01" | "28000" => LOGIN,
-        "3D000" => (
-            "the database does not exist",
-            "; create it (createdb), or give another name",
-        ),
-        "42P01" | "3F000" | "42883" => (
-            "the database lacks tables that this program needs, or denies its role the schema",
-            "; which of the two, serve --check-config says, and what to do",
-        ),
-        "42501" => (
-            "the database denies this server's role a right",
-            "; eigenveil store migrate is for the owner of the schema eigenveil, or of the database that has none yet; which GRANT another role lacks, serve --check-config says",
-        ),
-        "53100" => ("the disk of the database is full", "; free space there"),
-        "53200" => (
-            "the database is out of memory",
-            "; lower its max_connections or work_mem, or give its machine more",
-        ),
-        "53300" => (
-            "the database has no connection left",
-            "; raise max_connections, or run fewer servers",
-        ),
-        "57P01" | "57P02" | "57P03" => ("the database is stopping, starting or recovering", ""),
-        "08P01" if of_database.message().contains("startup parameter") => (
-            "a pooler stands before the database",
-            "; a pooler stands in between: give the address of PostgreSQL itself",
-        ),
-        _ => ("the database has answered with an error", ""),
-    })
-}
-
-/// The error and, where it is a known one, the way out. Never the detail of the database's error, which may quote a
+/// For the log: the causes, or what the database has answered, with its code. Never the detail of that, which may quote a
 /// row, nor a password, which no error has.
 fn explain(error: &tokio_postgres::Error) -> String {
-    let way_out = meaning(error).map_or("", |(_, way_out)| way_out);
-    let said = match error.as_db_error() {
-        Some(said) => format!("{} ({})", said.message(), said.code().code()),
-        None => with_causes(error),
-    };
-    said + way_out
-}
-
-fn with_causes(error: &tokio_postgres::Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        return format!("{} (SQLSTATE {})", said.message(), said.code().code());
+    }
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -318,7 +318,7 @@ impl Inner {
         let mut step = Step::Done;
         if unread.seeds.len() as i64 >= worth(p) {
             let sum = unread.sum(p, cancel)?;
-            let swapped = self.wait(self.swap(&session, study.key, number, &unread, &sum))?;
+            let swapped = self.wait(swap(&session, study.key, number, &unread, &sum))?;
             if !swapped || unread.to < bucket.end {
                 step = Step::Again;
             }
@@ -327,35 +327,28 @@ impl Inner {
         session.done();
         Ok(step)
     }
+}
 
-    /// Keeps a sum unless another one was kept meanwhile, or its last chunk was merged. Whether the answer comes is of no
-    /// interest: what is kept is right, and what is not is made again.
-    async fn swap(
-        &self,
-        client: &Client,
-        study: StudyKey,
-        bucket: i32,
-        unread: &Unread,
-        sum: &Accumulator,
-    ) -> Result<bool, Failure> {
-        client
-            .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            .await?;
-        let held = client.query_opt(HOLD, &[&study.0, &bucket]).await?;
-        let from = unread.before.stored;
-        #[cfg(test)]
-        let from = match (self.has(super::mutations::Mutation::FoldWithoutSwap), &held) {
-            (true, Some(row)) => row.try_get(0)?,
-            _ => from,
-        };
-        drop(held);
-        let (n, body) = (sum.count() as i64, encode_sum(sum));
-        let swapped = client
-            .execute(SWAP, &[&study.0, &bucket, &from, &unread.to, &n, &body])
-            .await?;
-        client.batch_execute("COMMIT").await?;
-        Ok(swapped == 1)
-    }
+/// Keeps a sum unless another one was kept meanwhile, or its last chunk was merged. Whether the answer comes is of no
+/// interest: what is kept is right, and what is not is made again.
+async fn swap(
+    client: &Client,
+    study: StudyKey,
+    bucket: i32,
+    unread: &Unread,
+    sum: &Accumulator,
+) -> Result<bool, Failure> {
+    client
+        .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        .await?;
+    client.query_opt(HOLD, &[&study.0, &bucket]).await?;
+    let from = unread.before.stored;
+    let (n, body) = (sum.count() as i64, encode_sum(sum));
+    let swapped = client
+        .execute(SWAP, &[&study.0, &bucket, &from, &unread.to, &n, &body])
+        .await?;
+    client.batch_execute("COMMIT").await?;
+    Ok(swapped == 1)
 }
 
 async fn merge_small(session: &Session, study: StudyKey, bucket: i32) -> Result<bool, Failure> {
@@ -402,7 +395,6 @@ mod tests {
 
     use super::{
         super::{
-            mutations::{Mutation, mutate},
             races::fleet,
             tests::{Servers, eventually, of_seeds, postgres::Cluster, with_payload},
         },
@@ -547,39 +539,23 @@ mod tests {
         });
     }
 
-    /// Whether what is kept goes back when one comes last that has begun before another one.
-    fn goes_back(mutation: Option<Mutation>) -> Option<bool> {
-        let mut back = None;
+    /// One that has begun before another one, and comes last, keeps nothing.
+    #[test]
+    fn what_is_kept_does_not_go_back() {
         with_one_bucket(1, async |servers, studies| {
             let (store, study) = (&servers.stores[0], &studies[0]);
-            mutate(store, mutation);
             commit(store, study, 0..8, |number| number).await;
             store.sweep(&|| false).unwrap();
-            let inner = &fleet(store).inner;
-            let session = inner.pool.take().await.unwrap();
+            let session = fleet(store).inner.pool.take().await.unwrap();
             let old = unread(&session, study, 0).await.unwrap();
             commit(store, study, 8..16, |number| number).await;
             store.fold(study, Cancel::NEVER).unwrap();
             assert_eq!(kept(servers), "16 8192");
             let sum = old.sum(3, Cancel::NEVER).unwrap();
-            let swapped = inner
-                .swap(&session, study.key, 0, &old, &sum)
-                .await
-                .unwrap();
-            let goes_back = kept(servers) != "16 8192";
-            assert_eq!(swapped, goes_back);
-            back = Some(goes_back);
+            let swapped = swap(&session, study.key, 0, &old, &sum).await;
+            assert!(!swapped.unwrap());
+            assert_eq!(kept(servers), "16 8192");
         });
-        back
-    }
-
-    #[test]
-    fn a_fold_without_compare_and_swap_is_noticed() {
-        let Some(back) = goes_back(None) else {
-            return;
-        };
-        assert!(!back);
-        assert_eq!(goes_back(Some(Mutation::FoldWithoutSwap)), Some(true));
     }
 
     /// Copies within a sum, between sum and rest, and within the rest, while chunks are merged: also as programs of the
@@ -618,19 +594,14 @@ mod tests {
             // What a fold has read may be merged before it ends.
             commit(12..17).await;
             store.sweep(&|| false).unwrap();
-            let inner = &fleet(store).inner;
-            let session = inner.pool.take().await.unwrap();
+            let session = fleet(store).inner.pool.take().await.unwrap();
             let before = unread(&session, study, 0).await.unwrap();
             assert_eq!(before.to, 17);
             commit(17..18).await;
             merge_by_hand(17, 18);
             let sum = before.sum(3, Cancel::NEVER).unwrap();
-            assert!(
-                !inner
-                    .swap(&session, study.key, 0, &before, &sum)
-                    .await
-                    .unwrap()
-            );
+            let swapped = swap(&session, study.key, 0, &before, &sum).await;
+            assert!(!swapped.unwrap());
             // Across what is kept: nothing of it is used until it is made anew.
             merge_by_hand(9, 18);
             assert_eq!(

@@ -106,14 +106,12 @@ struct Inner {
     held: Mutex<Option<i64>>,
     /// The job for which this server adds up seeds, until it has ended.
     helped: Mutex<Option<i64>>,
-    #[cfg(test)]
-    mutation: Mutex<Option<mutations::Mutation>>,
 }
 
 #[derive(Default)]
 struct Health {
-    /// Why the database could not be used the last time, as it is told.
-    unusable: Option<Error>,
+    /// Why the database could not be used the last time, and as it is told.
+    unusable: Option<(String, Error)>,
     /// Why the last commit failed, as it is told.
     commit_failed: Option<Error>,
     damage: Option<String>,
@@ -125,7 +123,8 @@ impl Health {
         if let Some(damage) = &self.damage {
             return Err(unavailable(damage.clone()));
         }
-        let why = self.unusable.as_ref().or(self.commit_failed.as_ref());
+        let unusable = self.unusable.as_ref().map(|(_, told)| told);
+        let why = unusable.or(self.commit_failed.as_ref());
         why.map_or(Ok(()), |why| Err(why.clone()))
     }
 }
@@ -162,8 +161,6 @@ impl Fleet {
             server: i64::from_le_bytes(server),
             held: Mutex::default(),
             helped: Mutex::default(),
-            #[cfg(test)]
-            mutation: Mutex::default(),
         });
         let warnings = inner.wait(async {
             let session = inner.pool.take().await?;
@@ -331,9 +328,8 @@ impl Inner {
 
     /// Logs what the database said.
     fn note(&self, failure: Failure) -> Error {
-        if let Failure::Unavailable(why)
-        | Failure::Refused { said: why, .. }
-        | Failure::InDoubt(why) = &failure
+        if let Failure::Unavailable(why) | Failure::DatabaseFull(why) | Failure::InDoubt(why) =
+            &failure
         {
             tracing::warn!(why, "the database has failed");
         }
@@ -346,11 +342,6 @@ impl Inner {
             lock(&self.health).damage.get_or_insert(damage);
         }
         told(failure)
-    }
-
-    #[cfg(test)]
-    fn has(&self, mutation: mutations::Mutation) -> bool {
-        *lock(&self.mutation) == Some(mutation)
     }
 }
 
@@ -426,18 +417,14 @@ fn create_directory(config: &ServerConfig) -> Result<()> {
 /// For whoever asks: where the database is and what it said is for the log alone.
 fn told(failure: Failure) -> Error {
     match failure {
-        Failure::Unavailable(_) => unusable("the database is away or has failed"),
-        Failure::Refused { told, .. } => told,
+        Failure::Unavailable(_) => unavailable(
+            "the database is away or has failed, and nothing was changed: retry, and tell the operator if it keeps failing; the server's log says why",
+        ),
+        Failure::DatabaseFull(_) => full("the disk of the database is full"),
         Failure::InDoubt(_) => Failure::InDoubt("the server's log says why".into()).into_error(),
         Failure::Full => full("the disk of this server's data directory is full"),
         failure => failure.into_error(),
     }
-}
-
-fn unusable(what: &str) -> Error {
-    unavailable(format!(
-        "{what}, and nothing was changed: retry, and tell the operator if it keeps failing; the server's log says why"
-    ))
 }
 
 fn full(what: &str) -> Error {

@@ -68,11 +68,11 @@ impl Inner {
     }
 
     fn found(&self, looked: Result<(), Failure>) {
-        let why = looked.as_ref().err().map(ToString::to_string);
-        let unusable = looked.err().map(told);
+        let failure = looked.err();
+        let unusable = failure.map(|failure| (failure.to_string(), told(failure)));
         let mut health = lock(&self.health);
         // Once for each cause.
-        if let Some(why) = why
+        if let Some((why, _)) = &unusable
             && health.unusable != unusable
         {
             tracing::error!(why, "the database cannot be used");
@@ -90,7 +90,7 @@ impl Inner {
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
         // Nobody waits for a database that is away; a full one can be read.
         let is_readable = || match &lock(&self.health).unusable {
-            Some(why) if why.code() != ErrorCode::StoreFull => Err(why.clone()),
+            Some((_, why)) if why.code() != ErrorCode::StoreFull => Err(why.clone()),
             _ => Ok(()),
         };
         let asked = Instant::now();
