@@ -210,25 +210,6 @@ impl FileSchema {
         ))
     }
 
-    /// Refuses where [`open_or_create`](Self::open_or_create) could not make a file, as far as can be told without making
-    /// one.
-    pub(crate) fn check_creatable(&self, path: &Path) -> Result<()> {
-        let at = self.absolute(path)?;
-        if fs::symlink_metadata(&at).is_ok() {
-            // A link that leads nowhere.
-            return self.identify(path, &at).map(drop);
-        }
-        let lock = beside(&at, ".lock");
-        if fs::symlink_metadata(&lock).is_ok() {
-            self.lock(path, &at)?;
-        }
-        check_folder(folder_of(&at)).map_err(|error| {
-            let what = format!("{} cannot be created: {error}", lock.display());
-            Error::file(self.name, path, what)
-        })?;
-        self.check_no_log(path)
-    }
-
     /// Whether the file at this path is one of this kind, as far as can be seen.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let ours = |id| id == self.application_id;
@@ -285,18 +266,6 @@ impl FileSchema {
                 let what = match beside.exists() {
                     _ if beside.is_symlink() => {
                         format!("{lock} is a symbolic link, and no lock; remove it")
-                    }
-                    true if error.kind() == io::ErrorKind::PermissionDenied => {
-                        let file = locked.display();
-                        let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-                        // Where both are another user's, only the folder may say whose they should be.
-                        let flags = match locked.parent() {
-                            Some(folder) if fs::File::open(&locked).is_err_and(denied) => {
-                                format!("--reference={} {file} {lock}", folder.display())
-                            }
-                            _ => format!("--reference={file} {lock}"),
-                        };
-                        format!("{lock} cannot be opened: {error}; it belongs to another user, as after one run with sudo: sudo chown {flags}")
                     }
                     true => format!("{lock} cannot be opened: {error}"),
                     false => format!("{lock} cannot be created: {error}"),
@@ -761,21 +730,6 @@ fn folder_of(path: &Path) -> &Path {
 /// Whether the file's log holds anything.
 fn has_log(at: &Path) -> bool {
     fs::metadata(beside(&real(at), "-wal")).is_ok_and(|log| log.len() > 0)
-}
-
-/// Whether this user may make files in a folder.
-#[cfg(unix)]
-fn check_folder(folder: &Path) -> io::Result<()> {
-    use rustix::fs::{Access, access};
-    // The dot: a file is no folder.
-    access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)?;
-    Ok(())
-}
-
-/// Not known on this platform before one is made.
-#[cfg(not(unix))]
-fn check_folder(folder: &Path) -> io::Result<()> {
-    fs::metadata(folder).map(drop)
 }
 
 /// Makes a new file's name durable too. Where a folder cannot be opened or synced there is nothing more to do.

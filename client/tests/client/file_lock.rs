@@ -183,14 +183,11 @@ fn a_link_in_place_of_the_lock_is_not_followed() {
     drop(Ledger::open(&path).unwrap());
 }
 
-/// `sudo` once: the lock that root makes is the owner's, as the ledger is; one that was not, says what to do.
+/// `sudo` once: the lock that root makes is the owner's, as the ledger is.
 #[cfg(unix)]
 #[test]
 fn a_lock_made_by_root_does_not_shut_the_owner_out() {
-    use std::os::unix::{
-        fs::{MetadataExt as _, PermissionsExt as _, chown},
-        process::CommandExt as _,
-    };
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
     /// Any user but root.
     const OWNER: u32 = 65_534;
     let folder = Folder::new();
@@ -207,32 +204,4 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
         (found.uid(), found.gid(), found.mode() & 0o777)
     };
     assert_eq!(owner(&lock), (OWNER, OWNER, 0o600));
-    // A lock of an earlier version: the message has the command.
-    fs::remove_file(&lock).unwrap();
-    fs::write(&lock, "").unwrap();
-    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // The owner needs a test program in a folder that everybody may enter.
-    let program = folder.at("program");
-    fs::copy(env::current_exe().unwrap(), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let said = || {
-        let output = Command::new(&program)
-            .args(files::child_arguments("file_lock::child"))
-            .env(PATH, &path)
-            .current_dir("/")
-            .uid(OWNER)
-            .gid(OWNER)
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned()
-    };
-    let (ledger, beside) = (path.display(), lock.display());
-    let command = format!("sudo chown --reference={ledger} {beside}");
-    assert_says(said(), &[&command]);
-    // Root made the ledger too.
-    chown(&path, Some(0), Some(0)).unwrap();
-    let of = folder.path().display();
-    let command = format!("sudo chown --reference={of} {ledger} {beside}");
-    assert_says(said(), &[&command]);
 }

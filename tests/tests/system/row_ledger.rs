@@ -112,28 +112,6 @@ fn a_check_says_what_is_still_to_be_sent() {
     }
 }
 
-#[test]
-fn a_check_refuses_a_ledger_that_cannot_be_made() {
-    let bench = Bench::new(3);
-    let study = bench.study("4");
-    let at = |name: &str| bench.folder.at(name);
-    std::os::unix::fs::symlink(at("nothing"), at("link")).unwrap();
-    bench.folder.write("lost-wal", "a change");
-    for (ledger, word) in [
-        ("none/ledger", "cannot be created: No such file"),
-        ("rows.csv/ledger", "cannot be created: Not a directory"),
-        ("link", "there is no such file"),
-        ("lost", "was moved away or lost"),
-    ] {
-        let flags = format!("--ledger {}", at(ledger));
-        let before = bench.folder.names("");
-        let checked = bench.report(&study, &format!("{flags} --check"));
-        refused(&checked, 1, &[word]);
-        assert_eq!(bench.folder.names(""), before, "a file was made");
-        assert_eq!(stderr(&checked), stderr(&bench.report(&study, &flags)));
-    }
-}
-
 /// What a kill left in the log beside the ledger is read by a check, and applied by a run.
 #[test]
 fn a_check_changes_no_file() {

@@ -115,11 +115,6 @@ impl RowLedger {
         Self::checked(SCHEMA.open_to_read(path.as_ref())?)
     }
 
-    /// Refuses where [`open`](Self::open) could make no new ledger, as far as can be told without making anything.
-    pub fn check_creatable(path: impl AsRef<Path>) -> Result<()> {
-        SCHEMA.check_creatable(path.as_ref())
-    }
-
     /// What each row may spend.
     pub fn limits(&self) -> Result<Limits> {
         read_limits(&SCHEMA, &self.store)
