@@ -160,6 +160,7 @@ impl DatabaseFiles {
             let _ = connection.execute("DELETE FROM settings WHERE key = ?", [IN_USE]);
             return Err(busy("reading"));
         }
+        schema::migrate(connection)?;
         let frames = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&frames);
         // In place of SQLite's own checkpoints, which would change the main file unseen.

@@ -140,7 +140,7 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Opens the database for writing, creating or migrating it as needed. It never grows beyond `limit` bytes.
+/// Opens the database for writing, and creates it if it is empty. It never grows beyond `limit` bytes.
 pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection, Failure> {
     let open_error = |error: rusqlite::Error| open_error(path, &error);
     let mut connection = Connection::open(path).map_err(open_error)?;
@@ -166,11 +166,15 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
         ))
         .into());
     }
+    if fresh {
+        // Without a log: one beside a main file that lacks the mark of use would be taken for another's.
+        connection
+            .pragma_update(None, "page_size", PAGE_BYTES)
+            .and_then(|()| migrate(&mut connection))
+            .map_err(open_error)?;
+    }
     let folder = path.parent().unwrap_or(Path::new(""));
     configure(&connection, disk_bytes(folder)).map_err(open_error)?;
-    if version < VERSION {
-        migrate(&mut connection, version).map_err(open_error)?;
-    }
     if let Some(bytes) = limit {
         // SQLite accepts no less than what is in use.
         connection
@@ -225,7 +229,6 @@ pub(super) fn log_pages(disk_bytes: u64) -> u64 {
 
 fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -249,9 +252,14 @@ fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
+/// Brings the database to the version of this program. One that exists is marked as in use before.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let version: usize = pragma(connection, "user_version")?;
+    if version == VERSION {
+        return Ok(());
+    }
     let transaction = connection.transaction()?;
-    for step in MIGRATIONS.iter().skip(from) {
+    for step in MIGRATIONS.iter().skip(version) {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
