@@ -5,7 +5,7 @@ use std::{
     collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use eigenveil_client::{Ledger, Result, RowLedger};
@@ -187,7 +187,7 @@ fn a_link_in_place_of_the_lock_is_not_followed() {
 #[cfg(unix)]
 #[test]
 fn a_lock_made_by_root_does_not_shut_the_owner_out() {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+    use std::os::unix::fs::{MetadataExt as _, chown};
     /// Any user but root.
     const OWNER: u32 = 65_534;
     let folder = Folder::new();
