@@ -87,13 +87,7 @@ fn explore(engine: Engine, seeds: std::ops::Range<u64>) {
             if seed >= seeds.end {
                 return;
             }
-            let mut operations = generate(seed);
-            if engine != Engine::Embedded {
-                operations = operations
-                    .into_iter()
-                    .map(Operation::without_fault)
-                    .collect();
-            }
+            let operations = possible(engine, generate(seed));
             if let Err(violation) = play(seed, engine, &operations, Faults::default()) {
                 panic!(
                     "scenario {seed} fails: {violation}\nas a reproduction: ({seed}, vec!{operations:?})"
@@ -108,6 +102,23 @@ fn explore(engine: Engine, seeds: std::ops::Range<u64>) {
     });
     let seconds = started.elapsed().as_secs_f64();
     println!("{count} scenarios in {seconds:.1} s");
+}
+
+/// Only the embedded store has faults.
+fn possible(engine: Engine, mut operations: Vec<Operation>) -> Vec<Operation> {
+    if engine != Engine::Embedded {
+        operations.iter_mut().for_each(Operation::forget_fault);
+    }
+    operations
+}
+
+fn reproduce(engine: Engine) {
+    for (name, seed, operations) in reproductions::all() {
+        let operations = possible(engine, operations);
+        if let Err(violation) = play(seed, engine, &operations, Faults::default()) {
+            panic!("{name}: {violation}");
+        }
+    }
 }
 
 fn from_environment(key: &str, default: u64) -> u64 {
@@ -134,10 +145,14 @@ fn generated_scenarios_keep_the_invariants_in_a_fleet() {
 
 #[test]
 fn reproductions_keep_the_invariants() {
-    for (name, seed, operations) in reproductions::all() {
-        if let Err(violation) = play(seed, Engine::Embedded, &operations, Faults::default()) {
-            panic!("{name}: {violation}");
-        }
+    reproduce(Engine::Embedded);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn reproductions_keep_the_invariants_in_a_fleet() {
+    if let Some(_cluster) = Cluster::shared() {
+        reproduce(Engine::Fleet);
     }
 }
 

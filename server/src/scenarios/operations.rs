@@ -81,17 +81,15 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// Only the writer of the embedded store has faults.
-    pub(super) fn without_fault(mut self) -> Self {
+    pub(super) fn forget_fault(&mut self) {
         if let Self::Burst { fault, .. }
         | Self::SetState { fault, .. }
         | Self::Create { fault, .. }
         | Self::Import { fault, .. }
-        | Self::Delete { fault, .. } = &mut self
+        | Self::Delete { fault, .. } = self
         {
             *fault = None;
         }
-        self
     }
 }
 

@@ -151,6 +151,11 @@ async fn exports_omit_participant_tokens() {
     let id = new_id();
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
     let export = server.export(&study).await;
+    // Whoever sent reports to an open study may have sent several.
+    let open = server.study(3).await;
+    let of_anybody = server.export(&open).await;
+    let merged = server.import(Some(&study.id), of_anybody).await;
+    merged.is_problem(409, E::InvalidTransition);
     let other = Harness::new();
     assert_eq!(other.import(None, export).await.status, 201);
     let there: StudyDocument = other.get(&at(&study, "")).await.json();

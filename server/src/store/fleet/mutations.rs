@@ -19,7 +19,6 @@ use super::{
 };
 use crate::store::{
     Store, SubmitOutcome,
-    conformance::{Kind, fails},
     engine::Engine,
     fixtures::{create, report},
     study::StudyKey,
@@ -48,22 +47,6 @@ pub(super) fn shuffled(ids: &BTreeSet<(StudyKey, [u8; 16])>) -> Vec<(StudyKey, [
         SEED.fetch_add(1, Ordering::Relaxed),
     ));
     ids
-}
-
-/// A close that leaves the buckets as they are is noticed.
-#[test]
-fn a_close_that_touches_studies_only_is_noticed() {
-    let Some(_cluster) = Cluster::shared() else {
-        return;
-    };
-    let mistake = "CREATE FUNCTION as_it_was() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN old; END';
-                   CREATE TRIGGER as_it_was BEFORE UPDATE OF open ON eigenveil.buckets FOR EACH ROW WHEN (NOT new.open)
-                   EXECUTE FUNCTION as_it_was()";
-    assert!(fails(
-        Kind::Fleet,
-        mistake,
-        "nothing_is_counted_after_a_close"
-    ));
 }
 
 /// Deadlocks that PostgreSQL has found while two servers insert the same identifiers at once.
