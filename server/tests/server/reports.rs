@@ -1,4 +1,4 @@
-//! Reports: which are counted, rejected and acknowledged.
+//! Reports: which bodies are rejected. (Which reports are counted: the scenarios.)
 
 use std::sync::{
     Arc,
@@ -18,9 +18,8 @@ use eigenveil_shared::{
     study::Fingerprint,
 };
 use futures_util::stream;
-use serde_json::json;
 
-use crate::common::{Harness, at, batch, format_of, new_id, payload, refused, report, report_with};
+use crate::common::{Harness, at, batch, format_of, new_id, payload, report, report_with};
 
 #[tokio::test]
 async fn bad_bodies_are_rejected_and_change_nothing() {
@@ -175,37 +174,4 @@ async fn slow_bodies_time_out_and_full_memory_is_reported() {
     assert_eq!(response.headers[header::CONNECTION], "close");
     // Alone, a report larger than the memory limit still succeeds.
     server.count_one(&study).await;
-}
-
-#[tokio::test]
-async fn a_study_that_is_not_open_accepts_nothing_but_recognizes_duplicates() {
-    let server = Harness::new();
-    let draft = server.study_with(json!({"draft": true})).await;
-    let id = new_id();
-    let early = server.post_report(&draft, report(&draft, id, 1.0)).await;
-    // Only the operator knows that it exists.
-    early.is_problem(404, E::StudyNotFound);
-
-    let path = at(&draft, "");
-    server.order(&format!("{path}/open")).await;
-    let study = draft;
-    server.counts(&study, report(&study, id, 1.0)).await;
-    server.order(&format!("{path}/close")).await;
-    // A device that lost its acknowledgement learns that its report was counted; a new report is rejected.
-    server.knows(&study, report(&study, id, 1.0)).await;
-    let late = server
-        .post_report(&study, report(&study, new_id(), 1.0))
-        .await;
-    late.is_problem(409, E::StudyNotOpen);
-    let mixed = batch(
-        &study,
-        &[(new_id(), 1.0), (id, 1.0), (ReportId([0; 16]), 1.0)],
-    );
-    let receipt = server.receipt(&study, mixed).await;
-    assert_eq!((receipt.accepted, receipt.duplicates), (0, 1));
-    let told: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
-    assert_eq!(told, [(0, E::StudyNotOpen), (2, E::MalformedReport)]);
-    let fresh = batch(&study, &[(new_id(), 1.0), (new_id(), 1.0)]);
-    refused(server.post_batch(&study, fresh), 409, E::StudyNotOpen).await;
-    assert_eq!(server.accepted(&study).await, 1);
 }

@@ -184,30 +184,6 @@ fn a_second_server_on_a_directory_is_refused() {
     assert!(third.stop());
 }
 
-/// A study can be closed and deleted on a full disk, which frees space.
-#[tokio::test(flavor = "multi_thread")]
-async fn deleting_a_study_frees_a_full_disk() {
-    let folder = Folder::new();
-    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let mut server = ServerProcess::start_limited(&data, LIMIT, &log, "");
-    let client = server.client();
-    let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
-    let study = client.fetch_study(&large).await.unwrap();
-    let mut sent = 0;
-    while upload(&client, &study, &reports(&study, 200)).await.is_ok() {
-        sent += 1;
-        assert!(sent < 400, "the limit was never felt");
-    }
-    server.cli_json(&format!("study close {large}"));
-    server.cli_json(&format!("study delete {large} --yes"));
-    // Deleted step by step: the other study accepts reports again, without a restart.
-    let study = client.fetch_study(&small).await.unwrap();
-    let batch = reports(&study, 200);
-    sent_once_there_is_room(&client, &study, &batch).await;
-    assert!(server.stop());
-    assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
-}
-
 /// A script that may mount file systems, which only it sees.
 fn unshared(script: &str) -> Command {
     let mut command = without_settings(Command::new("unshare"));
