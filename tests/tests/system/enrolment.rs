@@ -185,7 +185,8 @@ fn analyst_tokens_and_rotation_work() {
     let id = server.create_study("--p 2 --epsilon 4");
     server.report(&id, &folder.write("rows.csv", "1,2\n3,4\n5,6\n"));
     let mine = folder.at("mine");
-    server.cli_json(&format!("estimate --study {id} --k 1 --wait --out {mine}"));
+    let started = server.cli_json(&format!("estimate --study {id} --k 1 --out {mine}"));
+    assert_eq!(started["job"], 1);
     let alice = folder.at("alice");
     let made = server.cli_json(&format!(
         "token create --name alice --study {id} --out {alice}"
