@@ -14,8 +14,8 @@ use eigenveil_shared::{
 
 use crate::{
     common::{
-        ACCEPTED, NOW, PAYLOAD_LEN, SERVER, STUDY, assert_says, assert_survives_json, limits,
-        params, row, study, study_at, study_of, with_refusal,
+        ACCEPTED, NOW, PAYLOAD_LEN, STUDY, assert_says, assert_survives_json, limits, params, row,
+        study, study_of, with_refusal,
     },
     files::{Folder, acknowledge, entry_of, participate, refuse},
 };
@@ -75,23 +75,6 @@ fn a_second_participation_gives_the_very_same_report() {
 }
 
 #[test]
-fn a_slash_at_the_end_of_an_address_does_not_count() {
-    let (_folder, path, mut ledger) = new_ledger();
-    let addresses = [SERVER, "http://localhost:8080/prefix"];
-    for (name, without) in ["a", "b"].into_iter().zip(addresses) {
-        let with = study_at(&format!("{without}/"), name, params(1.0));
-        let without = study_at(without, name, params(1.0));
-        for study in [&with, &without, &with] {
-            let taken = ledger.participate(study, &row(1.0));
-            taken.unwrap_or_else(|error| panic!("{study:?}: {error}"));
-            drop(ledger);
-            ledger = Ledger::open(&path).unwrap();
-        }
-    }
-    assert_eq!(ledger.spent().unwrap().epsilon, 2.0);
-}
-
-#[test]
 fn limits_are_reached_exactly_and_not_passed() {
     let (_folder, path, mut ledger) = new_ledger();
     assert_eq!(ledger.limits().unwrap(), Limits::default());
@@ -128,23 +111,6 @@ fn limits_are_reached_exactly_and_not_passed() {
     assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
     assert!(!participate(&mut ledger, &study("a", 8.0)).is_new());
     assert_eq!(ledger.owed().unwrap().len(), 4);
-}
-
-#[test]
-fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
-    let (_folder, _, mut ledger) = new_ledger();
-    participate(&mut ledger, &study(STUDY, 1.0));
-    let elsewhere = study_at("https://elsewhere", STUDY, params(1.0));
-    let error = ledger.participate(&elsewhere, &row(1.0)).unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
-    assert_says(error, &[STUDY, SERVER, "https://elsewhere"]);
-    let changed = code_of(&mut ledger, &study(STUDY, 2.0));
-    assert_eq!(changed, Some(ErrorCode::WrongFingerprint));
-    assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
-
-    // The same parameters under another identifier: another study, charged again.
-    assert!(participate(&mut ledger, &study("another", 1.0)).is_new());
-    assert_eq!(ledger.spent().unwrap().epsilon, 2.0);
 }
 
 #[test]

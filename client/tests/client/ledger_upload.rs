@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use eigenveil_client::{EntryState, Ledger, blocking, http::send_owed};
+use eigenveil_client::{EntryState, Ledger, http::send_owed};
 use eigenveil_shared::{
     ErrorCode,
     codec::{self, ReportFormat},
@@ -206,20 +206,4 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
     let sent = codec::encode_report(&reports["aa"]);
     assert_eq!(bodies, [sent.clone(), sent]);
     assert_eq!(ledger.spent().unwrap(), spent);
-}
-
-#[test]
-fn blocking_client_does_the_same() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (server, stores) = runtime.block_on(server(|_, number, _, _| {
-        (number == 0).then_some(Reply::Drop)
-    }));
-    let folder = Folder::new();
-    let mut ledger = Ledger::open(folder.at("ledger")).unwrap();
-    let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc"]);
-    let sent = blocking::send_owed(&mut ledger, &http()).unwrap();
-    assert_eq!((sent.accepted, sent.pending, sent.retries), (3, 0, 3));
-    assert_stored(&stores, &reports);
-    let sent = runtime.block_on(async { blocking::send_owed(&mut ledger, &http()) });
-    assert_says(sent.unwrap_err(), &["async runtime"]);
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_client::{
-    ReportResult, RowLedger, Study, blocking,
+    Ledger, ReportResult, RowLedger, Study, blocking,
     http::{
         HttpSettings, RetryPolicy, SendSummary, StudyClient, UploadMode, UploadSettings, send_rows,
     },
@@ -517,8 +517,10 @@ fn blocking_client_does_the_same() {
     assert_eq!(results, [ReportResult::Duplicate]);
 
     // Inside a runtime it says so instead of panicking.
+    let mut device = Ledger::open(folder.at("device")).unwrap();
     runtime.block_on(async {
         for error in [
+            blocking::send_owed(&mut device, &http()).unwrap_err(),
             client.fetch_study(STUDY).unwrap_err(),
             client.call(&one).unwrap_err(),
             blocking::StudyClient::new(&server.address).unwrap_err(),
