@@ -2,7 +2,7 @@
 
 use eigenveil_shared::api::StudyState;
 
-use super::operations::{Network, Operation};
+use super::operations::{Fate, Network, Operation};
 use crate::faults::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
@@ -10,6 +10,8 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
     let send = |study, report, network| Operation::Upload {
         study,
         report,
+        window: 0,
+        fate: Fate::Stored,
         network,
     };
     let upload_to = |study, network| send(study, 3, network);

@@ -26,7 +26,6 @@ mod limits;
 mod metrics;
 mod openapi;
 mod pages;
-mod pair;
 mod readiness;
 mod repeated_seeds;
 mod reports;
