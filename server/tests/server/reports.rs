@@ -13,14 +13,15 @@ use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode as E,
     api::REPORT_MEDIA_TYPE,
-    codec::{self, batch_len, report_len},
-    report::{Report, ReportId},
+    codec::{self, batch_len},
+    report::Report,
     study::Fingerprint,
 };
 use futures_util::stream;
 
 use crate::common::{Harness, at, batch, format_of, new_id, payload, report, report_with};
 
+/// One for each code. (All malformed reports: `shared/tests/shared/codec_vectors.rs`.)
 #[tokio::test]
 async fn bad_bodies_are_rejected_and_change_nothing() {
     let server = Harness::new();
@@ -28,61 +29,33 @@ async fn bad_bodies_are_rejected_and_change_nothing() {
     let other = server.study(4).await;
     server.count_one(&study).await;
     let good = report(&study, new_id(), 1.0);
-    let with = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = good.clone();
-        change(&mut bytes);
-        bytes
-    };
     let wire = |payload| report_with(&study, new_id(), payload);
-    let limit = report_len(format_of(&study).payload_len());
     let malformed = (400, E::MalformedReport);
     let large = (413, E::BodyTooLarge);
     let length = (422, E::WrongPayloadLength);
     let unfinite = (422, E::PayloadNotFinite);
     let foreign = (422, E::WrongFingerprint);
-    let noise = (0..limit).map(|i| (i * 131 % 251) as u8).collect();
+    let other_version = [&[2], &good[1..]].concat();
     let of_nobody = codec::encode_report(&Report {
         id: new_id(),
         fingerprint: Fingerprint([7; 32]),
         payload: payload(&study, 1.0),
     });
-    let announced = |length: u64| with(&|b| b[50..58].copy_from_slice(&length.to_le_bytes()));
-    let no_uuid = report(&study, ReportId([0xff; 16]), 1.0);
     for (what, body, (status, code)) in [
         ("nothing", vec![], malformed),
-        ("one byte", vec![1], malformed),
-        ("random bytes", noise, (400, E::UnsupportedVersion)),
-        (
-            "version 2",
-            with(&|b| b[0] = 2),
-            (400, E::UnsupportedVersion),
-        ),
-        ("truncated", with(&|b| b.truncate(limit - 1)), malformed),
-        ("one byte more", with(&|b| b.push(0)), large),
-        ("enormous length prefix", announced(u64::MAX), malformed),
-        ("length prefix of 2^40", announced(1 << 40), malformed),
+        ("version 2", other_version, (400, E::UnsupportedVersion)),
+        ("one byte more", [&good[..], &[0]].concat(), large),
         ("another fingerprint", of_nobody, foreign),
-        (
-            "a report of another study",
-            report(&other, new_id(), 1.0),
-            large,
-        ),
         ("short payload", wire(vec![0; 20]), length),
-        ("no payload", wire(vec![]), length),
         ("NaN", wire(payload(&study, f32::NAN)), unfinite),
-        ("infinity", wire(payload(&study, f32::INFINITY)), unfinite),
-        ("identifier that is no UUIDv7", no_uuid, malformed),
-        ("oversized", vec![0; 1 << 20], large),
     ] {
         let response = server.post_report(&study, body).await;
         let problem = response.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
     let most = batch_len(format_of(&study).payload_len(), study.max_batch_reports);
-    let empty = codec::encode_batch(&format_of(&study), []).unwrap();
     for (what, body, (status, code)) in [
         ("a single report", good.clone(), malformed),
-        ("empty batch", empty, malformed),
         (
             "another study's batch",
             batch(&other, &[(new_id(), 1.0)]),
