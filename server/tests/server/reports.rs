@@ -35,6 +35,7 @@ async fn bad_bodies_are_rejected_and_change_nothing() {
     let length = (422, E::WrongPayloadLength);
     let unfinite = (422, E::PayloadNotFinite);
     let foreign = (422, E::WrongFingerprint);
+    let implausible = (422, E::ImplausibleReport);
     let other_version = [&[2], &good[1..]].concat();
     let of_nobody = codec::encode_report(&Report {
         id: new_id(),
@@ -48,6 +49,7 @@ async fn bad_bodies_are_rejected_and_change_nothing() {
         ("another fingerprint", of_nobody, foreign),
         ("short payload", wire(vec![0; 20]), length),
         ("NaN", wire(payload(&study, f32::NAN)), unfinite),
+        ("too long", wire(payload(&study, 1e20)), implausible),
     ] {
         let response = server.post_report(&study, body).await;
         let problem = response.is_problem(status, code);
