@@ -374,7 +374,7 @@ mod tests {
         let contacts = r#"somebody a@b @b.org a@b@c.org a@b..org a@-b.org a@b.org?bcc=x@y.org a%40b@c.org
             "a"@b.org mailto:a@b.org javascript:alert(1) JavaScript:alert(1)//@b.org data:text/html,x
             http://example.org HTTPS://example.org https:// https://localhost https://example.org:0
-            https://example.org:x https://bank.example@evil.example https://example.org/"onclick=x
+            https://example.org:x https://example.org:+443/ https://bank.example@evil.example https://example.org/"onclick=x
             https://example.org/<b>"#;
         let spaced = "| |+44 20 7946 0000|a b@c.org|https://exa mple.org|https://example.org/\u{202e}gro|a@b.org\nBcc: c@d.org";
         let contacts = contacts.split_whitespace().chain(spaced.split('|'));

@@ -260,11 +260,6 @@ impl ReportFormat {
         self.payload_kind
     }
 
-    /// Upper bound on the norm of a valid payload; `None` for seeds, where every payload is valid.
-    pub fn norm_bound(&self) -> Option<&NormBound> {
-        self.norm_bound.as_ref()
-    }
-
     /// Validates a payload. Nothing else turns bytes into a value that can be added to a sum.
     ///
     /// # Errors

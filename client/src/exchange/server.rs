@@ -107,6 +107,7 @@ mod tests {
         ] {
             let server: Server = given.parse().unwrap();
             assert_eq!(server.as_str(), kept);
+            assert_eq!(server, kept.parse().unwrap());
             assert_eq!(
                 server.join(&["v1", "a b"]).as_str(),
                 format!("{kept}/v1/a%20b")

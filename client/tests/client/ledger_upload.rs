@@ -1,11 +1,11 @@
-//! Sending what a ledger owes, to servers that misbehave.
+//! Sending what a ledger owes, to servers that misbehave. (Whatever the network does: `upload.rs`, by the same loop.)
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
-use eigenveil_client::{EntryState, Ledger, blocking, http::send_owed};
+use eigenveil_client::{EntryState, Ledger, http::send_owed};
 use eigenveil_shared::{
     ErrorCode,
     codec::{self, ReportFormat},
@@ -15,7 +15,7 @@ use eigenveil_shared::{
 use crate::{
     common::{assert_says, params, row, study_at},
     files::{Folder, entry_of},
-    server::{Reply, Request, Server, Store, http, lock},
+    server::{Reply, Server, Store, http, lock},
 };
 
 /// Studies of this name have this ε; every server has them all.
@@ -26,7 +26,7 @@ type Stores = Arc<Mutex<BTreeMap<&'static str, Store>>>;
 /// A server of the studies that stores what arrives, except where `fault` answers for it. `fault` is
 /// told the study and the number of the upload to it, from 0.
 async fn server(
-    mut fault: impl FnMut(&str, usize, &Request, &mut Store) -> Option<Reply> + Send + 'static,
+    mut fault: impl FnMut(&str, usize) -> Option<Reply> + Send + 'static,
 ) -> (Server, Stores) {
     let stores = Stores::default();
     let inside = Arc::clone(&stores);
@@ -40,14 +40,11 @@ async fn server(
         *number += 1;
         let mut stores = lock(&inside);
         let store = stores.entry(name).or_default();
-        fault(name, *number - 1, request, store).unwrap_or_else(|| take(epsilon, store, request))
+        let format = ReportFormat::new(&params(epsilon));
+        fault(name, *number - 1).unwrap_or_else(|| store.take(&format, request, true))
     })
     .await;
     (server, stores)
-}
-
-fn take(epsilon: f64, store: &mut Store, request: &Request) -> Reply {
-    store.take(&ReportFormat::new(&params(epsilon)), request, true)
 }
 
 /// Takes part in these studies of a server.
@@ -90,40 +87,8 @@ fn state(ledger: &Ledger, study: &str) -> EntryState {
 }
 
 #[tokio::test]
-async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
-    let (server, stores) = server(|study, number, request, store| match (study, number) {
-        // Stored, but the answer is lost; never arrived; busy.
-        ("aa", 0) => {
-            take(1.0, store, request);
-            Some(Reply::Drop)
-        }
-        ("bb", 0 | 1) => Some(Reply::Drop),
-        ("cc", 0) => Some(Reply::problem(503, ErrorCode::ShuttingDown, "stopping")),
-        _ => None,
-    })
-    .await;
-    let folder = Folder::new();
-    let mut ledger = Ledger::open(folder.at("ledger")).unwrap();
-    let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
-    let sent = send_owed(&mut ledger, &http()).await.unwrap();
-    assert_eq!((sent.accepted, sent.duplicates), (3, 1));
-    assert_eq!((sent.refused, sent.pending, sent.retries), (0, 0, 4));
-    assert!(sent.failures.is_empty(), "{sent:?}");
-    let uploads = server.uploads();
-    let bytes: usize = uploads.iter().map(|upload| upload.body.len()).sum();
-    assert_eq!(sent.bytes, bytes as u64);
-    assert_stored(&stores, &reports);
-    for (name, _) in STUDIES {
-        assert_eq!(state(&ledger, name), EntryState::Acknowledged);
-    }
-    // Nothing is left to send.
-    let again = send_owed(&mut ledger, &http()).await.unwrap();
-    assert_eq!((again.bytes, server.uploads().len()), (0, 8));
-}
-
-#[tokio::test]
 async fn unreachable_server_does_not_block_others() {
-    let (here, stores) = server(|_, _, _, _| None).await;
+    let (here, stores) = server(|_, _| None).await;
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
@@ -164,7 +129,7 @@ async fn unreachable_server_does_not_block_others() {
 
 #[tokio::test]
 async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed() {
-    let (server, _) = server(|study, number, _, _| match (study, number) {
+    let (server, _) = server(|study, number| match (study, number) {
         ("aa", 0) => Some(Reply::problem(
             422,
             ErrorCode::PayloadNotFinite,
@@ -206,20 +171,4 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
     let sent = codec::encode_report(&reports["aa"]);
     assert_eq!(bodies, [sent.clone(), sent]);
     assert_eq!(ledger.spent().unwrap(), spent);
-}
-
-#[test]
-fn blocking_client_does_the_same() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (server, stores) = runtime.block_on(server(|_, number, _, _| {
-        (number == 0).then_some(Reply::Drop)
-    }));
-    let folder = Folder::new();
-    let mut ledger = Ledger::open(folder.at("ledger")).unwrap();
-    let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc"]);
-    let sent = blocking::send_owed(&mut ledger, &http()).unwrap();
-    assert_eq!((sent.accepted, sent.pending, sent.retries), (3, 0, 3));
-    assert_stored(&stores, &reports);
-    let sent = runtime.block_on(async { blocking::send_owed(&mut ledger, &http()) });
-    assert_says(sent.unwrap_err(), &["async runtime"]);
 }

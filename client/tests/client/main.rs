@@ -38,7 +38,7 @@ mod row_ledger;
 mod row_ledger_crash;
 #[cfg(feature = "http")]
 mod study;
-#[cfg(all(feature = "http", feature = "sqlite"))]
+#[cfg(feature = "sqlite")]
 mod terms;
 #[cfg(feature = "http")]
 mod tls;

@@ -1,4 +1,5 @@
-//! What a device was told of a study: kept for the receipt, and its last day kept to.
+//! What a device was told of a study: kept for the receipt, and its last day kept to. (A study that is not open:
+//! `exchange.rs`.)
 
 use std::{
     ops::ControlFlow,
@@ -9,11 +10,10 @@ use std::{
     },
 };
 
-use eigenveil_client::{Ledger, Prepared, Result, RowLedger, Study, http::StudyClient};
+use eigenveil_client::{Ledger, Prepared, Result, RowLedger, Study};
 use eigenveil_shared::{
     ErrorCode,
     about::About,
-    api::StudyState,
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
@@ -21,9 +21,8 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    common::{self, NOW, STUDY, assert_says, assert_survives_json, study_at, study_of},
-    files::{self, Folder},
-    server::{Reply, Server, document, http},
+    common::{NOW, assert_says, assert_survives_json, study_of},
+    files::Folder,
 };
 
 const LONG_NAME: &str = "od280/od315_of_diluted_wines, measured twice and written out whole";
@@ -63,10 +62,6 @@ fn prepare(ledger: &mut RowLedger) -> Result<Prepared> {
     let (study, file) = (study(), ledger.row_file(1, b"13,2", b"")?);
     let report = |_, now| study.report(&row(), now);
     ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))
-}
-
-fn client(server: &Server) -> StudyClient {
-    StudyClient::with_settings(&server.address, &http()).unwrap()
 }
 
 fn open(folder: &Path, clock: &Arc<AtomicU64>) -> (Ledger, RowLedger) {
@@ -191,37 +186,4 @@ fn nothing_is_perturbed_or_charged_by_a_clock_that_was_lost() {
     clock.store(0, Ordering::Relaxed);
     assert!(!ledger.participate(&study(), &row()).unwrap().is_new());
     assert_eq!(prepare(&mut rows).unwrap(), Prepared::default());
-}
-
-/// A device that was told that a study is closed neither draws noise for it nor pays.
-#[tokio::test]
-async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {
-    let mut closed = document(&common::params(1.0));
-    closed.state = StudyState::Closed;
-    let server = Server::start(move |_| Reply::json(200, &closed)).await;
-    let study = client(&server).fetch_study(STUDY).await.unwrap();
-    let folder = Folder::new();
-    let mut device = Ledger::open(folder.at("device")).unwrap();
-    let mut ledger = RowLedger::open(folder.at("rows")).unwrap();
-    let file = files::rows(&ledger, 1);
-    let errors = [
-        study.check_open(NOW).unwrap_err(),
-        study.report(&common::row(1.0), NOW).unwrap_err(),
-        device.participate(&study, &common::row(1.0)).unwrap_err(),
-        files::prepare(&mut ledger, &study, &file).unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.code(), Some(ErrorCode::StudyNotOpen));
-        assert_says(error, &["is closed", "another one"]);
-    }
-    assert_eq!(device.spent().unwrap().epsilon, 0.0);
-    assert_eq!(ledger.receipt().unwrap().studies, []);
-    // What was made while it was open stays, and is given.
-    let open = study_at(&server.address, STUDY, common::params(1.0));
-    let made = device.participate(&open, &common::row(1.0)).unwrap();
-    files::prepare(&mut ledger, &open, &file).unwrap();
-    let given = device.participate(&study, &common::row(1.0)).unwrap();
-    assert_eq!(given.entry(), made.entry());
-    assert_eq!(files::prepare(&mut ledger, &study, &file).unwrap().rows, 0);
-    assert_eq!(ledger.pending(&study, 0, 9).unwrap().len(), 1);
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_client::{
-    ReportResult, RowLedger, Study, blocking,
+    Ledger, ReportResult, RowLedger, Study, blocking,
     http::{
         HttpSettings, RetryPolicy, SendSummary, StudyClient, UploadMode, UploadSettings, send_rows,
     },
@@ -283,27 +283,6 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_refused_report_is_recorded_and_never_sent_again() {
-    let (server, store) = study_server(&params(1.0), |number, _, _| {
-        (number == 3)
-            .then(|| Reply::problem(422, ErrorCode::PayloadNotFinite, "entry 3 is not a number"))
-    })
-    .await;
-    let mut set_up = SetUp::new(&server, 8).await;
-    let summary = set_up.send(singles(1)).await;
-    assert_eq!((summary.accepted, summary.refused), (7, 1));
-    assert_eq!((summary.pending, summary.retries), (0, 0));
-    assert_eq!(server.uploads().len(), 8);
-    let refused = set_up.ledger.refused(&set_up.study, 10).unwrap();
-    assert_eq!(refused[0].row, 3);
-    assert_eq!(refused[0].code, "payload-not-finite");
-    assert_eq!(refused[0].detail, "entry 3 is not a number");
-    assert_eq!(lock(&store).stored.len(), 7);
-    set_up.send(singles(1)).await;
-    assert_eq!(server.uploads().len(), 8);
-}
-
-#[tokio::test]
 async fn refusals_within_a_batch_are_told_apart() {
     let refused = |index, code| RefusedReport {
         index,
@@ -517,8 +496,10 @@ fn blocking_client_does_the_same() {
     assert_eq!(results, [ReportResult::Duplicate]);
 
     // Inside a runtime it says so instead of panicking.
+    let mut device = Ledger::open(folder.at("device")).unwrap();
     runtime.block_on(async {
         for error in [
+            blocking::send_owed(&mut device, &http()).unwrap_err(),
             client.fetch_study(STUDY).unwrap_err(),
             client.call(&one).unwrap_err(),
             blocking::StudyClient::new(&server.address).unwrap_err(),

@@ -319,6 +319,8 @@ fn settings_out_of_range_are_rejected() {
         started(0.0),
         started(f64::NAN),
         within(default.tolerance, 0),
+        within(default.tolerance, 10_000_000),
+        within(1.5, default.max_iterations),
         within(0.0, default.max_iterations),
         within(f64::NAN, default.max_iterations),
     ];

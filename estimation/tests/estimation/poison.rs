@@ -1,10 +1,16 @@
-//! What made-up reports can do is what the document says of each component.
+//! What made-up reports can do is what the document says of each component, and it says that they are there.
 
 use eigenveil_estimation::{Cancel, Request, Source, accumulate::Accumulator, estimate};
 use eigenveil_shared::{
-    estimate::ComponentCount, mechanism::MechanismKind, preprocess::Row, study::StudyParams,
+    estimate::{ComponentCount, Estimate, Feasibility},
+    mechanism::{
+        MechanismKind,
+        double_cap::{Seed, expand},
+    },
+    preprocess::Row,
+    study::StudyParams,
 };
-use rand::{SeedableRng, rngs::ChaCha20Rng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::{
     Buckets, axis, params,
@@ -14,8 +20,8 @@ use crate::common::{
 const P: usize = 20;
 const HONEST: usize = 20_000;
 
-/// The share that the first component's line names.
-fn named_share(params: &StudyParams, sums: Vec<(u32, Accumulator)>) -> f64 {
+/// The document of one component.
+fn document(source: Source<'_>, params: &StudyParams) -> Estimate {
     let request = Request {
         name: "",
         k: ComponentCount::Fixed(1),
@@ -24,7 +30,12 @@ fn named_share(params: &StudyParams, sums: Vec<(u32, Accumulator)>) -> f64 {
         moment: false,
         stream_from: usize::MAX,
     };
-    let found = estimate(Source::Sums(sums), params, &request, Cancel::NEVER).unwrap();
+    estimate(source, params, &request, Cancel::NEVER).unwrap()
+}
+
+/// The share that the first component's line names.
+fn named_share(params: &StudyParams, sums: Vec<(u32, Accumulator)>) -> f64 {
+    let found = document(Source::Sums(sums), params);
     let component = &found.components[0];
     assert!(component.loadings[7].abs() > 0.9, "the liars' own");
     found.share_that_could_make(component).unwrap()
@@ -62,4 +73,31 @@ fn the_share_beside_a_component_is_the_share_that_made_it() {
     let named = named_share(&format_params, (0..).zip(sums.finish()).collect());
     let used = liars as f64 / (HONEST + liars) as f64;
     assert!((named / used - 1.0).abs() < 0.15, "{named} {used}");
+}
+
+/// Random seeds, but 6 % in every bucket that lie close to an axis: the check reads them, and its warning is among the
+/// document's.
+#[test]
+fn chosen_seeds_are_in_the_document() {
+    let params = params(8, MechanismKind::DoubleCap, 4.0);
+    let mut rng = ChaCha20Rng::seed_from_u64(42);
+    let mut z = vec![0.0; 8];
+    // One random seed in 10,000 is this close.
+    let mut seed = |place| loop {
+        let seed: Seed = rng.random();
+        let squared_length = expand(&seed, &mut z);
+        if place >= 12 || z[5] * z[5] > 0.9 * squared_length {
+            break seed;
+        }
+    };
+    let buckets = (0..BUCKETS).map(|_| (0..200).map(&mut seed).collect());
+    let seeds: Vec<Vec<Seed>> = buckets.collect();
+    let found = document(Source::Seeds(&seeds), &params);
+    let check = found.feasibility.unwrap();
+    assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
+    let warned = found
+        .warning_codes
+        .iter()
+        .any(|code| code == "chosen-seeds");
+    assert!(warned, "{:?}", found.warnings);
 }

@@ -28,7 +28,7 @@ impl World {
             total.merge(sums).unwrap();
         }
         let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
-        let others = counted.split_off(parameters.reports.len());
+        let others = counted.split_off(parameters.devices.len());
         assert!(
             others.iter().all(|&times| times == 0),
             "the sums hold a report that nobody has"
@@ -46,11 +46,9 @@ impl World {
     fn seeds_on_disk(&self, study: &StudyModel, parameters: &ParameterSet) -> Vec<u32> {
         let embedded = "SELECT seeds FROM seeds JOIN studies USING (study_pk) WHERE id = ?";
         let fleet = "SELECT body FROM chunks JOIN studies USING (study) WHERE id = $1";
-        let seeds = parameters
-            .reports
-            .iter()
-            .map(|report| report.payload.as_slice());
-        identifiable::in_runs(seeds, &self.blobs(embedded, fleet, study)).unwrap()
+        let marks = parameters.devices.iter();
+        let marks = marks.map(|device| device.mark.as_slice());
+        identifiable::in_runs(marks, &self.blobs(embedded, fleet, study)).unwrap()
     }
 
     /// A column of blobs of one study, read with a separate connection.
@@ -125,11 +123,11 @@ impl World {
                 "study {at} holds an identifier twice"
             );
             let expected: HashSet<Vec<u8>> = parameters
-                .reports
+                .devices
                 .iter()
                 .zip(&counted)
                 .filter(|(_, times)| **times == 1)
-                .map(|(report, _)| report.id.0.to_vec())
+                .filter_map(|(device, _)| Some(device.report?.0.to_vec()))
                 .collect();
             assert!(
                 stored == expected,
@@ -155,7 +153,9 @@ impl World {
         if n == 0 {
             return 0.0;
         }
-        let params = &self.parameter_sets[self.studies[at].parameters].params;
+        let params = self.parameter_sets[self.studies[at].parameters]
+            .study
+            .params();
         let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
         let moment = NoisyMoment::decode(buckets, params).unwrap();
         moment.dense().iter().map(|x| x * x).sum()

@@ -2,25 +2,30 @@
 
 use std::collections::{HashMap, HashSet};
 
+use eigenveil_client::Study;
 use eigenveil_shared::{
     api::{StudyDocument, StudyState},
     codec::{self, ReportFormat},
     mechanism::PayloadKind,
     packed::packed_len,
     report::{Report, ReportId},
-    study::StudyParams,
 };
 use rand::{Rng, RngExt};
 
-use super::{identifiable, operations::REPORTS};
+use super::{
+    device::{Device, Mistake},
+    identifiable,
+    operations::{Fate, REPORTS},
+};
 
 pub(super) const P: usize = 3;
 
-/// Studies with the same parameters, and the reports made for them.
+/// Studies with the same parameters, and the devices that report to any of them, as if it were one study.
 pub(super) struct ParameterSet {
     pub(super) design: serde_json::Value,
-    pub(super) params: StudyParams,
-    pub(super) reports: Vec<Report>,
+    /// As the devices know it.
+    pub(super) study: Study,
+    pub(super) devices: Vec<Device>,
 }
 
 impl ParameterSet {
@@ -28,46 +33,54 @@ impl ParameterSet {
         design: serde_json::Value,
         document: &StudyDocument,
         rng: &mut impl Rng,
+        mistake: Option<Mistake>,
     ) -> Self {
         let format = ReportFormat::new(&document.params);
-        let reports = (0..REPORTS)
-            .map(|number| {
-                let payload = match format.payload_kind() {
-                    PayloadKind::Seed => rng.random::<[u8; 16]>().to_vec(),
-                    PayloadKind::Floats | PayloadKind::Integers { .. } => {
-                        identifiable::payload(packed_len(P), number)
-                    }
-                };
-                Report {
-                    id: ReportId::from_parts(1_700_000_000_000, rng.random()),
-                    fingerprint: format.fingerprint(),
-                    payload,
-                }
-            })
-            .collect();
+        let mut mark = |number| match format.payload_kind() {
+            PayloadKind::Seed => rng.random::<[u8; 16]>().to_vec(),
+            PayloadKind::Floats | PayloadKind::Integers { .. } => {
+                identifiable::payload(packed_len(P), number)
+            }
+        };
+        let server = "http://localhost".parse().unwrap();
+        let study = Study::new(&server, &document.id, document.params.clone());
+        let devices = (0..REPORTS).map(|number| Device::new(&study, mark(number), mistake));
         Self {
             design,
-            params: document.params.clone(),
-            reports,
+            devices: devices.collect(),
+            study,
         }
     }
 
     pub(super) fn report_format(&self) -> ReportFormat {
-        ReportFormat::new(&self.params)
+        ReportFormat::new(self.study.params())
     }
 
     pub(super) fn holds_seeds(&self) -> bool {
         self.report_format().payload_kind() == PayloadKind::Seed
     }
 
-    pub(super) fn single(&self, report: usize) -> Vec<u8> {
-        codec::encode_report(&self.reports[report])
+    /// The report of a device, which takes part now if it has not.
+    fn kept(&mut self, number: usize) -> Report {
+        let device = &mut self.devices[number];
+        if device.report.is_none() {
+            device.take_part(0, Fate::Stored);
+        }
+        Report {
+            id: device.report.unwrap(),
+            fingerprint: self.study.fingerprint(),
+            payload: device.mark.clone(),
+        }
+    }
+
+    pub(super) fn single(&mut self, report: usize) -> Vec<u8> {
+        codec::encode_report(&self.kept(report))
     }
 
     /// The body that uploads these reports; the one at position `malformed` has an invalid identifier.
-    pub(super) fn batch(&self, reports: &[usize], malformed: Option<usize>) -> Vec<u8> {
-        let pairs = reports.iter().enumerate().map(|(position, &number)| {
-            let report = &self.reports[number];
+    pub(super) fn batch(&mut self, reports: &[usize], malformed: Option<usize>) -> Vec<u8> {
+        let kept: Vec<Report> = reports.iter().map(|&number| self.kept(number)).collect();
+        let pairs = kept.iter().enumerate().map(|(position, report)| {
             let id = match malformed {
                 Some(bad) if bad == position => ReportId([0; 16]),
                 _ => report.id,
@@ -82,7 +95,7 @@ impl ParameterSet {
 pub(super) struct ReportStatus {
     /// It reached the server while the study may have been open.
     pub(super) may_count: bool,
-    /// Its device got 201 or 200.
+    /// Its device took a response for its receipt.
     pub(super) acknowledged: bool,
     /// It was on the disk after the last operation.
     pub(super) counted: bool,

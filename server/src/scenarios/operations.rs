@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 
 use crate::faults::Fault;
 
-/// Number of reports for each parameter set.
+/// Number of devices for each parameter set, with one report each.
 pub(super) const REPORTS: usize = 24;
 
 /// What the network does to one request.
@@ -15,15 +15,29 @@ pub(super) enum Network {
     ResponseLost,
     RequestLost,
     CutShort,
+    /// Nothing arrives, and a page that asks to log in comes back.
+    Portal,
+}
+
+/// What becomes of what a device writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Stored,
+    Lost,
+    /// Stored, and whoever wrote it does not hear of it.
+    Unheard,
 }
 
 /// One operation. Indices of studies are taken modulo their number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
-    /// A device sends its report, for the first time or again.
+    /// A device takes part in one of its windows and sends what it owes; of one that owes nothing the network repeats the
+    /// report.
     Upload {
         study: usize,
         report: usize,
+        window: usize,
+        fate: Fate,
         network: Network,
     },
     /// A relay sends several reports in one request, perhaps one of them malformed.
@@ -81,17 +95,15 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// Only the writer of the embedded store has faults.
-    pub(super) fn without_fault(mut self) -> Self {
+    pub(super) fn forget_fault(&mut self) {
         if let Self::Burst { fault, .. }
         | Self::SetState { fault, .. }
         | Self::Create { fault, .. }
         | Self::Import { fault, .. }
-        | Self::Delete { fault, .. } = &mut self
+        | Self::Delete { fault, .. } = self
         {
             *fault = None;
         }
-        self
     }
 }
 
@@ -107,6 +119,8 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
         0..30 => Operation::Upload {
             study,
             report: rng.random_range(0..REPORTS),
+            window: rng.random_range(0..2),
+            fate: fate(rng),
             network: network(rng),
         },
         30..42 => {
@@ -180,11 +194,20 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
 }
 
 fn network(rng: &mut ChaCha8Rng) -> Network {
-    match rng.random_range(0..10) {
+    match rng.random_range(0..12) {
         0..6 => Network::Answered,
         6..8 => Network::ResponseLost,
         8 => Network::RequestLost,
-        _ => Network::CutShort,
+        9 => Network::CutShort,
+        _ => Network::Portal,
+    }
+}
+
+fn fate(rng: &mut ChaCha8Rng) -> Fate {
+    match rng.random_range(0..4) {
+        0 => Fate::Lost,
+        1 => Fate::Unheard,
+        _ => Fate::Stored,
     }
 }
 

@@ -2,16 +2,19 @@
 
 use eigenveil_shared::api::StudyState;
 
-use super::operations::{Network, Operation};
+use super::operations::{Fate, Network, Operation};
 use crate::faults::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
 pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
-    let upload_to = |study, network| Operation::Upload {
+    let send = |study, report, network| Operation::Upload {
         study,
-        report: 3,
+        report,
+        window: 0,
+        fate: Fate::Stored,
         network,
     };
+    let upload_to = |study, network| send(study, 3, network);
     let upload = |network| upload_to(0, network);
     let burst = |reports: &[usize], close_at, fault| Operation::Burst {
         study: 0,
@@ -29,11 +32,12 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
         into,
         fault,
     };
-    let close = |fault| Operation::SetState {
-        study: 0,
-        wanted: StudyState::Closed,
+    let set_state = |study, wanted, fault| Operation::SetState {
+        study,
+        wanted,
         fault,
     };
+    let close = |fault| set_state(0, StudyState::Closed, fault);
     vec![
         (
             "a response lost before a close is repeated afterwards",
@@ -101,6 +105,50 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
                 },
                 import(None, Some(Fault::CommitFails)),
                 import(None, None),
+                upload_to(2, Network::Answered),
+            ],
+        ),
+        (
+            "what a draft, an open and a closed study count",
+            7,
+            vec![
+                Operation::Create {
+                    like: 0,
+                    draft: true,
+                    fault: None,
+                },
+                upload_to(2, Network::Answered),
+                set_state(2, StudyState::Open, None),
+                upload_to(2, Network::Answered),
+                set_state(2, StudyState::Closed, None),
+                upload_to(2, Network::Answered),
+                send(2, 4, Network::Answered),
+                Operation::Batch {
+                    study: 2,
+                    reports: vec![5, 3, 4],
+                    malformed: Some(2),
+                    network: Network::Answered,
+                },
+                set_state(2, StudyState::Open, None),
+            ],
+        ),
+        (
+            "of an export all is added once, or nothing where one report is there",
+            8,
+            vec![
+                upload(Network::Answered),
+                Operation::Export { study: 0 },
+                create(0),
+                import(Some(2), None),
+                import(Some(2), None),
+                send(0, 4, Network::Answered),
+                Operation::Export { study: 0 },
+                Operation::Import {
+                    export: 1,
+                    into: Some(2),
+                    fault: None,
+                },
+                send(2, 4, Network::Answered),
                 upload_to(2, Network::Answered),
             ],
         ),

@@ -11,9 +11,13 @@ use axum::{
     body::Body,
     http::{Request, header},
 };
+use eigenveil_client::Response;
 use eigenveil_shared::{
     Error,
-    api::{BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState},
+    api::{
+        BatchResponse, PROBLEM_MEDIA_TYPE, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE,
+        StudyDocument, StudyState,
+    },
 };
 use http_body_util::BodyExt;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -21,8 +25,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
+    device::{Device, Mistake},
     model::{Exported, P, ParameterSet, StudyModel},
-    operations::{Network, Operation},
+    operations::{Fate, Network, Operation},
 };
 #[cfg(feature = "postgres")]
 use crate::store::in_fleet::{self, Database};
@@ -72,7 +77,12 @@ struct Server {
 
 impl World {
     /// A new server with settings drawn from the seed, a study with numeric payloads and one with seeds.
-    pub(super) async fn new(seed: u64, engine: Engine, faults: Faults) -> Self {
+    pub(super) async fn new(
+        seed: u64,
+        engine: Engine,
+        faults: Faults,
+        mistake: Option<Mistake>,
+    ) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         // In memory if possible: the order of operations is tested, not the disk.
         let shared_memory = std::path::Path::new("/dev/shm");
@@ -136,7 +146,7 @@ impl World {
             let (status, body) = world.operator("POST", "/v1/studies", Some(&design)).await;
             assert_eq!(status, 201);
             let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-            let parameters = ParameterSet::new(design, &document, &mut rng);
+            let parameters = ParameterSet::new(design, &document, &mut rng, mistake);
             world.studies.push(StudyModel::new(
                 &document.id,
                 document.state,
@@ -211,8 +221,13 @@ impl World {
             Operation::Upload {
                 study,
                 report,
+                window,
+                fate,
                 network,
-            } => self.upload(study % studies, report, network).await,
+            } => {
+                let at = study % studies;
+                self.upload(at, report, (window, fate), network).await;
+            }
             Operation::Batch {
                 study,
                 reports,
@@ -272,13 +287,22 @@ impl World {
             }
             let open = self.studies[at].state == StudyState::Open;
             for report in 0..self.studies[at].reports.len() {
-                self.upload(at, report, Network::Answered).await;
+                // The other window of most, which is behind.
+                let well = (1, Fate::Stored);
+                self.upload(at, report, well, Network::Answered).await;
                 let report_status = self.studies[at].reports[report];
                 assert!(
                     report_status.acknowledged == (open || report_status.counted),
                     "report {report} of an {open:?} study ends as {report_status:?}"
                 );
             }
+        }
+        for study in &self.studies {
+            let devices = &mut self.parameter_sets[study.parameters].devices;
+            assert!(
+                study.state != StudyState::Open || devices.iter_mut().all(Device::is_acknowledged),
+                "a device does not know that its report is counted"
+            );
         }
         self.audit().await;
         self.restart();
@@ -329,18 +353,55 @@ impl World {
         send(routes, request).await
     }
 
-    async fn upload(&mut self, at: usize, report: usize, network: Network) {
-        let body = self.parameter_sets[self.studies[at].parameters].single(report);
-        match network {
+    async fn upload(
+        &mut self,
+        at: usize,
+        report: usize,
+        (window, fate): (usize, Fate),
+        network: Network,
+    ) {
+        let set = &mut self.parameter_sets[self.studies[at].parameters];
+        let device = &mut set.devices[report];
+        device.take_part(window, fate);
+        let owed = device.owed(window);
+        let body = match &owed {
+            Some(request) => request.body.clone(),
+            None if device.report.is_some() => set.single(report),
+            None => return,
+        };
+        let (status, media_type, body) = match network {
             Network::RequestLost => return,
             Network::CutShort => return self.cut_short(at, REPORT_MEDIA_TYPE, body).await,
-            Network::Answered | Network::ResponseLost => {}
-        }
-        let response = self.post(at, REPORT_MEDIA_TYPE, body).await;
-        self.record_arrival(at, report);
-        if network == Network::Answered {
-            self.record_response(at, report, response.0, false);
-        }
+            Network::Portal => (200, "text/html", b"<h1>Log in</h1>".to_vec()),
+            Network::Answered | Network::ResponseLost => {
+                let (status, body) = self.post(at, REPORT_MEDIA_TYPE, body).await;
+                self.record_arrival(at, report);
+                if network == Network::ResponseLost {
+                    return;
+                }
+                self.record_response(at, report, status, false);
+                match status < 300 {
+                    true => (status, "application/json", body),
+                    false => (status, PROBLEM_MEDIA_TYPE, body),
+                }
+            }
+        };
+        let Some(request) = owed else {
+            return;
+        };
+        let response = Response {
+            status,
+            headers: &[("content-type", media_type)],
+            body: &body,
+            now: None,
+        };
+        let device = &mut self.parameter_sets[self.studies[at].parameters].devices[report];
+        let acknowledged = device.settle(window, &request, &response, fate);
+        assert!(
+            network == Network::Portal || acknowledged == (status < 300),
+            "a device that gets {status} believes that its report is counted: {acknowledged}"
+        );
+        self.studies[at].reports[report].acknowledged |= acknowledged;
     }
 
     /// The last byte of a body never arrives. Drafts stay hidden, and the body of a report is not read if it could be
@@ -400,7 +461,7 @@ impl World {
         let malformed = malformed.map(|position| position % reports.len());
         let body = self.parameter_sets[self.studies[at].parameters].batch(reports, malformed);
         match network {
-            Network::RequestLost => return,
+            Network::RequestLost | Network::Portal => return,
             Network::CutShort => return self.cut_short(at, REPORT_BATCH_MEDIA_TYPE, body).await,
             Network::Answered | Network::ResponseLost => {}
         }

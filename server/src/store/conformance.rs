@@ -1,4 +1,5 @@
-//! What every engine has to do, as checks of a [`Store`] over it; and mistakes that they notice.
+//! What every engine has to do and the scenarios (`server/src/scenarios/`) do not play, as checks of a [`Store`] over it;
+//! and mistakes that they notice.
 
 use std::{
     future::Future,
@@ -15,7 +16,7 @@ use std::{
 use eigenveil_estimation::Cancel;
 use eigenveil_shared::{
     ErrorCode,
-    api::{EstimateRequest, EstimateState, ImportOutcome, StudyState},
+    api::{EstimateRequest, EstimateState, StudyState},
     enrolment::{Admission, ParticipantToken},
 };
 use serde_json::json;
@@ -149,68 +150,6 @@ async fn outcomes_are_in_order_of_arrival(of: &Fixture) {
     assert_eq!((of.counted(&study), of.spent(&study)), (2, 2));
 }
 
-async fn a_report_is_counted_once(of: &Fixture) {
-    use SubmitOutcome::{Accepted, Duplicate};
-    for mechanism in ["symmetric-gaussian", "double-cap"] {
-        let delta = (mechanism == "symmetric-gaussian").then_some(1e-6);
-        let study = create(&of.store, &json!({"mechanism": mechanism, "delta": delta})).await;
-        let reports = |numbers: &[u8]| numbers.iter().map(|n| report(&study, *n)).collect();
-        let answers = of.send(&study, reports(&[1, 1])).await;
-        assert_eq!(answers, [Accepted, Duplicate]);
-        let answers = of.send(&study, reports(&[2, 3, 2, 1])).await;
-        assert_eq!(answers, [Accepted, Accepted, Duplicate, Duplicate]);
-        assert_eq!(of.counted(&study), 3);
-        assert_eq!(study.reports_accepted(), 3);
-    }
-}
-
-/// What was answered is stored when it is answered.
-async fn answers_come_after_the_commit(of: &Fixture) {
-    let study = create(&of.store, &json!({})).await;
-    for number in 1..=5 {
-        of.send(&study, vec![report(&study, number)]).await;
-        assert_eq!(of.counted(&study), u64::from(number));
-    }
-}
-
-/// Also for those who hold what they saw of the study before.
-async fn nothing_is_counted_after_a_close(of: &Fixture) {
-    use SubmitOutcome::{Accepted, Duplicate, NotOpen};
-    let study = create(&of.store, &json!({"draft": true})).await;
-    assert_eq!(of.send(&study, vec![report(&study, 1)]).await, [NotOpen]);
-    of.store.set_state(&study, StudyState::Open).await.unwrap();
-    assert_eq!(of.send(&study, vec![report(&study, 1)]).await, [Accepted]);
-    of.store
-        .set_state(&study, StudyState::Closed)
-        .await
-        .unwrap();
-    let reports = vec![report(&study, 1), report(&study, 2)];
-    assert_eq!(of.send(&study, reports).await, [Duplicate, NotOpen]);
-    assert_eq!(of.counted(&study), 1);
-    let reopened = of.store.set_state(&study, StudyState::Open).await;
-    assert_eq!(reopened.unwrap_err().code(), ErrorCode::InvalidTransition);
-}
-
-async fn a_refused_report_spends_nothing(of: &Fixture) {
-    use SubmitOutcome::{Accepted, Duplicate, NotOpen};
-    let study = create(&of.store, &json!({"enrolment": "token"})).await;
-    let tokens = admissions(&of.store, &study, 3).await;
-    let send = |number, token: &Admission| {
-        let report = report(&study, number).admitted_by(token);
-        of.send(&study, vec![report])
-    };
-    assert_eq!(send(1, &tokens[0]).await, [Accepted]);
-    assert_eq!(send(1, &tokens[1]).await, [Duplicate]);
-    of.store
-        .set_state(&study, StudyState::Closed)
-        .await
-        .unwrap();
-    assert_eq!(send(2, &tokens[2]).await, [NotOpen]);
-    assert_eq!((of.counted(&study), of.spent(&study)), (1, 1));
-    let issued = of.store.issue_tokens(&study, 1).await.unwrap_err();
-    assert_eq!(issued.code(), ErrorCode::InvalidTransition);
-}
-
 /// Who holds a deleted study never reaches a later one, not even one of the same identifier.
 async fn keys_are_never_used_again(of: &Fixture) {
     let first = create(&of.store, &json!({})).await;
@@ -236,44 +175,6 @@ async fn keys_are_never_used_again(of: &Fixture) {
     assert_eq!(counted, [SubmitOutcome::Accepted]);
     assert!(of.store.bucket_sums(&first, Cancel::NEVER).is_err());
     assert_eq!(of.counted(&again), 2);
-}
-
-async fn an_import_adds_all_or_nothing_and_once(of: &Fixture) {
-    let from = create(&of.store, &json!({})).await;
-    of.send(&from, vec![report(&from, 1), report(&from, 2)])
-        .await;
-    let export = || VerifiedExport::read(of.store.export(&from).unwrap()).unwrap();
-    let into = create(&of.store, &json!({})).await;
-    for (wanted, reports) in [
-        (ImportOutcome::Merged, 2),
-        (ImportOutcome::AlreadyImported, 0),
-    ] {
-        let imported = of
-            .store
-            .import(export(), Some(Arc::clone(&into)))
-            .await
-            .unwrap();
-        assert_eq!((imported.outcome, imported.reports), (wanted, reports));
-        assert_eq!((of.counted(&into), into.reports_accepted()), (2, 2));
-    }
-    let answer = of.send(&into, vec![report(&into, 2)]).await;
-    assert_eq!(answer, [SubmitOutcome::Duplicate]);
-    // Whoever sent them may have sent several.
-    let admits = create(&of.store, &json!({"enrolment": "token"})).await;
-    let error = of.store.import(export(), Some(Arc::clone(&admits))).await;
-    assert_eq!(error.unwrap_err().code(), ErrorCode::InvalidTransition);
-    assert_eq!(of.counted(&admits), 0);
-    // Another export with one report more has two that were counted.
-    of.send(&from, vec![report(&from, 3)]).await;
-    let error = of
-        .store
-        .import(export(), Some(Arc::clone(&into)))
-        .await
-        .unwrap_err();
-    assert_eq!(error.code(), ErrorCode::AlreadyCounted);
-    let answer = of.send(&into, vec![report(&into, 3)]).await;
-    assert_eq!(answer, [SubmitOutcome::Accepted]);
-    assert_eq!(of.counted(&into), 3);
 }
 
 /// Nothing tells then which reports were counted.
@@ -475,12 +376,7 @@ macro_rules! checks {
 
 checks![
     outcomes_are_in_order_of_arrival,
-    a_report_is_counted_once,
-    answers_come_after_the_commit,
-    nothing_is_counted_after_a_close,
-    a_refused_report_spends_nothing,
     keys_are_never_used_again,
-    an_import_adds_all_or_nothing_and_once,
     a_study_without_identifiers_takes_no_import,
     the_last_day_ends_to_the_millisecond,
     a_cancelled_job_stays_cancelled,
@@ -497,7 +393,7 @@ pub(super) fn failing(kind: Kind) -> Vec<&'static str> {
 }
 
 /// Whether this check fails with this mistake.
-pub(super) fn fails(kind: Kind, mistake: &str, name: &str) -> bool {
+fn fails(kind: Kind, mistake: &str, name: &str) -> bool {
     let (_, check) = CHECKS.iter().find(|(other, _)| *other == name).unwrap();
     let of = Fixture::new(kind, mistake);
     catch_unwind(AssertUnwindSafe(|| {
@@ -517,39 +413,14 @@ fn the_embedded_engine_conforms() {
 fn mistakes_of_an_engine_are_noticed() {
     for (by, when, what) in [
         (
-            "a_report_is_counted_once",
-            "AFTER INSERT ON report_ids",
-            "DELETE FROM report_ids",
-        ),
-        (
-            "answers_come_after_the_commit",
-            "BEFORE INSERT ON buckets",
-            "SELECT RAISE(IGNORE)",
-        ),
-        (
             "outcomes_are_in_order_of_arrival",
             "AFTER UPDATE ON participant_tokens",
             "UPDATE participant_tokens SET spent = 0",
         ),
         (
-            "a_refused_report_spends_nothing",
-            "AFTER UPDATE OF state ON studies",
-            "UPDATE participant_tokens SET spent = 1",
-        ),
-        (
-            "nothing_is_counted_after_a_close",
-            "AFTER UPDATE OF state ON studies WHEN new.state = 'closed'",
-            "UPDATE studies SET state = 'open'",
-        ),
-        (
             "keys_are_never_used_again",
             "AFTER DELETE ON studies",
             "DELETE FROM deleted_studies",
-        ),
-        (
-            "an_import_adds_all_or_nothing_and_once",
-            "AFTER INSERT ON imports",
-            "DELETE FROM imports",
         ),
         (
             "a_snapshot_is_of_one_moment",

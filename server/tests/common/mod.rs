@@ -336,14 +336,6 @@ impl Harness {
         assert_eq!(outcome, ReportOutcome::Accepted);
     }
 
-    /// Sends a report that was counted before.
-    pub async fn knows(&self, study: &StudyDocument, body: impl Into<Body>) {
-        let response = self.post_report(study, body).await;
-        assert_eq!(response.status, StatusCode::OK, "{response:?}");
-        let ReportResponse { outcome } = response.json();
-        assert_eq!(outcome, ReportOutcome::Duplicate);
-    }
-
     /// Sends a batch; returns its response.
     pub async fn receipt(&self, study: &StudyDocument, body: impl Into<Body>) -> BatchResponse {
         let response = self.post_batch(study, body).await;

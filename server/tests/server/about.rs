@@ -47,11 +47,6 @@ async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
     server.get(&at(study, "")).await.json()
 }
 
-async fn until_it_is(server: &Harness, study: &StudyDocument, state: StudyState) {
-    let told = format!("the study is {}", state.as_str());
-    until(&told, async || shown(server, study).await.state == state).await;
-}
-
 #[tokio::test]
 async fn about_is_stored_shown_exported_imported_and_backed_up() {
     let server = Harness::new();
@@ -121,18 +116,9 @@ async fn texts_that_cannot_be_shown_are_rejected() {
     let server = Harness::new();
     for (key, value, code) in [
         ("purpose", json!(""), E::InvalidAbout),
-        ("responsible_party", json!("a\u{202e}b"), E::InvalidAbout),
-        (
-            "contact",
-            json!("https://example.org:+443/"),
-            E::InvalidAbout,
-        ),
-        ("responsible_party", json!("x".repeat(201)), E::InvalidAbout),
         ("contact", json!("javascript:alert(1)"), E::InvalidAbout),
         ("last_day", json!("2023-11-13"), E::InvalidAbout),
         ("last_day", json!("2027-02-29"), E::MalformedJson),
-        ("last_day", json!(1_700_000_000_000_u64), E::MalformedJson),
-        ("purpos", json!("x"), E::MalformedJson),
     ] {
         let mut about = told();
         about[key] = value;
@@ -147,17 +133,14 @@ async fn texts_that_cannot_be_shown_are_rejected() {
     assert_eq!(today.about.last_day.unwrap().end_ms(), TOMORROW);
 }
 
+/// (Which reports are counted: `server/src/store/conformance.rs`.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_day_ends_with_its_last_millisecond() {
+async fn after_the_last_day_nobody_is_invited_and_the_study_is_closed() {
     let (server, clock) = timed();
-    let (study, empty) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
-    let longer = ending(&server, "2023-11-15").await;
+    let study = ending(&server, TODAY).await;
     let draft = json!({ "about": { "last_day": TODAY }, "draft": true });
     let draft = server.study_with(draft).await;
     clock.0.store(TOMORROW - 1, Ordering::Relaxed);
-    let first = new_id();
-    server.counts(&study, report(&study, first, 1.0)).await;
-    assert_eq!(shown(&server, &study).await.state, StudyState::Open);
     let page = participate(&server, &study, None).await;
     assert!(page.has("#report-command"));
 
@@ -166,31 +149,18 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     let page = participate(&server, &study, None).await;
     assert!(!page.has("#report-command"));
     page.says("main", "which is closed");
-    for late in [&study, &empty] {
-        let response = server.post_report(late, report(late, new_id(), 1.0)).await;
-        let problem = response.is_problem(409, E::StudyEnded);
-        assert!(problem.detail.contains(TODAY), "{}", problem.detail);
-    }
-    // A report that was counted is recognised, so that a device which lost the response learns it.
-    server.knows(&study, report(&study, first, 1.0)).await;
-    server.counts(&longer, report(&longer, new_id(), 1.0)).await;
+    let late = server.post_report(&study, report(&study, new_id(), 1.0));
+    let problem = refused(late, 409, E::StudyEnded).await;
+    assert!(problem.detail.contains(TODAY), "{}", problem.detail);
     // Nobody could take part.
     let open = at(&draft, "/open");
     refused(server.order(&open), 422, E::InvalidAbout).await;
-
     // The server closes it by itself; creating another study wakes it here.
     server.study(3).await;
-    until_it_is(&server, &study, StudyState::Closed).await;
-    assert_eq!(shown(&server, &longer).await.state, StudyState::Open);
-    assert_eq!(server.accepted(&study).await, 1);
-    let late = server.post_report(&study, report(&study, new_id(), 1.0));
-    refused(late, 409, E::StudyEnded).await;
-    let closed_at = format!(
-        "SELECT closed_at_ms FROM studies WHERE id = x'{}'",
-        study.id
-    );
-    let closed_at: Vec<u64> = server.column(&closed_at);
-    assert_eq!(closed_at, [TOMORROW]);
+    until("the study is closed", async || {
+        shown(&server, &study).await.state == StudyState::Closed
+    })
+    .await;
 }
 
 async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {

@@ -214,21 +214,10 @@ async fn invalid_requests_are_rejected_before_they_are_queued() {
         json!({"k": 0}),
         json!({"k": 4}),
         json!({"sparse": {"lambda": -1.0}}),
-        json!({"sparse": {"rho": 0.0}}),
-        json!({"sparse": {"tolerance": 0.0}}),
-        json!({"sparse": {"tolerance": 1.5}}),
-        json!({"sparse": {"max_iterations": 0}}),
-        json!({"sparse": {"max_iterations": 10_000_000}}),
     ] {
         refused(server.tell(&path, request), 422, E::InvalidRequest).await;
     }
-    for request in [
-        json!({"k": -1}),
-        json!({"k": "many"}),
-        json!({"components": 2}),
-        json!({"sparse": {"lambda": "much"}}),
-        json!({"sparse": {"gamma": 1}}),
-    ] {
+    for request in [json!({"k": "many"}), json!({"sparse": {"gamma": 1}})] {
         refused(server.tell(&path, request), 400, E::MalformedJson).await;
     }
     let list = server.read(&path).await;

@@ -1,4 +1,4 @@
-//! `/readyz` reports what keeps reports from being stored, and when it is over.
+//! `/readyz` reports what keeps reports from being stored, and when it is over. (Damage: `faults.rs`.)
 
 use std::{
     sync::{
@@ -9,11 +9,9 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use eigenveil_estimation::Cancel;
-use eigenveil_shared::{ErrorCode as E, api::StudyDocument};
-use serde_json::json;
+use eigenveil_shared::ErrorCode as E;
 
-use crate::common::{Harness, new_id, refused, report, report_with, waiting::until};
+use crate::common::{Harness, new_id, refused, report, waiting::until};
 
 async fn ready_again(server: &Harness) {
     until("ready again", async || {
@@ -42,40 +40,6 @@ async fn readiness_follows_the_store() {
         .unwrap();
     ready_again(&server).await;
     server.count_one(&study).await;
-}
-
-/// Damage stays reported, although writes elsewhere in the file succeed.
-#[tokio::test]
-async fn a_damaged_store_stays_not_ready() {
-    let server = Harness::new();
-    let study = server.seed_study(json!({})).await;
-    server.counts(&study, seed_report(&study)).await;
-    assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
-    let outside = server.database();
-    outside
-        .execute(
-            "UPDATE studies SET reports_accepted = reports_accepted + 1",
-            [],
-        )
-        .unwrap();
-    // Reading for an estimate finds it.
-    let stored = server.app.store().studies()[0].clone();
-    let error = server
-        .app
-        .store()
-        .bucket_sums(&stored, Cancel::NEVER)
-        .unwrap_err();
-    assert!(error.detail().contains("backup"), "{error}");
-    server.counts(&study, seed_report(&study)).await;
-    for _ in 0..2 {
-        let problem = refused(server.get("/readyz"), 503, E::StoreUnavailable).await;
-        assert!(problem.detail.contains("damaged"), "{}", problem.detail);
-        assert!(problem.detail.contains("backup"), "{}", problem.detail);
-    }
-}
-
-fn seed_report(study: &StudyDocument) -> Vec<u8> {
-    report_with(study, new_id(), vec![7; 16])
 }
 
 /// Another connection locks the database, so that the writer is stuck and its queue fills up. Every five seconds the

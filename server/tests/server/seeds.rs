@@ -61,6 +61,13 @@ async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
         let inner: f64 = a.loadings.iter().zip(&b.loadings).map(|(x, y)| x * y).sum();
         assert!((inner.abs() - 1.0).abs() < 1e-9);
     }
+    // One that is missing is damage.
+    let count_another = "UPDATE studies SET reports_accepted = reports_accepted + 1";
+    server.database().execute(count_another, []).unwrap();
+    let store = server.app.store();
+    let moment = store.bucket_sums(&server.stored(&study), Cancel::NEVER);
+    let error = moment.unwrap_err();
+    assert!(error.detail().contains("backup"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

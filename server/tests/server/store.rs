@@ -2,17 +2,13 @@
 
 use std::fs;
 
-use eigenveil_estimation::Cancel;
-use eigenveil_server::{
-    Entropy, Environment, ServerConfig, Store,
-    store::{NewReport, SubmitOutcome, database_path},
-};
-use eigenveil_shared::{Error, ErrorCode as E, api::StudyState};
+use eigenveil_server::{Entropy, Environment, ServerConfig, Store, store::database_path};
+use eigenveil_shared::{Error, ErrorCode as E};
 use rusqlite::Connection;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::common::{Harness, data, environment, new_id, report, waiting::until};
+use crate::common::{Harness, data, environment};
 
 fn refused(config: &ServerConfig, words: &[&str]) {
     let error = Store::open(config, environment()).unwrap_err();
@@ -107,15 +103,6 @@ fn foreign_databases_are_rejected_and_not_changed() {
         .execute_batch("PRAGMA user_version = 99")
         .unwrap();
     refused(&empty, &["version 99", "newer program"]);
-
-    // Half a database is rejected.
-    let cut = config("cut");
-    drop(Store::open(&cut, environment()).unwrap());
-    let path = database_path(&cut.data_dir);
-    let bytes = fs::read(&path).unwrap();
-    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let error = Store::open(&cut, environment()).unwrap_err();
-    assert_eq!(error.code(), E::StoreUnavailable);
 }
 
 #[tokio::test]
@@ -156,41 +143,6 @@ fn a_start_needs_randomness() {
     drop(Store::open(&config, environment()).unwrap());
     let error = Store::open(&config, dry).unwrap_err();
     assert_eq!(error.code(), E::RandomnessUnavailable);
-}
-
-/// Closing is a barrier: everything acknowledged before it is counted, nothing after it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn closing_is_a_barrier() {
-    let server = Harness::new();
-    let study = server.study(3).await;
-    let store = server.app.store().clone();
-    let stored = server.stored(&study);
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let (store, stored, study) = (store.clone(), Arc::clone(&stored), study.clone());
-        tasks.spawn(async move {
-            let mut accepted = 0_u64;
-            loop {
-                let body = report(&study, new_id(), 1.0).into();
-                let report = NewReport::decode(&body, &stored).unwrap();
-                match store.submit(&stored, vec![report]).await.unwrap()[0] {
-                    SubmitOutcome::Accepted => accepted += 1,
-                    SubmitOutcome::NotOpen => return accepted,
-                    other => panic!("a fresh identifier is {other:?}"),
-                }
-            }
-        });
-    }
-    until("reports come in", async || stored.reports_accepted() >= 100).await;
-    store.set_state(&stored, StudyState::Closed).await.unwrap();
-    let at_close = store.bucket_sums(&stored, Cancel::NEVER).unwrap().n;
-    let mut acknowledged = 0;
-    while let Some(accepted) = tasks.join_next().await {
-        acknowledged += accepted.unwrap();
-    }
-    assert_eq!(server.accepted(&study).await, acknowledged);
-    assert_eq!(at_close, acknowledged);
-    assert!(acknowledged >= 100);
 }
 
 #[tokio::test]

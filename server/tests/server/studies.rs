@@ -89,20 +89,8 @@ async fn invalid_designs_are_rejected_and_store_nothing() {
     let long = "x".repeat(201);
     for (changes, code) in [
         (json!({"dimension": 1}), E::InvalidDimension),
-        (json!({"dimension": 4097}), E::InvalidDimension),
-        (json!({"dimension": u64::MAX}), E::InvalidDimension),
         (json!({"dimension": -3}), E::MalformedJson),
-        (json!({"dimension": 3.5}), E::MalformedJson),
-        (json!({"dimension": null}), E::MalformedJson),
         (json!({"epsilon": 17.0}), E::InvalidBudget),
-        (json!({"epsilon": 1e-310}), E::InvalidBudget),
-        (json!({"epsilon": "one"}), E::MalformedJson),
-        (json!({"delta": 0.0}), E::InvalidBudget),
-        (json!({"mechanism": "laplace"}), E::MalformedJson),
-        (
-            json!({"norm": {"kind": "clip", "radius": 1.0, "extra": 1}}),
-            E::MalformedJson,
-        ),
         (
             json!({"features": [{"name": "a"}]}),
             E::InvalidPreprocessing,

@@ -1,6 +1,5 @@
 //! Bad input on the command line: a stable code and a message that says what to do; the store is unchanged and the
-//! server stays up. One case for each code: all values out of range are in the tests of `shared`, all malformed bodies
-//! in those of the server.
+//! server stays up. (All values out of range are in the tests of `shared`, all malformed bodies in those of the server.)
 
 use crate::harness::{Folder, has, refused, run, says, stderr, succeeded};
 
@@ -8,25 +7,8 @@ use crate::harness::{Folder, has, refused, run, says, stderr, succeeded};
 fn study_parameters_out_of_range_are_refused() {
     let folder = Folder::new();
     let server = folder.server();
-    for (flags, words) in [
-        (
-            "--p 65537 --epsilon 1",
-            ["[invalid-dimension]", "2 to 65536"],
-        ),
-        ("--p 4 --epsilon NaN", ["[invalid-budget]", "NaN"]),
-        (
-            "--p 4 --epsilon 1 --bound-rows clip --radius 0",
-            ["[invalid-preprocessing]", "radius is 0"],
-        ),
-        (
-            "--p 4 --epsilon 1 --calibration as-published",
-            ["[invalid-mechanism]", "as-published"],
-        ),
-    ] {
-        println!("{flags}");
-        let output = server.cli(&format!("study create --name x {flags}"));
-        refused(&output, 2, &words);
-    }
+    let create = server.cli("study create --name x --p 65537 --epsilon 1");
+    refused(&create, 2, &["[invalid-dimension]", "2 to 65536"]);
     let list = server.cli_json("study list");
     assert_eq!(list, serde_json::json!({ "studies": [] }));
 }

@@ -45,14 +45,19 @@ fn demo_removes_the_mean_and_project_uses_it() {
     ));
     let again = again["rows"][0]["error"].as_f64();
     assert_eq!(again, Some(estimate.expected_error));
-    // A row at the mean has score 0.
-    let row: Vec<String> = mean.iter().map(f64::to_string).collect();
-    let at_mean = format!("alpha,beta,gamma\n{}\n", row.join(","));
-    let at_mean = folder.write("mean.csv", at_mean);
+    // A score is that of the difference from the mean.
+    let at = |share: f64| mean.iter().map(move |x| (share * x).to_string());
+    let row = |share| at(share).collect::<Vec<_>>().join(",");
+    let rows = format!("alpha,beta,gamma\n{}\n{}\n", row(1.0), row(0.9));
+    let rows = folder.write("mean.csv", rows);
     let scores = succeeded(&run(&format!(
-        "project --estimate {out}/estimate.json --rows {at_mean}"
+        "project --estimate {out}/estimate.json --rows {rows}"
     )));
-    let score = scores.lines().nth(1).unwrap().strip_prefix("1,");
-    let score: f64 = score.unwrap().parse().unwrap();
-    assert!(score.abs() < 1e-12, "{scores}");
+    let pairs = estimate.components[0].loadings.iter().zip(mean);
+    let of_mean: f64 = pairs.map(|(loading, x)| loading * x).sum();
+    let lines = scores.lines().skip(1);
+    for (line, (number, expected)) in lines.zip([("1,", 0.0), ("2,", -0.1 * of_mean)]) {
+        let score: f64 = line.strip_prefix(number).unwrap().parse().unwrap();
+        assert!((score - expected).abs() < 1e-12, "{scores}");
+    }
 }

@@ -70,87 +70,6 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
 }
 
 #[test]
-fn create_report_estimate_project_by_hand() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let features = folder.write(
-        "features.csv",
-        "name,center,scale\nheight,170,10\nweight,70,15\nage,40,20\n",
-    );
-    let mut text = String::from("height,weight,age\n");
-    for i in 0..4000 {
-        let tall = f64::from(i % 41) - 20.0;
-        let (height, weight, age) = (170.0 + tall, 70.0 + 1.4 * tall, 40 + (i * 7) % 11);
-        writeln!(text, "{height},{weight},{age}").unwrap();
-    }
-    let rows = folder.write("rows.csv", text);
-    let study = server.cli_json(&format!(
-        "study create --name bodies --k 1 --epsilon 8 --features {features} --bound-rows clip --radius 3"
-    ));
-    has_keys(
-        &study,
-        "id fingerprint state params canonical_params reports_accepted privacy",
-    );
-    assert_eq!(study["state"], "open");
-    let id = study["id"].as_str().unwrap();
-
-    let report = format!("report --study {id} --rows {rows}");
-    // Running it again sends nothing, because every row has its report.
-    for (line, accepted) in [(&report, 4000), (&format!("{report} --no-batch"), 0)] {
-        let sent = server.cli_json(line);
-        has(
-            &sent,
-            &format!("accepted={accepted} duplicates=0 acknowledged=4000"),
-        );
-    }
-
-    let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
-    let number = server.cli_json(&estimate)["job"].clone();
-    // It may have been done already.
-    let fetch = format!("{estimate} --job {number} --wait --overwrite");
-    let done = server.cli_json(&fetch);
-    has(&done, "state=done n=4000 k=1");
-    let csv = folder.read("result/components.csv");
-    assert!(
-        csv.starts_with("feature,component_1 (above)\nheight,"),
-        "{csv}"
-    );
-    let npy = std::fs::read(folder.at("result/components.npy")).unwrap();
-    // k × p, as scikit-learn's components_.
-    let head = String::from_utf8_lossy(&npy);
-    assert!(
-        npy.starts_with(b"\x93NUMPY") && head.contains("'shape': (1, 3)"),
-        "{head}"
-    );
-    let estimate = folder.read_json("result/estimate.json");
-    // Even a small upload is split into many commits, which the error bars need.
-    let component = &estimate["components"][0];
-    assert!(component["eigenvalue_se"].as_f64().unwrap() > 0.0);
-    assert!(!estimate["bucket_agreement"].is_null());
-    // Height and weight are correlated: both loadings are large and have the same sign.
-    let [height, weight] = [0_usize, 1].map(|i| component["loadings"][i].as_f64().unwrap());
-    assert!(height > 0.4 && weight > 0.4, "{component}");
-
-    let scores = folder.at("scores.csv");
-    let document = folder.at("result/estimate.json");
-    let projected = run_json(&format!(
-        "project --estimate {document} --rows {rows} --out {scores}"
-    ));
-    has(&projected, "n=4000 k=1");
-    let scores = folder.read("scores.csv");
-    let lines: Vec<&str> = scores.lines().collect();
-    assert_eq!((lines.len(), lines[0]), (4001, "row,component_1"));
-    // The first row is 20 below in height and 28 in weight: (−2, −28/15, 0) before clipping at 3, over 3.
-    let expected = (-2.0 * height - 28.0 / 15.0 * weight) / 3.0;
-    let first: f64 = lines[1].strip_prefix("1,").unwrap().parse().unwrap();
-    assert!((first - expected).abs() < 1e-9, "{first} {expected}");
-    refuses(
-        "project --estimate /none",
-        &[(&format!("--rows {rows}"), "/none")],
-    );
-}
-
-#[test]
 fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
     let folder = Folder::new();
     let csv = folder.write("rows.csv", "a,b,c\n1,2,0\n2,1,0\n3,3,1\n");
@@ -284,6 +203,10 @@ fn check_files_of_a_lambda_path(folder: &Folder, text: &str) {
     assert!(text.contains(&buckets), "{text}");
     let names: Vec<String> = (1..=8).map(|i| format!("x{i}")).collect();
     assert_eq!(read("features.txt").lines().collect::<Vec<_>>(), names);
+    let loadings = folder.read("result/components.csv");
+    assert!(loadings.starts_with("feature,component_1 ("), "{loadings}");
+    let npy = std::fs::read(folder.at("result/components.npy")).unwrap();
+    assert!(npy.starts_with(b"\x93NUMPY"));
 
     let table = |name: &str| -> Vec<Vec<String>> {
         let text = read(name);

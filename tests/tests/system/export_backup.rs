@@ -58,30 +58,6 @@ fn studies_are_exported_imported_merged_and_deleted() {
     assert_eq!(left["studies"].as_array().unwrap().len(), 2);
 }
 
-#[test]
-fn backup_of_a_running_server_can_be_restored() {
-    let folder = Folder::new();
-    let mut server = folder.server();
-    let id = server.create_study("--p 3 --epsilon 4");
-    server.report(&id, &folder.write("rows.csv", "1,2,3\n4,5,6\n7,8,10\n"));
-    let file = folder.at("backup.db");
-    let backup = format!("backup --out {file}");
-    let written = server.cli_json(&backup);
-    assert_eq!(written["bytes"], fs::metadata(&file).unwrap().len());
-    refused(&server.cli(&backup), 2, &["exists"]);
-    let token = server.token();
-    server.kill();
-
-    let restored = folder.path().join("restored");
-    fs::create_dir(&restored).unwrap();
-    fs::copy(file, restored.join("eigenveil.db")).unwrap();
-    let server = ServerProcess::start(&restored);
-    // The token is the same, but the backup does not contain its file.
-    fs::write(server.token_file(), token).unwrap();
-    assert_eq!(server.accepted(&id), 3);
-    server.cli_json(&format!("study close {id}"));
-}
-
 /// Nothing of an older result stays beside a new one; other files do.
 #[test]
 fn a_result_is_replaced_when_asked() {

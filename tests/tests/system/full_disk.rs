@@ -1,4 +1,4 @@
-//! The disk of a running server fills up; a second server tries to use the same directory.
+//! The disk of a running server fills up.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    harness::{Folder, PROGRAM, ServerProcess, assert_stored, refused, run, without_settings},
+    harness::{Folder, PROGRAM, ServerProcess, assert_stored, without_settings},
     waiting::until,
 };
 
@@ -160,52 +160,6 @@ async fn full_disk_loses_no_acknowledged_report() {
     assert!(server.stop());
     let expected = sum(&acknowledged, 16, &study);
     assert_stored(&data, &id, acknowledged.len() as u64, &expected);
-}
-
-#[test]
-fn a_second_server_on_a_directory_is_refused() {
-    let folder = Folder::new();
-    let mut server = folder.server();
-    let data = folder.at("data");
-    let second = run(&format!("serve --listen 127.0.0.1:0 --data {data}"));
-    refused(
-        &second,
-        1,
-        &["[store-unavailable]", "another server is using", &data],
-    );
-    // The first server is not disturbed; after its crash the directory is free.
-    let study = server.create_study("--p 4 --epsilon 1");
-    server.kill();
-    let mut third = folder.server();
-    assert_eq!(
-        third.cli_json("study list")["studies"][0]["id"],
-        study.as_str()
-    );
-    assert!(third.stop());
-}
-
-/// A study can be closed and deleted on a full disk, which frees space.
-#[tokio::test(flavor = "multi_thread")]
-async fn deleting_a_study_frees_a_full_disk() {
-    let folder = Folder::new();
-    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let mut server = ServerProcess::start_limited(&data, LIMIT, &log, "");
-    let client = server.client();
-    let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
-    let study = client.fetch_study(&large).await.unwrap();
-    let mut sent = 0;
-    while upload(&client, &study, &reports(&study, 200)).await.is_ok() {
-        sent += 1;
-        assert!(sent < 400, "the limit was never felt");
-    }
-    server.cli_json(&format!("study close {large}"));
-    server.cli_json(&format!("study delete {large} --yes"));
-    // Deleted step by step: the other study accepts reports again, without a restart.
-    let study = client.fetch_study(&small).await.unwrap();
-    let batch = reports(&study, 200);
-    sent_once_there_is_room(&client, &study, &batch).await;
-    assert!(server.stop());
-    assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
 }
 
 /// A script that may mount file systems, which only it sees.

@@ -225,9 +225,6 @@ fn a_second_run_gives_no_second_report() {
     );
     let said = succeeded(&bench.server.cli(&check));
     assert!(said.contains(&format!("in the ledger: {ROWS} reports")));
-    // A ledger that cannot be used is noticed before the first report.
-    fs::write(format!("{}.ledger", bench.rows), "").unwrap();
-    refused(&bench.server.cli(&check), 1, &["the file is empty"]);
 }
 
 #[test]
@@ -283,12 +280,8 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
     // Whoever is responsible for the rows can change the limit, and it is stored.
     let sent = json_of(&bench.report(&third, "--limit-epsilon 20.01"));
     assert_eq!(sent["charged"]["limits"]["epsilon_total"], 20.01);
-    let fourth = bench.study("1");
-    let output = bench.report(&fourth, "");
+    let output = bench.report(&bench.study("1"), "");
     refused(&output, 1, &["[budget-exceeded]", "20.01 in total"]);
-    let output = bench.report(&fourth, "--limit-epsilon many");
-    refused(&output, 2, &["--limit-epsilon"]);
-    assert_eq!(bench.server.accepted(&fourth), 0);
 }
 
 #[test]
@@ -333,27 +326,16 @@ fn a_study_that_moved_gets_the_same_reports() {
             &["--moved", "localhost", "127.0.0.1"],
         );
     }
+    let receipt = || succeeded(&run(&format!("receipt {rows}.ledger")));
     let checked = json_of(&server.cli(&format!("{moved} --moved --check")));
     assert_eq!(checked["already_made"], 3);
     // What is refused or only checked moves nothing.
-    let receipt = run(&format!("receipt {rows}.ledger"));
-    assert!(
-        !String::from_utf8(receipt.stdout)
-            .unwrap()
-            .contains("moved to")
-    );
+    assert!(!receipt().contains("moved to"));
     for line in [format!("{moved} --moved"), moved] {
         let sent = json_of(&server.cli(&line));
         has(&sent, "accepted=0 acknowledged=3");
     }
     assert_eq!(server.accepted(&study), 3);
-    // Back to the first address: the move must be confirmed again.
-    refused(&server.cli(&report), 2, &["--moved"]);
-    assert_eq!(
-        json_of(&server.cli(&format!("{report} --moved")))["acknowledged"],
-        3
-    );
-    let receipt = run(&format!("receipt {rows}.ledger"));
-    let text = String::from_utf8(receipt.stdout).unwrap();
+    let text = receipt();
     assert!(text.contains("moved to http://localhost"), "{text}");
 }

@@ -12,25 +12,8 @@ use super::tests::{
 };
 use crate::store::{
     SubmitOutcome,
-    conformance::{Kind, fails},
     fixtures::{create, report},
 };
-
-/// A close that leaves the buckets as they are is noticed.
-#[test]
-fn a_close_that_touches_studies_only_is_noticed() {
-    let Some(_cluster) = Cluster::shared() else {
-        return;
-    };
-    let mistake = "CREATE FUNCTION as_it_was() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN old; END';
-                   CREATE TRIGGER as_it_was BEFORE UPDATE OF open ON eigenveil.buckets FOR EACH ROW WHEN (NOT new.open)
-                   EXECUTE FUNCTION as_it_was()";
-    assert!(fails(
-        Kind::Fleet,
-        mistake,
-        "nothing_is_counted_after_a_close"
-    ));
-}
 
 /// Two servers insert the same identifiers at once: PostgreSQL finds no deadlock.
 #[test]
