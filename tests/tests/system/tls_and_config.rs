@@ -1,13 +1,11 @@
 //! HTTPS, the configuration file and --check-config, with the real program. (Which certificates are refused, and how:
 //! `server/tests/server/tls.rs` and `client/tests/client/tls.rs`.)
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
-    harness::{
-        Folder, ServerProcess, json_of, program, refused, run, says, stderr, succeeded, words,
-    },
+    harness::{Folder, ServerProcess, json_of, program, refused, run, says, succeeded, words},
     waiting::until,
 };
 
