@@ -86,7 +86,11 @@ pub(super) fn look(directory: &DataDirectory) -> Result<LookedAt> {
     // None where the main file alone is no store yet.
     let alone = schema::open_without_log(&main).map_err(Failure::from);
     let is_in_use = alone.and_then(|main| Ok(setting(&main, IN_USE)?.is_some()));
-    let sizes = main_sizes(&main).ok().filter(|(found, said)| found < said);
+    // Of a database that was being made SQLite takes back what was begun.
+    let sizes = match directory.journal_path().exists() {
+        true => None,
+        false => main_sizes(&main).ok().filter(|(found, said)| found < said),
+    };
     match (log, is_in_use.ok(), sizes) {
         (None, Some(true), _) => Err(wal_missing_error(directory)),
         (Some(bytes), Some(false), _) if bytes > ONE_FRAME_BYTES => {

@@ -215,6 +215,11 @@ impl DataDirectory {
         wal_of(&self.database)
     }
 
+    /// There is one only while the database is made.
+    pub(super) fn journal_path(&self) -> PathBuf {
+        beside(&self.database, "-journal")
+    }
+
     pub(super) fn token_files(&self) -> TokenFiles {
         TokenFiles::in_directory(&self.path)
     }
