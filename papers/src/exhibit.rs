@@ -49,18 +49,6 @@ impl Paper {
         }
     }
 
-    /// The number of its text in the project's collection. Names of exhibits began with it before 0.2.0.
-    pub fn number(self) -> Option<&'static str> {
-        match self {
-            Self::Maunu => Some("000"),
-            Self::Shang => Some("001"),
-            Self::WangXu => Some("002"),
-            Self::Liu => Some("003"),
-            Self::HardtPrice => Some("004"),
-            Self::Ours => None,
-        }
-    }
-
     /// Authors, title, place and year.
     pub fn citation(self) -> &'static str {
         match self {

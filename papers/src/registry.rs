@@ -2,10 +2,7 @@
 
 use eigenveil_shared::{Error, Result};
 
-use crate::{
-    exhibit::{Exhibit, Paper},
-    hardt_price, liu, maunu, own, shang, wang_xu,
-};
+use crate::{exhibit::Exhibit, hardt_price, liu, maunu, own, shang, wang_xu};
 
 /// Every figure and table.
 pub const ALL: &[Exhibit] = &[
@@ -49,10 +46,6 @@ pub const ALL: &[Exhibit] = &[
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
         let paper = id.split('-').next().unwrap_or_default();
-        if let Some(numbered) = Paper::ALL.iter().find(|of| of.number() == Some(paper)) {
-            let now = id.replacen(paper, numbered.slug(), 1);
-            return Error::invalid_request(format!("{id} is now called {now}"));
-        }
         let near: Vec<&str> = ALL
             .iter()
             .map(|exhibit| exhibit.id)
