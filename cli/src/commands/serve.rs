@@ -71,27 +71,15 @@ pub(crate) struct ServeArgs {
     log_json: bool,
 }
 
-/// An address, or a host name with a port, which is resolved.
+/// An address, or a host name with a port, which is resolved. IPv4 first: browsers and curl on this machine fall back to
+/// it when IPv6 does not answer.
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    let has_port = text
-        .rsplit_once(':')
-        .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
-    if !has_port {
-        return Err("give an address or a name, and a port from 0 to 65535: 127.0.0.1:8080 or localhost:8080".to_owned());
-    }
-    let unknown = |why: String| {
-        format!("the name cannot be resolved{why}; give another, such as 127.0.0.1:8080")
-    };
-    let found = text
-        .to_socket_addrs()
-        .map_err(|error| unknown(format!(" ({error})")))?;
-    // IPv4 first: browsers and curl on this machine fall back to it when IPv6 does not answer.
+    let found = text.to_socket_addrs().ok();
     found
-        .min_by_key(SocketAddr::is_ipv6)
-        .ok_or_else(|| unknown(String::new()))
+        .and_then(|found| found.min_by_key(SocketAddr::is_ipv6))
+        .ok_or_else(|| {
+            "this is no address with a port, nor a name that can be resolved; write it like 127.0.0.1:8080 or localhost:8080".to_owned()
+        })
 }
 
 impl ServeArgs {
