@@ -160,10 +160,9 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
 fn operator_token(app: &AppState) -> (Option<String>, String) {
     let (config, path) = (app.config(), app.store().token_path());
     let data = config.data_dir.display();
-    let is_shared = config.store.is_some();
     if !path.exists() {
         // That of a shared database lies where it was made.
-        let elsewhere = match is_shared {
+        let elsewhere = match config.store.is_some() {
             true => "where store migrate has written it".to_owned(),
             false => format!(
                 "not in {data}: put your copy of operator.token there, or stop the server and run eigenveil token rotate --data {data}"
@@ -175,16 +174,8 @@ fn operator_token(app: &AppState) -> (Option<String>, String) {
     let is_wrong = |token: String| !app.store().is_operator_token(token.trim());
     // A pipe or a device might never end.
     if path.is_file() && std::fs::read_to_string(&path).is_ok_and(is_wrong) {
-        let way_out = match is_shared {
-            true => {
-                "the data directory where it was made or rotated last has the right one".to_owned()
-            }
-            false => format!(
-                "put the right one there, or stop the server and run eigenveil token rotate --data {data}"
-            ),
-        };
         output::print_warning(&format!(
-            "{path_text} does not have the operator token of this store (it is of another one, or was rotated since); {way_out}"
+            "{path_text} does not have the operator token of this store (it is of another one, or was rotated since)"
         ));
     }
     (Some(path_text.clone()), path_text)
