@@ -152,8 +152,11 @@ pub(crate) fn beside_copy() {
             (Load::singles(40, SEEDS, 256), Admitted::ByNothing),
         ] {
             if !has_standby && admitted == Admitted::ByNothing {
-                print!("embedded: ");
-                load.print();
+                let embedded = load.at_eigenveil();
+                println!(
+                    "embedded, connections={} batch={}: {:.0} reports/s, {:.1} µs of server CPU a report",
+                    load.connections, load.batch, embedded.rate, embedded.cpu
+                );
             }
             for servers in 1..=3 {
                 on(&cluster, &directory, load, admitted, servers);

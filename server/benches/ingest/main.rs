@@ -1,8 +1,6 @@
 //! Reports per second over real sockets, each acknowledged after its commit.
 //!
 //! ```text
-//! cargo bench --workspace --bench ingest                                        a few settings
-//! cargo bench --workspace --bench ingest -- P CONNECTIONS SECONDS BATCH MECHANISM
 //! cargo bench --workspace --bench ingest -- rival                               beside benches/rivals/aiohttp_server.py
 //! cargo bench --workspace --bench ingest -- postgres                            servers on one PostgreSQL, beside its COPY
 //! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
@@ -25,12 +23,11 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
-    str::FromStr,
     time::Instant,
 };
 
 use eigenveil_server::{Environment, Server, ServerConfig, StudyId};
-use eigenveil_shared::{api::CreateStudy, mechanism::MechanismKind};
+use eigenveil_shared::api::CreateStudy;
 use process::Process;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -48,11 +45,6 @@ fn main() {
         .skip(1)
         .filter(|a| a != "--bench")
         .collect();
-    let number = |i: usize, default: u64| {
-        arguments
-            .get(i)
-            .map_or(default, |text| text.parse().unwrap())
-    };
     match arguments.first().map(String::as_str) {
         Some("load") => load::run(&arguments[1..]),
         Some("rival") => beside_the_rival(),
@@ -60,32 +52,12 @@ fn main() {
         Some("postgres") => fleet::beside_copy(),
         #[cfg(feature = "postgres")]
         Some("serve") => fleet::serve(&arguments[1..]),
-        Some("memory") => memory(number(1, 10_000_000)),
-        None => {
-            for p in [40, 100, 400] {
-                Load::singles(p, DENSE, 64).print();
-            }
-            for (connections, batch) in [(64, 1), (4, 1_000), (4, 10_000)] {
-                Load {
-                    batch,
-                    ..Load::singles(40, SEEDS, connections)
-                }
-                .print();
-            }
+        Some("memory") => {
+            let reports = arguments.get(1).map(|text| text.parse::<u64>().unwrap());
+            memory(reports.unwrap_or(10_000_000));
         }
-        Some(_) => Load {
-            seconds: number(2, 5),
-            batch: number(3, 1),
-            ..Load::singles(number(0, 100), mechanism(arguments.get(4)), number(1, 64))
-        }
-        .print(),
+        _ => println!("give rival, postgres or memory: see the head of this file"),
     }
-}
-
-fn mechanism(argument: Option<&String>) -> &'static str {
-    argument.map_or(DENSE, |name| {
-        MechanismKind::from_str(name).unwrap().as_str()
-    })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,14 +89,6 @@ impl Load {
             batch: 1,
             reports: 0,
         }
-    }
-
-    fn print(self) {
-        let Outcome { reports, rate, cpu } = self.at_eigenveil();
-        println!(
-            "{} p={} connections={} batch={}: {rate:.0} reports/s, {cpu:.1} µs of server CPU a report ({reports} reports)",
-            self.mechanism, self.p, self.connections, self.batch
-        );
     }
 
     /// Sends it to `what` at `address`, and prints what it cost `server`.
