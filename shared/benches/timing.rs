@@ -128,13 +128,12 @@ fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usi
     }
     let medians = times.each_ref().map(|times| median(times));
     println!(
-        "| {kind}, ε = {epsilon} | {p} | {} | {:.1}, {:.1} | {:.3} | {:.3} ± {:.3} | {:.0} % | {:.0} % ± {:.0} |",
+        "| {kind}, ε = {epsilon} | {p} | {} | {:.1}, {:.1} | {:.3} | {:.3} | {:.0} % | {:.0} % ± {:.0} |",
         pair.name,
         medians[0],
         medians[1],
         medians[1] / medians[0],
         medians[2] / medians[0],
-        spread(&times[0], &times[2]),
         guessed(&times[0], &times[1]),
         guessed(&times[0], &times[2]),
         50.0 / (rounds as f64).sqrt(),
@@ -145,16 +144,6 @@ fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
-}
-
-/// The standard deviation of the ratio of medians, over ten parts of the null, brought to the whole.
-fn spread(a: &[f64], b: &[f64]) -> f64 {
-    let size = (a.len() / 10).max(1);
-    let parts = a.chunks(size).zip(b.chunks(size));
-    let ratios: Vec<f64> = parts.map(|(a, b)| median(b) / median(a)).collect();
-    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-    let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / ratios.len() as f64;
-    (variance / ratios.len() as f64).sqrt()
 }
 
 /// Percent of times in the second half whose row the best threshold of the first half names.
