@@ -159,8 +159,8 @@ impl<'a> Header<'a> {
             let value = value.trim_start().strip_prefix(':')?.trim_start();
             let (twice, after) = match key {
                 "descr" => {
-                    // Structured types are lists; their contents are ignored.
-                    let (value, after) = quoted(value).or_else(|| enclosed(value, '[', ']'))?;
+                    // A list is a structured type.
+                    let (value, after) = quoted(value)?;
                     (dtype.replace(value).is_some(), after)
                 }
                 "fortran_order" => {
@@ -173,7 +173,7 @@ impl<'a> Header<'a> {
                     (fortran_order.replace(order).is_some(), &value[end..])
                 }
                 "shape" => {
-                    let (lengths, after) = enclosed(value, '(', ')')?;
+                    let (lengths, after) = value.strip_prefix('(')?.split_once(')')?;
                     (shape.replace(self::shape(lengths)?).is_some(), after)
                 }
                 _ => return None,
@@ -202,16 +202,6 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     text[1..].split_once(quote)
 }
 
-/// The text between these delimiters, up to the last closing one, and the remainder.
-fn enclosed(text: &str, open: char, close: char) -> Option<(&str, &str)> {
-    let inside = text.strip_prefix(open)?;
-    if open == '[' {
-        inside.rsplit_once(close)
-    } else {
-        inside.split_once(close)
-    }
-}
-
 /// The lengths inside a tuple such as `(2, 3)`.
 fn shape(inside: &str) -> Option<Vec<usize>> {
     let lengths = inside.trim_end();
@@ -219,11 +209,7 @@ fn shape(inside: &str) -> Option<Vec<usize>> {
     if lengths.trim().is_empty() {
         return Some(Vec::new());
     }
-    // Python 2 wrote long integers with an L.
-    let length = |text: &str| {
-        let digits = text.trim();
-        digits.strip_suffix('L').unwrap_or(digits).parse().ok()
-    };
+    let length = |text: &str| text.trim().parse::<usize>().ok();
     lengths.split(',').map(length).collect()
 }
 
@@ -271,7 +257,7 @@ mod tests {
             assert_eq!(array.values, [value], "{descr}");
         }
         let c = read(&file("'|u1'", "False", "(2, 3)", &[1, 2, 3, 4, 5, 6])).unwrap();
-        let fortran = read(&file("'|u1'", "True", "(2L, 3L)", &[1, 4, 2, 5, 3, 6]));
+        let fortran = read(&file("'|u1'", "True", "(2, 3)", &[1, 4, 2, 5, 3, 6]));
         assert_eq!(c.values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(fortran.unwrap(), c);
         let mut newer = file("'|u1'", "False", "(1, 1)", &[7]);
@@ -298,7 +284,7 @@ mod tests {
             ("'<f8'", format!("({largest}, 1)"), "too short"),
             ("'<f8'", "(99999999, 99999999)".to_owned(), "too short"),
             ("'<U2'", "(1, 1)".to_owned(), "float32"),
-            ("[('a', '<f8')]", "(1, 1)".to_owned(), "float32"),
+            ("[('a', '<f8')]", "(1, 1)".to_owned(), "header"),
             ("'∞'", "(1, 1)".to_owned(), "float32"),
         ] {
             let error = read(&file(descr, "False", &shape, &[0; 8])).unwrap_err();
