@@ -49,7 +49,7 @@ impl Paper {
         }
     }
 
-    /// The number of its text in the project's collection. Names of exhibits began with it before 0.2.0.
+    /// The number of its text in the project's collection.
     pub fn number(self) -> Option<&'static str> {
         match self {
             Self::Maunu => Some("000"),

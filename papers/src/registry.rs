@@ -2,10 +2,7 @@
 
 use eigenveil_shared::{Error, Result};
 
-use crate::{
-    exhibit::{Exhibit, Paper},
-    hardt_price, liu, maunu, own, shang, wang_xu,
-};
+use crate::{exhibit::Exhibit, hardt_price, liu, maunu, own, shang, wang_xu};
 
 /// Every figure and table.
 pub const ALL: &[Exhibit] = &[
@@ -45,24 +42,15 @@ pub const ALL: &[Exhibit] = &[
 /// Finds an exhibit by name.
 ///
 /// # Errors
-/// `invalid-request`, listing the names that begin alike, or the new name of an old one.
+/// `invalid-request` if there is none, with the names that there are.
 pub fn find(id: &str) -> Result<&'static Exhibit> {
-    ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
-        let paper = id.split('-').next().unwrap_or_default();
-        if let Some(numbered) = Paper::ALL.iter().find(|of| of.number() == Some(paper)) {
-            let now = id.replacen(paper, numbered.slug(), 1);
-            return Error::invalid_request(format!("{id} is now called {now}"));
-        }
-        let near: Vec<&str> = ALL
-            .iter()
-            .map(|exhibit| exhibit.id)
-            .filter(|name| !paper.is_empty() && name.starts_with(paper))
-            .collect();
-        let way_out = match near[..] {
-            [] => "`eigenveil reproduce list` has the names".to_owned(),
-            _ => format!("that paper has {}", near.join(", ")),
-        };
-        Error::invalid_request(format!("there is no exhibit {id:?}; {way_out}"))
+    let found = ALL.iter().find(|exhibit| exhibit.id == id);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|exhibit| exhibit.id).collect();
+        Error::invalid_request(format!(
+            "there is no exhibit {id:?}; use one of {}",
+            names.join(", ")
+        ))
     })
 }
 
@@ -84,9 +72,5 @@ mod tests {
         }
         let error = find("wang-xu-table-9").err().unwrap();
         assert!(error.detail().contains("wang-xu-table-2"), "{error}");
-        let error = find("002-table-1").err().unwrap();
-        assert!(error.detail().contains("wang-xu-table-1"), "{error}");
-        let error = find("nothing").err().unwrap();
-        assert!(error.detail().contains("reproduce list"), "{error}");
     }
 }
