@@ -20,17 +20,19 @@ pub struct Array {
 /// `invalid-request`: the bytes are not an `.npy` file, or the array is not two-dimensional, of another type, or too
 /// short for its shape.
 pub fn read(bytes: &[u8]) -> Result<Array> {
-    let (header, data) =
-        split(bytes).ok_or_else(|| invalid_file("it is not a .npy file, or it is cut short"))?;
+    let (header, data) = split(bytes)
+        .ok_or_else(|| Error::invalid_request("it is not a .npy file, or it is cut short"))?;
     let Header {
         dtype,
         fortran_order,
         shape,
     } = Header::parse(header).ok_or_else(|| {
-        invalid_file("its header is not that of an array of numbers; save it again with numpy.save")
+        Error::invalid_request(
+            "its header is not that of an array of numbers; save it again with numpy.save",
+        )
     })?;
     let &[rows, columns] = &shape[..] else {
-        return Err(invalid_file(format!(
+        return Err(Error::invalid_request(format!(
             "its shape is {shape:?}; it must be n × p, one row a participant"
         )));
     };
@@ -41,7 +43,7 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     let source = Source {
         data,
         values: rows.checked_mul(columns).ok_or_else(|| {
-            invalid_file(format!(
+            Error::invalid_request(format!(
                 "its header says {rows} × {columns}, more than any array has"
             ))
         })?,
@@ -60,14 +62,14 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
         "i8" => source.read(|bytes| i64::from_le_bytes(bytes) as f64),
         "b1" => source.read(|[byte]| f64::from(byte != 0)),
         _ => {
-            return Err(invalid_file(format!(
+            return Err(Error::invalid_request(format!(
                 "its values have type {dtype}; save it as float32 or float64, integers or booleans: \
                  numpy.save(file, array.astype(float))"
             )));
         }
     };
     let values = values.ok_or_else(|| {
-        invalid_file(format!(
+        Error::invalid_request(format!(
             "its header says {rows} × {columns} but the file is too short"
         ))
     })?;
@@ -211,10 +213,6 @@ fn shape(inside: &str) -> Option<Vec<usize>> {
     }
     let length = |text: &str| text.trim().parse::<usize>().ok();
     lengths.split(',').map(length).collect()
-}
-
-fn invalid_file(why: impl Into<String>) -> Error {
-    Error::invalid_request(why)
 }
 
 #[cfg(test)]
