@@ -230,23 +230,6 @@ mod tests {
     use crate::{AuditSettings, PairKind, Sampling, Side, Statistic, observe, prepare};
 
     #[test]
-    fn normal_quantiles() {
-        // scipy.stats.norm.ppf.
-        for (probability, wanted) in [
-            (0.5, 0.0),
-            (1e-09, -5.9978070150076865),
-            (7.4e-6, -4.331644153730593),
-            (0.975, 1.959963984540054),
-            (0.999999, 4.753424308817087),
-        ] {
-            let ours: f64 = normal_quantile(probability);
-            assert!((ours - wanted).abs() < 1e-9, "{probability}: {ours}");
-        }
-        assert_eq!(normal_quantile(0.0), f64::NEG_INFINITY);
-        assert_eq!(normal_quantile(1.0), f64::INFINITY);
-    }
-
-    #[test]
     fn wrong_input_is_an_error() {
         let samples = |a: &[f64], b: &[f64]| Samples {
             a: a.to_vec(),

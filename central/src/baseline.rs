@@ -7,6 +7,7 @@ use crate::{
     generator::Generator,
     parameter::{BATCH, EIGENGAP, ITERATIONS, Options, Parameter, STEP_SIZE},
     privacy::{CentralCalibration, Neighbours, Privacy},
+    robust::Variant,
     rows::Rows,
     stream::{Feed, shuffled},
 };
@@ -42,6 +43,8 @@ pub struct AlgorithmInfo {
 pub(crate) enum Run {
     /// Over a table.
     Table(fn(&Options, &Rows, &Request<'_>, &mut Generator) -> Result<Fit>),
+    /// The same, of the robust algorithms.
+    Robust(Variant),
     /// In one pass over rows in random order, with `O(pk)` memory. A trace's objective comes from their table, if there
     /// is one.
     OnePass(fn(&Options, Feed<'_, '_>, Option<&Rows>, &Request<'_>, &mut Generator) -> Result<Fit>),
@@ -157,6 +160,7 @@ impl Baseline {
         check(self.info, p, n, request)?;
         match self.info.run {
             Run::Table(run) => run(&self.options, rows, request, rng),
+            Run::Robust(variant) => variant.fit(&self.options, rows, request, rng),
             Run::OnePass(run) => {
                 let mut stream = shuffled(rows, rng);
                 let feed = Feed::new(&mut stream, p, n);

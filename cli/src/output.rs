@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_estimation::{format::with_thousands, plan::max_error};
+use eigenveil_estimation::plan::max_error;
 use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
@@ -14,7 +14,7 @@ use eigenveil_shared::{
     privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_delta},
     study::StudyParams,
 };
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
@@ -145,24 +145,12 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
     // The template is a constant; if it ever fails to parse the default style will do.
     if let Ok(style) =
-        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {rate} {eta}")
+        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {eta}")
     {
-        let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
-            // Failing to draw the bar is not a reason to stop.
-            let _ = write!(text, "{}/s", rounded_rate(state.per_sec()));
-        };
-        bar.set_style(style.with_key("rate", rate));
+        bar.set_style(style);
     }
     bar.set_message(what.to_owned());
     bar
-}
-
-/// A rate without meaningless decimals: two digits below 10, whole numbers above.
-fn rounded_rate(rate: f64) -> String {
-    match rate < 10.0 {
-        true => format!("{rate:.1}"),
-        false => with_thousands(rate.round() as u64),
-    }
 }
 
 /// Mean and standard deviation over runs; a single run has no deviation.

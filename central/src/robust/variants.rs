@@ -47,9 +47,7 @@ pub(crate) static GGD: AlgorithmInfo = AlgorithmInfo {
     description: "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY],
-    ..AlgorithmInfo::nonprivate(Run::Table(|o, rows, request, rng| {
-        Variant::Ggd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Ggd))
 };
 pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
     name: "nggd",
@@ -57,9 +55,7 @@ pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
     description: "ggd with Gaussian noise of a given sigma on the mean gradient",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, NOISE],
-    ..AlgorithmInfo::nonprivate(Run::Table(|o, rows, request, rng| {
-        Variant::Nggd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Nggd))
 };
 pub(crate) static SGGD: AlgorithmInfo = AlgorithmInfo {
     name: "sggd",
@@ -67,9 +63,7 @@ pub(crate) static SGGD: AlgorithmInfo = AlgorithmInfo {
     description: "ggd on Poisson batches",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, BATCH],
-    ..AlgorithmInfo::nonprivate(Run::Table(|o, rows, request, rng| {
-        Variant::Sggd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Sggd))
 };
 pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
     name: "nsggd",
@@ -77,9 +71,7 @@ pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
     description: "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, BATCH, NOISE],
-    ..AlgorithmInfo::nonprivate(Run::Table(|o, rows, request, rng| {
-        Variant::Nsggd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Nsggd))
 };
 pub(crate) static DP_GGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-ggd",
@@ -87,9 +79,7 @@ pub(crate) static DP_GGD: AlgorithmInfo = AlgorithmInfo {
     description: "private ggd: robust PCA by noisy gradients of all rows",
     guarantee: "accounted: (eps,delta), including the start; the published noise of the steps holds for small eps (the true eps is reported)",
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY],
-    ..AlgorithmInfo::private(Run::Table(|o, rows, request, rng| {
-        Variant::DpGgd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::private(Run::Robust(Variant::DpGgd))
 };
 pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sggd",
@@ -97,9 +87,7 @@ pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
     description: "private sggd: robust PCA by noisy gradients of Poisson batches",
     guarantee: "accounted: (eps,delta), including the start; the published noise is too small by a factor of N/B: no meaningful guarantee",
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, BATCH],
-    ..AlgorithmInfo::private(Run::Table(|o, rows, request, rng| {
-        Variant::DpSggd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::private(Run::Robust(Variant::DpSggd))
 };
 pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-gd-reap",
@@ -108,9 +96,7 @@ pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &[ITERATIONS, REAPER_STEP],
     quadratic_memory: true,
-    ..AlgorithmInfo::private(Run::Table(|o, rows, request, rng| {
-        Variant::Gd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::private(Run::Robust(Variant::Gd))
 };
 pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sgd-reap",
@@ -119,21 +105,19 @@ pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
     parameters: &[ITERATIONS, REAPER_STEP, BATCH],
     quadratic_memory: true,
-    ..AlgorithmInfo::private(Run::Table(|o, rows, request, rng| {
-        Variant::Sgd.fit(o, rows, request, rng)
-    }))
+    ..AlgorithmInfo::private(Run::Robust(Variant::Sgd))
 };
 pub(crate) static MD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-md-reap",
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
-    run: Run::Table(|o, rows, request, rng| Variant::Md.fit(o, rows, request, rng)),
+    run: Run::Robust(Variant::Md),
     ..GD
 };
 pub(crate) static SMD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-smd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
-    run: Run::Table(|o, rows, request, rng| Variant::Smd.fit(o, rows, request, rng)),
+    run: Run::Robust(Variant::Smd),
     ..SGD
 };
 
@@ -194,7 +178,8 @@ impl Variant {
         }
     }
 
-    fn fit(
+    /// A run without a noise that was calibrated before.
+    pub(crate) fn fit(
         self,
         options: &Options,
         rows: &Rows,

@@ -44,12 +44,7 @@ fn override_store(config: &mut ServerConfig, flag: Option<&str>) -> Result<()> {
     } else if let Some(text) = std::env::var_os(VARIABLE)
         && !text.is_empty()
     {
-        let text = text.to_str().ok_or_else(|| {
-            CliError::usage(format!(
-                "{VARIABLE} is not UTF-8; write other bytes of a password as %XX"
-            ))
-        })?;
-        config.store = Some(text.parse()?);
+        config.store = Some(text.to_string_lossy().parse()?);
     }
     Ok(())
 }

@@ -34,11 +34,8 @@ fn find_study(studies: &[StudySummary], text: &str) -> Result<String> {
     };
     match found.as_slice() {
         [study] => Ok(study.id.clone()),
-        [] if text.len() < MIN_DIGITS => Err(CliError::usage(format!(
-            "no study has the name {text:?}, and the beginning of an identifier has at least {MIN_DIGITS} digits; `eigenveil study list` lists the studies"
-        ))),
         [] => Err(CliError::usage(format!(
-            "no study has the name {text:?} or an identifier that begins with it; `eigenveil study list` lists the studies"
+            "no study has the name {text:?} or an identifier that begins with it (at least {MIN_DIGITS} digits); `eigenveil study list` lists the studies"
         ))),
         several => {
             let line = |study: &&StudySummary| format!("\n  {}  {}", study.id, study.name);
@@ -90,10 +87,9 @@ mod tests {
         assert_eq!(found("abcd1").unwrap(), studies[2].id);
         assert!(found("abcd").unwrap_err().contains("2 studies"));
         assert!(found("twice").unwrap_err().contains(&studies[4].id));
-        for none in ["fff", "win", ""] {
+        for none in ["fff", "win", "", "ffff0f"] {
             let error = found(none).unwrap_err();
             assert!(error.contains("at least 4 digits"), "{error}");
         }
-        assert!(found("ffff0f").unwrap_err().contains("begins with it"));
     }
 }

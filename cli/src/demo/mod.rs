@@ -119,7 +119,6 @@ struct DemoResult {
     components_above_floor: u64,
     out: String,
     rows_in_file: usize,
-    resampled: bool,
     expected_error: f64,
     upload_seconds: f64,
 }
@@ -308,7 +307,6 @@ fn compare(
         components_above_floor: estimate.floor.components_above as u64,
         out: args.out.display().to_string(),
         rows_in_file: rows.table.len(),
-        resampled: true,
         expected_error: estimate.expected_error,
         upload_seconds,
     })

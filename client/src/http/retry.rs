@@ -116,36 +116,33 @@ mod tests {
     use super::*;
     use crate::error::HttpFailure;
 
-    fn failure(failure: HttpFailure) -> Error {
+    fn passing() -> Error {
+        let failure = HttpFailure {
+            retryable: true,
+            ..HttpFailure::default()
+        };
         Error::http(failure, "it failed")
     }
 
-    fn passing() -> Error {
-        failure(HttpFailure {
-            retryable: true,
-            ..HttpFailure::default()
-        })
-    }
-
     fn asking(seconds: u64) -> Error {
-        failure(HttpFailure {
+        let failure = HttpFailure {
             retryable: true,
             retry_after: Some(Duration::from_secs(seconds)),
             ..HttpFailure::default()
-        })
+        };
+        Error::http(failure, "it failed")
     }
 
     /// Runs against these failures, then success; gives the outcome and when attempts were made.
     async fn run(
         policy: RetryPolicy,
-        retry_safety: RetrySafety,
         failures: impl IntoIterator<Item = Error>,
     ) -> (Result<&'static str>, Vec<Duration>) {
         let started = Instant::now();
         let failures = RefCell::new(failures.into_iter());
         let times = RefCell::new(Vec::new());
         let (gate, retries) = (Gate::default(), AtomicU64::new(0));
-        let result = retry(&policy, &gate, retry_safety, &retries, || {
+        let result = retry(&policy, &gate, RetrySafety::Always, &retries, || {
             times.borrow_mut().push(started.elapsed());
             let failure = failures.borrow_mut().next();
             async { failure.map_or(Ok("done"), Err) }
@@ -156,13 +153,6 @@ mod tests {
         (result, times)
     }
 
-    /// As [`run`], with the default policy for what may be repeated.
-    async fn run_safely(
-        failures: impl IntoIterator<Item = Error>,
-    ) -> (Result<&'static str>, Vec<Duration>) {
-        run(RetryPolicy::default(), RetrySafety::Always, failures).await
-    }
-
     #[tokio::test(start_paused = true)]
     async fn attempts_and_time_are_bounded() {
         let policy = RetryPolicy {
@@ -170,7 +160,7 @@ mod tests {
             ..RetryPolicy::default()
         };
         let passing_always = std::iter::repeat_with(passing);
-        let (result, times) = run(policy, RetrySafety::Always, passing_always).await;
+        let (result, times) = run(policy, passing_always).await;
         let error = result.unwrap_err();
         assert_eq!(times.len(), 4);
         assert!(error.is_retryable());
@@ -183,31 +173,32 @@ mod tests {
             max_elapsed: Duration::from_secs(30),
         };
         let passing_always = std::iter::repeat_with(passing);
-        let (result, times) = run(policy, RetrySafety::Always, passing_always).await;
+        let (result, times) = run(policy, passing_always).await;
         assert!(result.is_err());
         assert!(*times.last().unwrap() <= policy.max_elapsed);
         assert!(times.len() >= 8, "{times:?}");
 
-        let (result, times) = run(RetryPolicy::never(), RetrySafety::Always, [passing()]).await;
+        let (result, times) = run(RetryPolicy::never(), [passing()]).await;
         assert!(!result.unwrap_err().to_string().contains("gave up"));
         assert_eq!(times.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn retry_after_is_kept_to_or_given_up_at_once() {
-        let (result, times) = run_safely([asking(17), passing()]).await;
+        let policy = RetryPolicy::default();
+        let (result, times) = run(policy, [asking(17), passing()]).await;
         result.unwrap();
         let gap = times[1].as_secs_f64();
         assert!((17.0..17.2).contains(&gap), "{gap}");
 
-        let (result, times) = run_safely([asking(3_600)]).await;
+        let (result, times) = run(policy, [asking(3_600)]).await;
         let error = result.unwrap_err().to_string();
         assert_eq!(times.len(), 1);
         assert!(
             error.contains("3600 s") && error.contains("60 s"),
             "{error}"
         );
-        run_safely([asking(u64::MAX)]).await.0.unwrap_err();
+        run(policy, [asking(u64::MAX)]).await.0.unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
@@ -220,27 +211,5 @@ mod tests {
             Ok(started.elapsed())
         });
         assert!(passed.await.unwrap() >= Duration::from_secs(9));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn non_idempotent_requests_are_not_resent() {
-        let unprocessed = async |failure| {
-            let (result, times) = run(
-                RetryPolicy::default(),
-                RetrySafety::IfUnprocessed,
-                [failure],
-            )
-            .await;
-            (result.is_ok(), times.len())
-        };
-        assert_eq!(unprocessed(passing()).await, (false, 1));
-        let unsent = failure(HttpFailure {
-            retryable: true,
-            not_processed: true,
-            ..HttpFailure::default()
-        });
-        assert_eq!(unprocessed(unsent).await, (true, 2));
-        let (result, times) = run_safely([failure(HttpFailure::default())]).await;
-        assert_eq!((result.is_ok(), times.len()), (false, 1));
     }
 }

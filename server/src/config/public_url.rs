@@ -42,39 +42,25 @@ impl FromStr for PublicUrl {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let reject = |why: &str| {
-            Err(invalid_config(format!(
-                "public_url is {text:?}, {why}; write it like https://study.example or https://study.example/pca"
-            )))
-        };
-        let Some(rest) = ["https://", "http://"]
-            .iter()
-            .find_map(|scheme| text.strip_prefix(scheme))
-        else {
-            return reject("which does not begin with https:// or http://");
-        };
-        if rest.contains(['?', '#']) {
-            return reject("which has a query (?) or a fragment (#)");
-        }
         // As an address bar shows it.
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let shown = text.strip_suffix('/').unwrap_or(text);
+        let rest = ["https://", "http://"]
+            .iter()
+            .find_map(|scheme| shown.strip_prefix(scheme))
+            .unwrap_or_default();
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if !is_shell_safe_host(host) {
-            return reject("whose host is not a name or an address, perhaps with a port");
-        }
         let is_segment = |segment: &str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
             !["", ".", ".."].contains(&segment) && segment.bytes().all(plain)
         };
-        if !path.split('/').skip(1).all(is_segment) {
-            return reject(
-                "whose path may have letters, digits and - . _ ~ between single slashes only, and no part . or ..",
-            );
+        if !is_shell_safe_host(host) || !path.split('/').skip(1).all(is_segment) {
+            return Err(invalid_config(format!(
+                "public_url is {text:?}; write it like https://study.example or https://study.example/pca, with letters, digits and - . _ ~ in its path"
+            )));
         }
-        let text = text.strip_suffix('/').unwrap_or(text);
         Ok(Self {
-            path_begins: text.len() - path.len(),
-            text: text.to_owned(),
+            path_begins: shown.len() - path.len(),
+            text: shown.to_owned(),
         })
     }
 }
@@ -132,36 +118,26 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_are_refused_with_the_reason() {
-        for (text, why) in [
-            ("", "https://"),
-            ("study.example/pca", "https://"),
-            ("/pca", "https://"),
-            ("ftp://study.example", "https://"),
-            ("https://", "host"),
-            ("https:///pca", "host"),
-            ("https://me:secret@study.example", "host"),
-            ("https://study.example:99999", "host"),
-            ("https://a b", "host"),
-            ("https://study.example/pca?x=1", "query"),
-            ("https://study.example/pca#x", "fragment"),
-            ("https://study.example//", "single slashes"),
-            ("https://study.example/pca//", "single slashes"),
-            ("https://study.example/a//b", "single slashes"),
-            ("https://study.example/a/../b", ".."),
-            ("https://study.example/.", ".."),
-            ("https://study.example/a%2fb", "letters"),
-            ("https://study.example/a'b", "letters"),
-            ("https://study.example/a\"b", "letters"),
-            ("https://study.example/$(id)", "letters"),
-            ("https://study.example/a;b", "letters"),
-            ("https://study.example/pca ", "letters"),
-            ("https://study.example/é", "letters"),
+    fn other_addresses_are_refused() {
+        for text in [
+            "study.example/pca",
+            "ftp://study.example",
+            "https://",
+            "https:///pca",
+            "https://me:secret@study.example",
+            "https://study.example?x=1",
+            "https://study.example/pca?x=1",
+            "https://study.example/pca#x",
+            "https://study.example//",
+            "https://study.example/a//b",
+            "https://study.example/a/../b",
+            "https://study.example/a%2fb",
+            "https://study.example/a'b",
+            "https://study.example/$(id)",
+            "https://study.example/pca ",
         ] {
             let error = text.parse::<PublicUrl>().unwrap_err();
-            for word in [why, &format!("{text:?}"), "https://study.example/pca"] {
-                assert!(error.detail().contains(word), "{error} has no {word:?}");
-            }
+            assert!(error.detail().contains(&format!("{text:?}")), "{error}");
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{RawQuery, Request, State},
+    extract::{Query, Request, State, rejection::QueryRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -18,8 +18,8 @@ use eigenveil_shared::{
     Error,
     api::{CreateStudy, StudyDocument, StudyList, StudyState},
 };
-
 use hyper::body::{Frame, SizeHint};
+use serde::Deserialize;
 
 use super::{
     body,
@@ -33,6 +33,13 @@ use crate::{app::AppState, store::Study};
 const DEFAULT_PAGE_SIZE: usize = 100;
 /// Maximum number of studies on a page: about half a megabyte.
 const MAX_PAGE_SIZE: usize = 1_000;
+
+/// Which part of the list.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Page {
+    after: Option<i64>,
+    limit: Option<usize>,
+}
 
 /// Create a study
 #[utoipa::path(
@@ -70,9 +77,21 @@ pub(crate) async fn list(
     MaybeOperator(operator): MaybeOperator,
     State(app): State<AppState>,
     PublicPath(here): PublicPath,
-    RawQuery(query): RawQuery,
+    query: Result<Query<Page>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (after, limit) = page(query.as_deref().unwrap_or_default())?;
+    let page = query.ok().map(|Query(page)| {
+        (
+            page.after.unwrap_or(0),
+            page.limit.unwrap_or(DEFAULT_PAGE_SIZE),
+        )
+    });
+    let (after, limit) = page
+        .filter(|(after, limit)| *after >= 0 && (1..=MAX_PAGE_SIZE).contains(limit))
+        .ok_or_else(|| {
+            Error::invalid_request(format!(
+                "after is the `next` of the previous page, and limit a whole number from 1 to {MAX_PAGE_SIZE}"
+            ))
+        })?;
     let visible = |study: &Study| operator || study.state() != StudyState::Draft;
     let (studies, next) = app.store().studies_after(after, limit, visible);
     // As serde would write a `StudyList`.
@@ -88,30 +107,6 @@ pub(crate) async fn list(
     let link = |next| format!("<{here}?after={next}&limit={limit}>; rel=\"next\"");
     let link = next.map(|next| [(header::LINK, link(next))]);
     Ok((link, json_in_parts([parts.concat().into()])).into_response())
-}
-
-fn page(query: &str) -> Result<(i64, usize), Error> {
-    let (mut after, mut limit) = (0, DEFAULT_PAGE_SIZE);
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        match &*key {
-            "after" => {
-                after = value.parse().ok().filter(|position| *position >= 0).ok_or_else(|| {
-                    Error::invalid_request("after is not a position in the list; pass the `next` of the previous page unchanged")
-                })?;
-            }
-            "limit" => {
-                let parsed = value.parse().ok();
-                let parsed = parsed.filter(|n| (1..=MAX_PAGE_SIZE).contains(n));
-                limit = parsed.ok_or_else(|| {
-                    Error::invalid_request(format!(
-                        "limit is not a whole number from 1 to {MAX_PAGE_SIZE}"
-                    ))
-                })?;
-            }
-            _ => {}
-        }
-    }
-    Ok((after, limit))
 }
 
 /// Show a study
