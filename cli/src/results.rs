@@ -50,20 +50,29 @@ pub(crate) fn write(
     let cannot = |error| CliError::failed(format!("cannot write to {}: {error}", out.display()));
     check(out, names, overwrite)?;
     fs::create_dir_all(out).map_err(cannot)?;
-    // Nothing is removed before the last file is on disk, which may be full.
+    // Nothing is replaced before the last file is on disk, which may be full.
     let new = Builder::new().prefix(".eigenveil-").tempdir_in(out);
     let new = new.map_err(cannot)?;
     for (name, bytes) in files {
         fs::write(new.path().join(name), bytes).map_err(cannot)?;
     }
-    for name in names {
+    for (name, _) in files {
+        let (from, to) = (new.path().join(name), out.join(name));
+        if let Ok(found) = to.symlink_metadata()
+            && found.is_file()
+        {
+            fs::set_permissions(&from, found.permissions()).map_err(cannot)?;
+        }
+        fs::rename(from, to).map_err(cannot)?;
+    }
+    for name in names
+        .iter()
+        .filter(|name| files.iter().all(|(new, _)| new != *name))
+    {
         match fs::remove_file(out.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
             _ => {}
         }
-    }
-    for (name, _) in files {
-        fs::rename(new.path().join(name), out.join(name)).map_err(cannot)?;
     }
     Ok(())
 }

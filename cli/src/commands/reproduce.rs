@@ -243,7 +243,7 @@ fn write_page(results: &Path, out: Option<&Path>) -> Result<()> {
     let mut drawn = Vec::new();
     let text = page(|exhibit| {
         let path = results.join(format!("{}.csv", exhibit.id));
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = files::read_text(&path).ok()?;
         let table = Table::parse(exhibit, &text).map_err(|error| wrong = Some(error));
         let table = table.ok()?;
         drawn.push((exhibit.id, (exhibit.to_svg)(&table)));

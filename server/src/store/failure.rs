@@ -114,7 +114,7 @@ impl From<Error> for Failure {
     }
 }
 
-pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved, replaced or written by another program while the server was running, so it has stopped \
+pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved, replaced or written by another program, or cannot be reached, while the server was running, so it has stopped \
      writing and nothing more is acknowledged; put the files back, or restore a backup, and start it again";
 
 pub(super) fn queue_is_full() -> Error {

@@ -7,7 +7,7 @@ use eigenveil_shared::{ErrorCode as E, api::StudyDocument};
 use serde_json::json;
 
 use crate::{
-    common::{Harness, environment, refused, study_in},
+    common::{Harness, at, environment, refused, study_in},
     transfers::some_reports,
 };
 
@@ -130,8 +130,34 @@ async fn after_a_restore_over_a_running_server_a_start_wants_the_acknowledged_re
         let error = start_error(&config);
         assert!(error.contains("has 3 of 8 reports"), "{error}");
     }
+    // One that a full disk has cut off.
+    fs::write(&notice, "").unwrap();
+    assert!(start_error(&config).contains("could not be written down"));
     fs::remove_file(&notice).unwrap();
     assert_eq!(accepted(&config, &study), 3);
+}
+
+/// Only the running server still has it, and is told to stop before it has anything to commit.
+#[tokio::test]
+async fn a_log_removed_before_a_stop_is_not_lost() {
+    let server = Harness::new();
+    let [kept, deleted] = [
+        server.study_with(json!({"epsilon": 4.0})).await,
+        server.study(3).await,
+    ];
+    for study in [&kept, &deleted] {
+        server.post_batch(study, some_reports(study, 5, 1)).await;
+    }
+    server.close(&deleted).await;
+    server.remove(&at(&deleted, "")).await;
+    fs::remove_file(server.config.data_dir.join(LOG)).unwrap();
+    let notice = server.config.data_dir.join("eigenveil.overwritten");
+    let (_directory, config) = server.stop();
+    // As if the deletion had been committed and not been known: what was deleted is not missing.
+    let text = fs::read_to_string(&notice).unwrap();
+    fs::write(&notice, format!("{} 5\n{text}", deleted.id)).unwrap();
+    assert_eq!(accepted(&config, &kept), 5);
+    assert!(!notice.exists());
 }
 
 /// SQLite applies any log that fits itself.

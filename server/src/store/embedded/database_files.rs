@@ -134,7 +134,7 @@ impl DatabaseFiles {
             check(connection)?;
             if is_copy && before.is_some() {
                 tracing::warn!(
-                    "the database is an undamaged copy; reports acknowledged after it was made are not in it"
+                    "the database is an undamaged copy; reports acknowledged after it was made may not be in it"
                 );
             }
         }
@@ -193,13 +193,9 @@ impl DatabaseFiles {
     }
 
     /// Looks at the files after a commit. Nothing of it may be answered before: what is removed while a commit runs has
-    /// been written to a file that nobody opens again. If only the log is gone, what it had is still to be had from the
-    /// open file, and goes to the main file first.
+    /// been written to a file that nobody opens again.
     pub(super) fn committed(&mut self, connection: &Connection) -> Result<(), Failure> {
         if !self.are_ours() {
-            if self.has_main() {
-                self.complete(connection, "PASSIVE")?;
-            }
             return Err(Failure::FilesReplaced);
         }
         // One that is not possible now is made after a later commit.
@@ -228,6 +224,14 @@ impl DatabaseFiles {
         }
         self.main = found;
         outcome
+    }
+
+    /// Moves what the log has into the main file if only the log is gone from its place: it is still open here.
+    pub(super) fn rescue_log(&mut self, connection: &Connection) -> Result<(), Failure> {
+        match self.has_main() {
+            true => self.complete(connection, "PASSIVE"),
+            false => Ok(()),
+        }
     }
 
     /// Leaves a complete database with an empty log; where another program is reading it, one in use with its log.

@@ -98,6 +98,8 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
     let files = directory.token_files();
     ensure(&connection, &files, entropy)?;
     rotate(&connection, &files, entropy)?;
-    database.release(&connection).map_err(Failure::into_error)?;
+    if let Err(failure) = database.release(&connection) {
+        tracing::warn!(%failure, "the token is rotated; the next start completes the database");
+    }
     Ok(files.path())
 }

@@ -175,12 +175,17 @@ impl Writer {
         if !matches!(failure, Failure::FilesReplaced) && self.files.are_ours() {
             return failure;
         }
-        if !self.has_stopped
-            && let Err(error) = notice::leave(&self.data_dir, &self.studies)
-        {
-            tracing::error!(%error, "how many reports were acknowledged could not be written down for the next start");
+        if !self.has_stopped {
+            self.has_stopped = true;
+            // The disk may be full: perhaps the log was removed for that.
+            self.reserve.release();
+            if let Err(failure) = self.files.rescue_log(&self.connection) {
+                tracing::error!(%failure, "what the removed log had could not be moved into the database");
+            }
+            if let Err(error) = notice::leave(&self.data_dir, &self.studies) {
+                tracing::error!(%error, "how many reports were acknowledged could not be written down for the next start");
+            }
         }
-        self.has_stopped = true;
         Failure::FilesReplaced
     }
 
