@@ -332,6 +332,16 @@ mod tests {
             let Ok(found) = admit(open, &mut maps, &[id; 16], key.as_ref());
             assert_eq!(found, expected, "{id} {key:?}");
         }
+        // An open study asks for no key, nor about one that a report brings.
+        assert_eq!(
+            admit(
+                door(true, false, Enrolment::Open),
+                &mut maps,
+                &[5; 16],
+                Some(&[9; 32])
+            ),
+            Ok(SubmitOutcome::Accepted)
+        );
         // Closed, or over: what was counted is still told.
         for (door, refused) in [
             (door(false, false, Enrolment::Open), SubmitOutcome::NotOpen),
