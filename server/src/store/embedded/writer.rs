@@ -177,8 +177,10 @@ impl Writer {
         }
         if !self.has_stopped {
             self.has_stopped = true;
-            // The disk may be full: perhaps the log was removed for that.
-            self.reserve.release();
+            // Perhaps the log was removed because the disk is full.
+            if self.reserve.is_needed() {
+                self.reserve.release();
+            }
             if let Err(failure) = self.files.rescue_log(&self.connection) {
                 tracing::error!(%failure, "what the removed log had could not be moved into the database");
             }
