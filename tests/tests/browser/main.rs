@@ -72,7 +72,11 @@ async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Ve
         .await;
     browser.click(css).await;
     let path = folder.join(file);
-    until("the download", async || path.exists()).await;
+    // Chromium reserves the name with an empty file, and moves the finished one there.
+    until("the download", async || {
+        path.metadata().is_ok_and(|file| file.len() > 0)
+    })
+    .await;
     std::fs::read(path).unwrap()
 }
 
