@@ -53,6 +53,13 @@ impl Failure {
     pub(super) fn of_file(self, path: &Path) -> Self {
         match self {
             Self::Damaged(what) => Self::Damaged(format!("{}: {what}", path.display())),
+            Self::Full => Self::Rejected(Error::new(
+                ErrorCode::StoreFull,
+                format!(
+                    "the disk of {} is full; free space there by moving other files away, never those beside it, and start again: then studies can be deleted",
+                    path.display()
+                ),
+            )),
             other => other,
         }
     }
