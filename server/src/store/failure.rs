@@ -49,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// With the damaged file.
+    /// Names the file that is damaged, or whose disk is full.
     pub(super) fn of_file(self, path: &Path) -> Self {
         match self {
             Self::Damaged(what) => Self::Damaged(format!("{}: {what}", path.display())),
