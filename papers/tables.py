@@ -1,4 +1,4 @@
-"""Writes the tables that own-expected-error and own-auto take beside breast_cancer.npy and digits.npy where they are there.
+"""Writes the extra inputs that own-expected-error and own-auto use if they are present.
 
     python3 papers/tables.py DIRECTORY        # numpy, scikit-learn 1.9
 """

@@ -1,4 +1,5 @@
-//! Whether a count has the same distribution for every row: the number of attempts shows in a device's running time.
+//! A test that a count has the same distribution for every row: the number of attempts shows in a device's running
+//! time.
 
 use serde::Serialize;
 use statrs::function::gamma::gamma_ur;
@@ -60,7 +61,7 @@ pub fn attempts_test(
     })
 }
 
-/// p-value of the χ² test of homogeneity for two samples of one size.
+/// p-value of the χ² test of homogeneity for two samples of equal size.
 fn homogeneity_p_value(samples: &[Vec<u64>; 2]) -> f64 {
     const EXPECTED: usize = 25;
     const MAX_BINS: usize = 50;

@@ -8,11 +8,12 @@ use eigenveil_shared::{
     mechanism::{Calibration, Mechanism, MechanismKind},
     names,
     preprocess::Weights,
-    privacy::{Budget, format_delta, format_epsilon},
+    privacy::{Budget, epsilon_warning, format_delta, format_epsilon},
     study::{StudyDesign, StudyParams},
+    word,
 };
 use rand::rngs::ChaCha20Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Participant, Randomness, Samples,
@@ -23,6 +24,9 @@ use crate::{
     transcript::{Observation, TranscriptStatistic},
 };
 
+/// Default trials per row.
+pub const TRIALS: usize = 100_000;
+
 /// Default confidence of a verdict.
 pub const CONFIDENCE: f64 = 0.95;
 
@@ -32,7 +36,7 @@ pub const MIN_TRIALS: usize = 1_000;
 /// Maximum trials per row: the observations of one pair are held in memory, about 100 bytes per trial.
 pub const MAX_TRIALS: usize = 10_000_000;
 
-/// Maximum attempt counts of each row that are compared.
+/// Maximum number of attempt counts compared per row.
 const MAX_ATTEMPT_COUNTS: usize = 200_000;
 
 /// Maximum training trials of each row for the transcript statistic.
@@ -45,7 +49,7 @@ const ATTEMPTS_SHARE: f64 = 0.02;
 const TRAINING_STREAM: u64 = 1_000;
 
 /// How the bound is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Black box: [`event_bound`].
@@ -77,30 +81,53 @@ names! {
     ));
 }
 
-/// What to audit.
-#[derive(Clone, Debug, PartialEq)]
+/// Settings of an audit.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AuditSettings {
     /// The mechanism.
+    #[serde(default, deserialize_with = "word")]
     pub mechanism: MechanismKind,
     /// How its noise is chosen.
+    #[serde(default, deserialize_with = "word")]
     pub calibration: Calibration,
     /// Dimension p of a row.
+    #[serde(rename = "p")]
     pub dimension: usize,
-    /// The claimed budget.
-    pub budget: Budget,
+    /// The claimed ε.
+    pub epsilon: f64,
+    /// The claimed δ; `None`: the mechanism's default.
+    pub delta: Option<f64>,
     /// Trials under each row of each pair, [`MIN_TRIALS`] to [`MAX_TRIALS`].
+    #[serde(default = "default_trials")]
     pub trials: usize,
     /// Seed of the random pair, and of the trials with [`Randomness::Seeded`].
+    #[serde(default = "default_seed")]
     pub seed: u64,
     /// Source of the trials' randomness.
+    #[serde(default, deserialize_with = "word")]
     pub randomness: Randomness,
     /// Pairs to try; if empty, all that fit.
+    #[serde(default, rename = "pair")]
     pub pairs: Vec<PairKind>,
     /// The bound; `None`: [`Method::for_mechanism`].
     pub method: Option<Method>,
     /// Confidence of the verdict, from ½ to below 1: a correct mechanism is refuted at most once in 1/(1 − confidence)
     /// audits.
+    #[serde(default = "default_confidence")]
     pub confidence: f64,
+}
+
+fn default_trials() -> usize {
+    TRIALS
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_confidence() -> f64 {
+    CONFIDENCE
 }
 
 impl AuditSettings {
@@ -110,9 +137,10 @@ impl AuditSettings {
             mechanism,
             calibration: Calibration::default(),
             dimension,
-            budget,
+            epsilon: budget.epsilon(),
+            delta: Some(budget.delta()),
             trials,
-            seed: 1,
+            seed: default_seed(),
             randomness: Randomness::Seeded,
             pairs: Vec::new(),
             method: None,
@@ -145,13 +173,14 @@ impl AuditSettings {
 
     /// The study whose devices produce the reports of this pair.
     pub(crate) fn study(&self, pair: PairKind) -> Result<StudyParams> {
+        let budget = self.mechanism.budget(self.epsilon, self.delta)?;
         StudyParams::freeze(StudyDesign {
             norm: pair.norm(),
             features: pair.features(self.dimension),
             centring: pair.centring(),
             weights: pair.weights().map(|_| Weights::default()),
             calibration: self.calibration,
-            ..StudyDesign::new(self.mechanism, self.dimension, self.budget)
+            ..StudyDesign::new(self.mechanism, self.dimension, budget)
         })
     }
 
@@ -220,7 +249,7 @@ pub struct AuditReport {
     pub delta: f64,
     /// True ε at this δ, by analysis.
     pub true_epsilon: Option<f64>,
-    /// No smaller ε is compatible with the observations: over all pairs, from report and transcript.
+    /// Lower bound on ε over all pairs, from report and transcript: no smaller ε is compatible with the observations.
     pub epsilon_lower_bound: f64,
     /// The observations behind that bound.
     pub observed: Observed,
@@ -282,6 +311,19 @@ pub fn audit(
     audit_devices(settings, &device, progress)
 }
 
+/// Runs an [`audit()`], and returns the warnings about its claim.
+///
+/// # Errors
+/// Those of [`audit()`].
+pub fn run(
+    settings: &AuditSettings,
+    progress: &(dyn Fn(u64) -> Result<()> + Sync),
+) -> Result<(AuditReport, Vec<String>)> {
+    let report = audit(settings, progress)?;
+    let warnings = epsilon_warning(report.epsilon).into_iter().collect();
+    Ok((report, warnings))
+}
+
 /// Like [`audit`], for other devices: claim and studies come from the settings, the reports from the device.
 pub fn audit_devices(
     settings: &AuditSettings,
@@ -308,35 +350,29 @@ pub fn audit_devices(
             .ok_or_else(|| Error::invalid_request("no pair of rows to audit"))?;
         Ok::<(usize, Bound), Error>((at, bounds[at]))
     };
-    let of = |which: fn(&PairResult) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
-    let (_, event) = worst(of(|finding| finding.event))?;
-    let (_, transcript) = worst(of(|finding| finding.transcript))?;
+    let bounds_of =
+        |which: fn(&PairResult) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
+    let (_, event) = worst(bounds_of(|finding| finding.event))?;
+    let (_, transcript) = worst(bounds_of(|finding| finding.transcript))?;
     // A single choice among all bounds, made on the selection halves: the chosen bound keeps its confidence.
-    let mut all = of(|finding| finding.report);
-    all.extend(of(|finding| finding.transcript));
+    let mut all = bounds_of(|finding| finding.report);
+    all.extend(bounds_of(|finding| finding.transcript));
     let (at, bound) = worst(all)?;
-    let (observed, method) = if at < findings.len() {
-        (Observed::Report, method)
-    } else {
-        (Observed::Transcript, Method::Event)
+    let (observed, method) = match at < findings.len() {
+        true => (Observed::Report, method),
+        false => (Observed::Transcript, Method::Event),
     };
-    let attempts = mechanism
-        .expected_attempts()
-        .is_some()
-        .then(|| {
-            let counts: Vec<_> = findings
-                .iter()
-                .map(|finding| (finding.pair, finding.attempts.clone()))
-                .collect();
-            attempts_test(&counts, ATTEMPTS_SHARE * (1.0 - settings.confidence))
-        })
-        .flatten();
-    let delta = settings.budget.delta();
+    let attempts = mechanism.expected_attempts().and_then(|_| {
+        let counts_of = |finding: &PairResult| (finding.pair, finding.attempts.clone());
+        let counts: Vec<_> = findings.iter().map(counts_of).collect();
+        attempts_test(&counts, ATTEMPTS_SHARE * (1.0 - settings.confidence))
+    });
+    let delta = params.budget().delta();
     let mut report = AuditReport {
         mechanism: mechanism.kind(),
         calibration: mechanism.calibration(),
         p: settings.dimension,
-        epsilon: settings.budget.epsilon(),
+        epsilon: params.budget().epsilon(),
         delta,
         true_epsilon: mechanism.true_epsilon(delta),
         epsilon_lower_bound: bound.epsilon_lower_bound,
@@ -365,22 +401,25 @@ pub fn audit_devices(
         seed: settings.seed,
         seconds: 0.0,
     };
+    judge(&mut report);
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+fn judge(report: &mut AuditReport) {
     // The claim of a pure mechanism is ε plus the slack of its generator (docs/mechanisms.md).
-    let claim = if mechanism.kind().is_pure() {
-        report.true_epsilon.unwrap_or(report.epsilon)
-    } else {
-        report.epsilon
+    let claim = match report.mechanism.is_pure() {
+        true => report.true_epsilon.unwrap_or(report.epsilon),
+        false => report.epsilon,
     };
-    let tries_tell = report
+    let attempts_depend_on_row = report
         .attempts
         .as_ref()
         .is_some_and(|attempts| attempts.verdict == AttemptsVerdict::DependsOnTheRow);
-    if report.epsilon_lower_bound > claim || tries_tell {
+    if report.epsilon_lower_bound > claim || attempts_depend_on_row {
         report.verdict = AuditVerdict::Refuted;
     }
-    report.finding = finding(&report, claim);
-    report.seconds = started.elapsed().as_secs_f64();
-    Ok(report)
+    report.finding = finding(report, claim);
 }
 
 struct PairResult {
@@ -419,7 +458,7 @@ fn try_pair(
         progress,
         ..Sampling::quiet(settings.trials, settings.seed)
     };
-    // The numbers of a pair do not depend on the other pairs.
+    // Each pair's random stream is independent of which other pairs run.
     let stream = 2 * pair as u64;
     let train = |of, stream| {
         sampling.draw(
@@ -440,7 +479,7 @@ fn try_pair(
         a: a.iter().map(value).collect(),
         b: b.iter().map(value).collect(),
     };
-    let delta = settings.budget.delta();
+    let delta = params.budget().delta();
     let mechanism = params.mechanism();
     let confidence = if mechanism.expected_attempts().is_some() {
         1.0 - (1.0 - ATTEMPTS_SHARE) * (1.0 - settings.confidence)
@@ -535,7 +574,7 @@ fn finding(report: &AuditReport, claim: f64) -> String {
     }
     if report.max_provable_epsilon < *epsilon {
         text.push_str(&format!(
-            " {} trials cannot refute a claim above {:.2}: give more --trials.",
+            " {} trials cannot refute a claim above {:.2}: give more trials.",
             report.trials, report.max_provable_epsilon
         ));
     }

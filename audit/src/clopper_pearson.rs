@@ -1,9 +1,7 @@
 //! Exact one-sided confidence limits of a binomial probability (Clopper & Pearson 1934).
 
 use eigenveil_shared::mechanism::double_cap::beta_tails;
-use statrs::function::gamma::ln_gamma;
-
-use crate::bounds::normal_quantile;
+use statrs::function::{erf::erfc_inv, gamma::ln_gamma};
 
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
 pub fn lower_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
@@ -50,7 +48,7 @@ fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
         } else {
             0.5 * (low + high)
         };
-        // Newton's steps are squared each time: the next would be below the rounding.
+        // Newton converges quadratically, so the next step would be below rounding.
         if (next - x).abs() <= 1e-9 * x {
             return next;
         }
@@ -68,6 +66,11 @@ fn approximate_quantile(a: f64, b: f64, probability: f64) -> f64 {
     let w = normal * (h + lambda).max(0.0).sqrt() / h
         - (v - u) * (lambda + 5.0 / 6.0 - 2.0 / (3.0 * h));
     a / (a + b * (2.0 * w).exp())
+}
+
+/// Φ⁻¹.
+pub(crate) fn normal_quantile(probability: f64) -> f64 {
+    -std::f64::consts::SQRT_2 * erfc_inv(2.0 * probability)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The device under audit: anything that turns a participant's row into bytes that leave.
+//! The device under audit: anything that turns a participant's row into bytes on the wire.
 
 use eigenveil_client::Study;
 use eigenveil_shared::{
@@ -22,7 +22,7 @@ pub struct DeviceOutput {
     pub work: SamplingCost,
 }
 
-/// What a participant holds.
+/// A participant's row and weight.
 #[derive(Debug)]
 pub struct Participant {
     /// The raw row.
@@ -76,11 +76,11 @@ names! {
 pub struct SdkDevice(Study);
 
 impl SdkDevice {
-    /// A device for this study. Its clock stands still, because the identifier contains the time of preparation and
-    /// the trials under row B come after those under row A.
+    /// A device for this study. Its clock is frozen: identifiers contain the time, and row B's trials run after row
+    /// A's.
     ///
     /// # Errors
-    /// None: the address, which nothing is sent to, is one.
+    /// None in practice: the placeholder address is valid, and nothing is sent to it.
     pub fn new(params: &StudyParams) -> Result<Self> {
         let server = "http://server.invalid".parse();
         let server = server
@@ -91,8 +91,8 @@ impl SdkDevice {
 
 impl Device for SdkDevice {
     fn report(&self, of: &Participant, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let made = self.0.report_measured(&of.row, of.weight, 0);
-        let (prepared, work) = made.map_err(|error| {
+        let measured = self.0.report_measured(&of.row, of.weight, 0);
+        let (prepared, work) = measured.map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
         })?;
@@ -101,7 +101,7 @@ impl Device for SdkDevice {
     }
 }
 
-/// The same steps as [`SdkDevice`], with the audit's generator instead of the operating system.
+/// A device with the steps of [`SdkDevice`], and the audit's generator instead of the operating system's.
 pub struct SeededDevice {
     params: StudyParams,
     fingerprint: Fingerprint,

@@ -33,7 +33,7 @@ mod transcript;
 pub use attempts::{AttemptsTest, AttemptsVerdict, attempts_test};
 pub use audit::{
     AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed,
-    PairReport, audit, audit_devices,
+    PairReport, TRIALS, audit, audit_devices, run,
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};

@@ -6,12 +6,12 @@ use eigenveil_shared::{
     names,
     preprocess::{DEFAULT_CENTRING, Feature, Norm, Row},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Participant;
 
 /// A pair of raw rows, and how their study prepares them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairKind {
     /// (e₁, e₂): the only worst pair of `symmetric-gaussian`.
@@ -39,7 +39,8 @@ pub enum PairKind {
     /// Two rows outside the ball under `clip` with private centring, orthogonal once the constant is appended: the
     /// worst pair there.
     Centred,
-    /// (5 e₁, a row with a NaN) under `normalize` with private centring: the second retains only the constant.
+    /// (5 e₁, a row with a NaN) under `normalize` with private centring: the second is reduced to the appended
+    /// constant.
     CentredUnusable,
     /// The rows of [`Centred`](Self::Centred) with all other cells missing, in a study that allows that.
     MissingCells,
@@ -109,9 +110,9 @@ impl PairKind {
     /// The raw rows of length `p` ≥ 2, with their weights.
     pub fn participants(self, p: usize, seed: u64) -> (Participant, Participant) {
         let ((a, b), weights) = (self.rows(p, seed), self.weights());
-        let of = |row, weight| Participant { row, weight };
+        let participant = |row, weight| Participant { row, weight };
         let (of_a, of_b) = weights.unzip();
-        (of(a, of_a), of(b, of_b))
+        (participant(a, of_a), participant(b, of_b))
     }
 
     fn rows(self, p: usize, seed: u64) -> (Row, Row) {

@@ -19,7 +19,7 @@ pub enum Side {
 pub struct Sampling<'a> {
     /// Trials under each row.
     pub trials: usize,
-    /// The same seed gives the same numbers.
+    /// Seed; the same seed gives the same numbers.
     pub seed: u64,
     /// Number of threads, which only affects the time.
     pub threads: usize,

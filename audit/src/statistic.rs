@@ -72,7 +72,7 @@ impl Statistic {
     }
 }
 
-/// `factors` multiply a_i a_j − b_i b_j on the diagonal and off it.
+/// The weights a_i a_j − b_i b_j, times `factors[0]` on the diagonal and `factors[1]` off it.
 fn linear_weights(a: &[f64], b: &[f64], factors: [f64; 2]) -> Vec<f64> {
     let mut weights = Vec::new();
     for i in 0..a.len() {
@@ -101,8 +101,8 @@ fn weighted_sum(weights: &[f64], numbers: &impl PackedValues) -> Result<f64> {
         .sum())
 }
 
-/// Log-ratio of the densities of a released direction under the two rows, plus up to ε/4 for its depth in the caps, so
-/// that the audit can also choose an event inside a cap.
+/// Log-ratio of the densities of a released direction under the two rows, plus a term of at most ε/4 that grows with
+/// the depth in the caps, so that an event inside a cap can be chosen.
 #[derive(Clone, Debug)]
 pub struct CapStatistic {
     parameters: DoubleCapParameters,
@@ -158,11 +158,11 @@ impl CapStatistic {
     /// The density for a row of length r, relative to the uniform one: r²·{1, e^ε}/Z + 1 − r².
     fn ln_density(&self, row: &Direction, depth: f64) -> f64 {
         let inside = depth > self.parameters.threshold;
-        let significant_log_ratio = if inside {
+        let cap_density = if inside {
             self.parameters.epsilon.exp()
         } else {
             1.0
         } / self.parameters.normalizer();
-        (row.squared_length * significant_log_ratio + 1.0 - row.squared_length).ln()
+        (row.squared_length * cap_density + 1.0 - row.squared_length).ln()
     }
 }

@@ -34,12 +34,12 @@ pub(crate) struct Observation {
 pub(crate) struct TranscriptStatistic {
     /// Quartiles of the statistic, for reports without classes.
     cuts: Vec<f64>,
-    of_class: [f64; CLASSES],
+    class_log_ratio: [f64; CLASSES],
     counts: Vec<(Count, Weights)>,
     bits: Vec<(usize, Weights)>,
 }
 
-/// By class, then by category.
+/// Weights of the categories of a feature, by class.
 type Weights = [Vec<f64>; CLASSES];
 
 /// A categorical feature of the work: one of its counts, by bin or by remainder.
@@ -65,7 +65,7 @@ impl Count {
                     .flat_map(|side| side.iter().map(|observation| of(&observation.work)))
                     .collect();
                 pooled.sort_unstable();
-                // All values if there are few, otherwise quantiles.
+                // Bin edges: every distinct value if few, quantiles otherwise.
                 let mut ends = pooled.clone();
                 ends.dedup();
                 if ends.len() > BINS {
@@ -105,7 +105,7 @@ impl TranscriptStatistic {
             .collect();
         let mut statistic = Self {
             cuts,
-            of_class: [0.0; CLASSES],
+            class_log_ratio: [0.0; CLASSES],
             counts: Vec::new(),
             bits: Vec::new(),
         };
@@ -113,7 +113,7 @@ impl TranscriptStatistic {
         let total = |side: usize| totals[side].iter().map(|class| class[0]).sum();
         let of = [total(0), total(1)];
         let [of_a, of_b] = &totals;
-        for ((ratio, a), b) in statistic.of_class.iter_mut().zip(of_a).zip(of_b) {
+        for ((ratio, a), b) in statistic.class_log_ratio.iter_mut().zip(of_a).zip(of_b) {
             *ratio = log_ratio([a[0], b[0]], of);
         }
         for count in Count::all(&trials) {
@@ -158,7 +158,7 @@ impl TranscriptStatistic {
             let byte = observation.bytes.get(*at).copied().unwrap_or(0);
             weights[class][usize::from(byte)]
         });
-        self.of_class[class] + counts.sum::<f64>() + bits.sum::<f64>()
+        self.class_log_ratio[class] + counts.sum::<f64>() + bits.sum::<f64>()
     }
 
     fn class(&self, observation: &Observation) -> usize {
@@ -188,10 +188,10 @@ impl TranscriptStatistic {
 fn weights(
     tally: &[[Vec<f64>; CLASSES]; 2],
     totals: &[[Vec<f64>; CLASSES]; 2],
-    of_class: impl Fn([&[f64]; 2], [f64; 2]) -> Vec<f64>,
+    class_weights: impl Fn([&[f64]; 2], [f64; 2]) -> Vec<f64>,
 ) -> Weights {
     std::array::from_fn(|class| {
-        of_class(
+        class_weights(
             [&tally[0][class], &tally[1][class]],
             [totals[0][class][0], totals[1][class][0]],
         )
@@ -277,7 +277,12 @@ mod tests {
     fn equal_rows_have_no_significant_features() {
         let statistic = TranscriptStatistic::train(&trials(1, |_| ()), &trials(2, |_| ()));
         assert!(statistic.counts.is_empty() && statistic.bits.is_empty());
-        assert!(statistic.of_class.iter().all(|weight| weight.abs() < 0.1));
+        assert!(
+            statistic
+                .class_log_ratio
+                .iter()
+                .all(|weight| weight.abs() < 0.1)
+        );
     }
 
     #[test]
@@ -301,7 +306,7 @@ mod tests {
                 .filter(telling)
                 .all(|observation| statistic.score(observation) > 5.0)
         );
-        let mut told = b.iter().filter(telling);
-        assert!(told.all(|observation| statistic.score(observation) < -5.0));
+        let mut revealing = b.iter().filter(telling);
+        assert!(revealing.all(|observation| statistic.score(observation) < -5.0));
     }
 }

@@ -1,15 +1,16 @@
 //! An algorithm: what it is, and a run of it.
 
-use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
+use eigenveil_shared::{Error, ErrorCode, Result};
 
 use crate::{
     fit::{Fit, Request},
-    generator::Generator,
+    input::{
+        generator::Generator,
+        rows::Rows,
+        stream::{Feed, RowStream, shuffled},
+    },
     parameter::{BATCH, EIGENGAP, ITERATIONS, Options, Parameter, STEP_SIZE},
     privacy::{CentralCalibration, Neighbours, Privacy},
-    robust::Variant,
-    rows::Rows,
-    stream::{Feed, shuffled},
 };
 
 /// Static description of an algorithm; the command line is generated from it.
@@ -43,8 +44,6 @@ pub struct AlgorithmInfo {
 pub(crate) enum Run {
     /// Over a table.
     Table(fn(&Options, &Rows, &Request<'_>, &mut Generator) -> Result<Fit>),
-    /// The same, of the robust algorithms.
-    Robust(Variant),
     /// In one pass over rows in random order, with `O(pk)` memory. A trace's objective comes from their table, if there
     /// is one.
     OnePass(fn(&Options, Feed<'_, '_>, Option<&Rows>, &Request<'_>, &mut Generator) -> Result<Fit>),
@@ -134,9 +133,6 @@ impl DeltaSupport {
     }
 }
 
-/// A stream of prepared rows.
-pub type RowStream<'a> = dyn Iterator<Item = Result<FeatureRow>> + 'a;
-
 /// A trusted-curator algorithm with its parameters, made by [`AlgorithmInfo::build`].
 #[derive(Clone, Debug)]
 pub struct Baseline {
@@ -160,7 +156,6 @@ impl Baseline {
         check(self.info, p, n, request)?;
         match self.info.run {
             Run::Table(run) => run(&self.options, rows, request, rng),
-            Run::Robust(variant) => variant.fit(&self.options, rows, request, rng),
             Run::OnePass(run) => {
                 let mut stream = shuffled(rows, rng);
                 let feed = Feed::new(&mut stream, p, n);
@@ -174,7 +169,7 @@ impl Baseline {
         matches!(self.info.run, Run::OnePass(_))
     }
 
-    /// As [`Baseline::fit`] over a stream of `n` rows (public) of dimension `dimension`.
+    /// Fits like [`Baseline::fit`], over a stream of `n` rows (public) of dimension `dimension`.
     ///
     /// # Errors
     /// As [`Baseline::fit`]; the first error of the rows; `wrong-dimension`; `invalid-request` when the
@@ -210,7 +205,7 @@ pub(crate) fn check(
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     let k = request.k;
     if n == 0 {
-        return Err(crate::rows::no_rows_error());
+        return Err(crate::input::rows::no_rows_error());
     }
     if k == 0 || k > dimension {
         return refuse(format!(
@@ -231,7 +226,7 @@ pub(crate) fn check(
     let name = info.name;
     if info.calibrations.is_empty() {
         return refuse(format!(
-            "{name} has no private form; run it without a budget (--epsilon inf), or use another algorithm"
+            "{name} has no private form; run it without a budget (leave epsilon out), or use another algorithm"
         ));
     }
     if !info.calibrations.contains(&target.calibration) {

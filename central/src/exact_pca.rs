@@ -3,8 +3,9 @@
 use eigenveil_shared::Result;
 
 use crate::{
-    AlgorithmInfo, Fit, Generator, Options, Request, Rows, baseline::Run,
-    leading::principal_components, trace::Tracer,
+    AlgorithmInfo, Fit, Generator, Options, Request, Rows,
+    baseline::Run,
+    parts::{leading::principal_components, trace::Tracer},
 };
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {

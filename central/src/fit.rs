@@ -2,6 +2,7 @@
 
 use eigenveil_estimation::Cancel;
 use nalgebra::DMatrix;
+use serde::Serialize;
 
 use crate::privacy::{Privacy, RunGuarantee};
 
@@ -15,7 +16,7 @@ pub struct Request<'a> {
     /// If given (`p × k`), [`Fit::trace`] is filled with errors against this subspace. The trace is computed from the
     /// rows and this truth: it is for experiments and is **never private**.
     pub truth: Option<&'a DMatrix<f64>>,
-    /// When to give up, looked at between the steps.
+    /// Cancellation, checked between steps.
     pub cancel: Cancel<'a>,
 }
 
@@ -65,7 +66,7 @@ impl Fit {
 }
 
 /// One iteration.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TracePoint {
     /// Iterations done.
     pub iteration: usize,

@@ -5,6 +5,7 @@
 //! generated from them.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     ops::{
         Bound::{self, Excluded, Included, Unbounded},
@@ -13,6 +14,7 @@ use std::{
 };
 
 use eigenveil_shared::{Error, Result};
+use serde::{Deserialize, Deserializer, de};
 
 /// The kind of value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +47,11 @@ pub struct Parameter {
 /// Value of a [`Parameter`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Kind::Count`].
+    /// Value of a [`Kind::Count`].
     Count(usize),
-    /// Of [`Kind::Number`].
+    /// Value of a [`Kind::Number`].
     Number(f64),
-    /// Of [`Kind::Switch`] that is set.
+    /// Value of a [`Kind::Switch`] that is set.
     Set,
 }
 
@@ -134,7 +136,7 @@ impl Parameter {
         }
     }
 
-    /// `invalid-request`, which names the value and its limits, outside of them.
+    /// Checks a value: `invalid-request`, with the value and its limits, if it is outside of them.
     pub fn check(&self, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
         let number = match value {
@@ -166,6 +168,39 @@ impl Parameter {
 /// The parameters that are set, with their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options(Vec<(Parameter, Value)>);
+
+impl<'de> Deserialize<'de> for Options {
+    /// Reads an object whose keys are the names of parameters; `_` may stand for `-`.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number, or true or false")]
+        enum Given {
+            Switch(bool),
+            Count(usize),
+            Number(f64),
+        }
+        let mut options = Self::default();
+        for (name, given) in BTreeMap::<String, Given>::deserialize(deserializer)? {
+            let known = ALL.iter().find(|own| own.name == name.replace('_', "-"));
+            let wrong = |why: &str| Err(<D::Error as de::Error>::custom(format!("{name} {why}")));
+            let Some(parameter) = known else {
+                return wrong("is no parameter of any algorithm");
+            };
+            let value = match (parameter.kind, given) {
+                (Kind::Switch, Given::Switch(false)) => continue,
+                (Kind::Switch, Given::Switch(true)) => Value::Set,
+                (Kind::Count, Given::Count(count)) => Value::Count(count),
+                (Kind::Number, Given::Count(count)) => Value::Number(count as f64),
+                (Kind::Number, Given::Number(number)) => Value::Number(number),
+                (Kind::Switch, _) => return wrong("must be true or false"),
+                (Kind::Count, _) => return wrong("must be a whole number"),
+                (Kind::Number, _) => return wrong("must be a number"),
+            };
+            options = options.with(*parameter, value);
+        }
+        Ok(options)
+    }
+}
 
 impl Options {
     /// Sets this parameter.

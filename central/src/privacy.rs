@@ -4,11 +4,12 @@ use eigenveil_shared::{Error, names, privacy::Budget};
 
 /// The neighbouring relation: which data sets of n rows must be indistinguishable. n is public: no row is added or
 /// removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Neighbours {
     /// One row is replaced by the zero row.
     ZeroOut,
     /// One row is replaced by another row of the unit ball: the relation of the local mechanisms.
+    #[default]
     Replace,
     /// One entry of `A = Σxxᵀ`, and its mirror image, changes by at most 1: far weaker than the other two, because a
     /// row changes p² entries. Only algorithms that work on A support it.
@@ -40,9 +41,10 @@ impl Neighbours {
 }
 
 /// Calibration of the noise of a central run. (The local mechanisms have `analytic` instead of `accounted`.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CentralCalibration {
     /// By an accountant, so that the whole run keeps its budget.
+    #[default]
     Accounted,
     /// By the paper's formula, with unstated constants set to 1; the result reports the guarantee that actually holds.
     AsPublished,

@@ -1,4 +1,4 @@
-//! `ppi`: one noisy power iteration after another, with deflation.
+//! `ppi`: private power iteration, one component at a time, with deflation.
 
 use eigenveil_estimation::linalg::{fix_signs, top_k};
 use eigenveil_shared::Result;
@@ -21,7 +21,8 @@ const CONVERGENCE_TOLERANCE: f64 = 1e-14;
 /// * Neighbours: both relations, Δ = 1 for each: `‖xxᵀv‖ ≤ 1`, and `xxᵀ − yyᵀ` has its eigenvalues in [−1, 1], so
 ///   `‖(xxᵀ − yyᵀ)v‖ ≤ 1` too. All `k·T` steps are full-batch releases; start and deflation use no row.
 /// * `accounted`: g of `N(0, σ²I)`, σ for kT releases. `as-published`: `N(0, ρ²‖v‖_∞²I)` with `ρ = √(4kT ln(1/δ))/ε`,
-///   made for one *entry* of A; for a row the guarantee is that of ρ/√p, the smallest `‖v‖_∞`.
+///   calibrated for a change of one *entry* of A; the guarantee for a row is that of noise ρ/√p, because the smallest
+///   possible `‖v‖_∞` is 1/√p.
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "ppi",
     source: "Hardt & Roth 2013, private power iteration with deflation (PPI of Shang et al.)",
@@ -103,9 +104,9 @@ fn deflate(
 ) -> Result<DMatrix<f64>> {
     let (p, k) = (rows.dimension(), request.k);
     let sum = rows.sum_of_outer_products();
-    let mut found = DMatrix::zeros(p, k);
+    let mut components = DMatrix::zeros(p, k);
     for component in 0..k {
-        let done = found.columns(0, component).clone_owned();
+        let done = components.columns(0, component).clone_owned();
         let away = |v: DVector<f64>| -> DVector<f64> {
             // Twice: one pass leaves rounding errors relative to the part removed.
             let once = &v - &done * (done.transpose() * &v);
@@ -132,15 +133,15 @@ fn deflate(
                 break;
             }
         }
-        found.set_column(component, &v);
+        components.set_column(component, &v);
     }
     if noise == StepNoise::None {
-        // Nearly equal eigenvalues keep the vectors from converging, but not their span: order within the span.
-        let small = found.transpose() * &sum * &found;
-        found = &found * top_k(&small, k)?.vectors;
+        // With nearly equal eigenvalues the vectors do not converge, but their span does: diagonalise within the span.
+        let small = components.transpose() * &sum * &components;
+        components = &components * top_k(&small, k)?.vectors;
     }
-    fix_signs(&mut found);
-    Ok(found)
+    fix_signs(&mut components);
+    Ok(components)
 }
 
 fn normal(p: usize, deviation: f64, rng: &mut Generator) -> DVector<f64> {

@@ -7,7 +7,7 @@ use eigenveil_shared::{
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::rows::Rows;
+use crate::input::rows::Rows;
 
 /// A row clipped at radius 1.
 pub(crate) fn bounded(values: &[f64]) -> Result<FeatureRow> {

@@ -6,11 +6,11 @@ use clap::{Args, ValueEnum};
 use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, ProxySetting};
 use eigenveil_shared::{
     about::About,
-    api::{CreateStudy, Lambda, SparseSettings},
+    api::{CreateStudyRequest, Lambda, SparseSettings},
     enrolment::Enrolment,
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Feature, Norm},
+    preprocess::{BoundRows, Feature, Norm},
     study::StudyParams,
 };
 
@@ -30,13 +30,12 @@ pub(crate) enum NormArg {
     Require,
 }
 
-impl NormArg {
-    /// With this radius, where it has one.
-    pub(crate) fn with_radius(self, radius: f64) -> Norm {
-        match self {
-            NormArg::Normalize => Norm::Normalize,
-            NormArg::Clip => Norm::Clip { radius },
-            NormArg::Require => Norm::Require { radius },
+impl From<NormArg> for BoundRows {
+    fn from(arg: NormArg) -> Self {
+        match arg {
+            NormArg::Normalize => Self::Normalize,
+            NormArg::Clip => Self::Clip,
+            NormArg::Require => Self::Require,
         }
     }
 }
@@ -59,7 +58,7 @@ impl NormArgs {
             (NormArg::Normalize, Some(radius)) => Err(CliError::usage(format!(
                 "--radius {radius} is not used with --bound-rows normalize, which divides each row by its own length; leave it out, or give --bound-rows clip"
             ))),
-            (norm, radius) => Ok(norm.with_radius(radius.unwrap_or(1.0))),
+            (norm, radius) => Ok(BoundRows::from(norm).with_radius(radius.unwrap_or(1.0))),
         }
     }
 }
@@ -109,8 +108,8 @@ impl MechanismArgs {
         dimension: usize,
         epsilon: f64,
         features: Option<Vec<Feature>>,
-    ) -> Result<CreateStudy> {
-        Ok(CreateStudy {
+    ) -> Result<CreateStudyRequest> {
+        Ok(CreateStudyRequest {
             name: name.to_owned(),
             dimension,
             features,
@@ -174,7 +173,7 @@ pub(crate) struct ServerArgs {
         global = true,
         value_name = "URL",
         env = "EIGENVEIL_SERVER",
-        // It may have a password.
+        // The URL may contain a password.
         hide_env_values = true,
         default_value = "http://127.0.0.1:8080"
     )]
@@ -185,7 +184,8 @@ pub(crate) struct ServerArgs {
     /// Allow http:// to another machine; anybody on the network path can then read tokens and reports
     #[arg(long, global = true)]
     pub(crate) insecure_http: bool,
-    /// Proxy to the server, or none [default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say; none for this machine]
+    /// Proxy to the server, or none [default: from HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY; never for
+    /// localhost]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) proxy: Option<String>,
 }
@@ -219,7 +219,7 @@ pub(crate) struct OperatorArgs {
 }
 
 impl OperatorArgs {
-    /// Wrong usage when neither the file nor the variable gives a token.
+    /// A client with the operator's token; wrong usage if neither the file nor the variable provides one.
     pub(crate) fn client(&self) -> Result<OperatorClient> {
         let settings = self.server.settings()?;
         let token = match &self.token_file {

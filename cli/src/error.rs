@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use eigenveil_shared::ErrorCode;
+use eigenveil_shared::{ErrorCode, Hint};
 
 /// Result of a command.
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
@@ -40,21 +40,11 @@ impl CliError {
         self
     }
 
-    /// The same error with another message.
+    /// Replaces the message.
     #[must_use]
     pub fn with_message(mut self, message: String) -> Self {
         self.message = message;
         self
-    }
-
-    /// The sentence, without the code.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// The stable code, if the error has one.
-    pub fn code(&self) -> Option<ErrorCode> {
-        self.code
     }
 
     /// 2 for wrong usage, 1 for everything else.
@@ -75,10 +65,23 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
+/// A sentence about a request, whose fields have backticks there, with the flags of their names.
+pub(crate) fn in_flags(sentence: &str) -> String {
+    let is_field =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let parts = sentence.split('`').enumerate();
+    let parts = parts.map(|(at, part)| match at % 2 == 1 {
+        true if is_field(part) => format!("--{}", part.replace('_', "-")),
+        true => format!("`{part}`"),
+        false => part.to_owned(),
+    });
+    parts.collect()
+}
+
 impl From<eigenveil_shared::Error> for CliError {
     fn from(error: eigenveil_shared::Error) -> Self {
         Self {
-            message: error.detail().to_owned(),
+            message: with_way_out(&in_flags(error.detail()), Some(error.code()), error.hint()),
             code: Some(error.code()),
             usage: matches!(
                 error.code(),
@@ -98,6 +101,16 @@ impl From<eigenveil_shared::Error> for CliError {
     }
 }
 
+impl From<eigenveil_tables::Error> for CliError {
+    fn from(error: eigenveil_tables::Error) -> Self {
+        Self {
+            message: in_flags(error.detail()),
+            code: error.code(),
+            usage: true,
+        }
+    }
+}
+
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         Self::failed(error.to_string())
@@ -108,20 +121,34 @@ impl From<eigenveil_client::Error> for CliError {
     fn from(error: eigenveil_client::Error) -> Self {
         match error.code() {
             Some(code) => eigenveil_shared::Error::new(code, error.detail()).into(),
-            None => Self::failed(error.to_string()),
+            None => Self::failed(with_way_out(&error.to_string(), None, error.hint())),
         }
     }
+}
+
+/// The sentence, with the flag or the command that helps.
+fn with_way_out(detail: &str, code: Option<ErrorCode>, hint: Option<&Hint>) -> String {
+    let way_out = match (hint, code) {
+        (Some(Hint::DataDirectory), _) => "--data DIR, or data_dir in the configuration",
+        (Some(Hint::MigrateStore), _) => "eigenveil store migrate",
+        (Some(Hint::PlainHttp), _) => "--insecure-http",
+        (Some(Hint::RootCertificate), _) => "--ca-cert FILE",
+        (_, Some(ErrorCode::StudyNotFound)) => "eigenveil study list",
+        (_, Some(ErrorCode::AnalystTokenNotFound)) => "eigenveil token list",
+        _ => return detail.to_owned(),
+    };
+    format!("{detail} ({way_out})")
 }
 
 /// A message has all of these words, and none of those, such as values of a row.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_says(said: &impl fmt::Display, words: &[&str], hidden: &[&str]) {
-    let said = said.to_string();
+    let text = said.to_string();
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
+        assert!(text.contains(word), "{word:?} is not in: {text}");
     }
     for word in hidden {
-        assert!(!said.contains(word), "{word:?} is in: {said}");
+        assert!(!text.contains(word), "{word:?} is in: {text}");
     }
 }

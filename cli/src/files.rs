@@ -99,8 +99,8 @@ pub(crate) fn check_folder(folder: &Path) -> Result<()> {
 /// Refuses a directory, an input of this command, and a file in a folder that takes none.
 fn target(path: &Path) -> Result<(PathBuf, Option<Metadata>)> {
     let at = links(path).last().unwrap_or_default();
-    let found = match fs::metadata(path) {
-        Ok(found) => found,
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             check_folder(parent(&at))?;
             return Ok((at, None));
@@ -108,23 +108,23 @@ fn target(path: &Path) -> Result<(PathBuf, Option<Metadata>)> {
         Err(error) => return Err(cannot_write(path, &error)),
     };
     let wrong = |what: &str| Err(CliError::usage(format!("{} is {what}", path.display())));
-    if found.is_dir() {
+    if metadata.is_dir() {
         return wrong("a directory; name a file");
     }
-    if found.is_file() && INPUTS.with_borrow(|inputs| inputs.contains(&identity(&found))) {
+    if metadata.is_file() && INPUTS.with_borrow(|inputs| inputs.contains(&identity(&metadata))) {
         return wrong("an input of this command and is not written over; give another name");
     }
-    if found.is_file() && !is_stdout(&found) {
+    if metadata.is_file() && !is_stdout(&metadata) {
         check_folder(parent(&at))?;
     }
-    Ok((at, Some(found)))
+    Ok((at, Some(metadata)))
 }
 
 /// Whether this is what standard output goes to. In a file it has a place, which no other descriptor knows.
 fn is_stdout(found: &Metadata) -> bool {
-    let own = io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    let own = own.and_then(|own| own.metadata());
-    own.is_ok_and(|own| identity(&own) == identity(found))
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let stdout = stdout.and_then(|stdout| stdout.metadata());
+    stdout.is_ok_and(|stdout| identity(&stdout) == identity(found))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
@@ -136,7 +136,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     target(path).map(drop)
 }
 
-/// The same for a figure, whose name says what it is: `--plot rows.csv` is a slip.
+/// Checks the path of a figure, whose name says what it is: `--plot rows.csv` is a slip.
 pub(crate) fn check_figure(path: &Path) -> Result<()> {
     let ending = path.extension().unwrap_or_default();
     if !ending.eq_ignore_ascii_case("svg") && !is_transient(path) {

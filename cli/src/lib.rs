@@ -7,15 +7,13 @@ mod error;
 mod files;
 mod output;
 mod results;
-pub mod rows;
-mod shares;
+mod tables;
 
 use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 pub use crate::error::{CliError, Result};
-pub use crate::output::Answer;
 
 /// Principal components of data that never leaves its owners
 #[derive(Debug, Parser)]
@@ -70,7 +68,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(run_line(&std::env::args_os().collect::<Vec<_>>()))
 }
 
-/// Runs a command line, of which the first word is the program's name. Its exit code: 0 done, 1 failed, 2 wrong usage.
+/// Runs a command line, whose first word is the program's name. Returns the exit code: 0 done, 1 failed, 2 wrong usage.
 pub fn run_line(words: &[OsString]) -> u8 {
     let cli = match parse(words) {
         Ok(cli) => cli,
@@ -83,7 +81,7 @@ pub fn run_line(words: &[OsString]) -> u8 {
             };
         }
     };
-    match run(cli, &|| false) {
+    match run(cli) {
         Ok(()) => 0,
         Err(error) => {
             output::print_error_line(&format!("error: {error}"));
@@ -92,32 +90,19 @@ pub fn run_line(words: &[OsString]) -> u8 {
     }
 }
 
-/// Says whether a command is wanted no more; long computations ask it.
-pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
-
-/// Runs a command line as [`run_line`] does, with `--json`, and gives what it would have printed. `simulate`, `audit`,
-/// `plan` and `prepare` fail soon after they are stopped; other commands finish.
-///
-/// # Errors
-/// Those of the command, whose sentence names its flags.
-pub fn answer(words: &[OsString], is_stopped: IsStopped<'_>) -> Result<Answer> {
-    let cli = parse(words).map_err(|error| CliError::usage(error.to_string().trim().to_owned()))?;
-    output::captured(|| run(Cli { json: true, ..cli }, is_stopped))
-}
-
 fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
     let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Accepts "-1" as a value everywhere: the flag's own parser says what is wrong with it.
+/// Accepts "-1" as a value of every flag, so that the flag's own parser reports what is wrong with it.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .allow_negative_numbers(true)
         .mut_subcommands(with_negative_numbers)
 }
 
-fn run(cli: Cli, is_stopped: IsStopped<'_>) -> Result<()> {
+fn run(cli: Cli) -> Result<()> {
     let json = cli.json;
     match cli.command {
         Command::Demo(args) => runtime()?.block_on(demo::run(&args, json)),
@@ -131,12 +116,12 @@ fn run(cli: Cli, is_stopped: IsStopped<'_>) -> Result<()> {
         Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
         Command::Moment(args) => runtime()?.block_on(commands::moment::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
-        Command::Simulate(args) => commands::simulate::run(&args, json, is_stopped),
-        Command::Prepare(args) => commands::prepare::run(&args, json, is_stopped),
-        Command::Plan(args) => commands::plan::run(&args, json, is_stopped),
+        Command::Simulate(args) => commands::simulate::run(&args, json),
+        Command::Prepare(args) => commands::prepare::run(&args, json),
+        Command::Plan(args) => commands::plan::run(&args, json),
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),
-        Command::Audit(args) => commands::audit::run(&args, json, is_stopped),
+        Command::Audit(args) => commands::audit::run(&args, json),
         Command::Central(args) => commands::central::run(&args, json),
         Command::Reproduce(args) => commands::reproduce::run(&args, json),
         Command::Completions { shell } => {
@@ -147,8 +132,9 @@ fn run(cli: Cli, is_stopped: IsStopped<'_>) -> Result<()> {
     }
 }
 
-/// Threads that read the disk for requests. Each takes a stack and, with its first query, a heap with 64 MiB of address
-/// space: tokio's default of 512 does not fit into 1 GiB, and a failed allocation ends the process.
+/// Maximum number of threads that read the disk for requests. Each takes a stack and, with its first query, a heap with
+/// 64 MiB of address space: tokio's default of 512 threads does not fit into 1 GiB, and a failed allocation ends the
+/// process.
 const READING_THREADS: usize = 4;
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -1,53 +1,25 @@
 //! Results on standard output, progress on standard error.
 
 use std::{
-    cell::RefCell,
     io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
 
-use eigenveil_estimation::plan::max_error;
+use eigenveil_estimation::metrics::max_error;
 use eigenveil_figures::Figure;
+pub(crate) use eigenveil_shared::wording::mechanism_text;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
-    mechanism::{Calibration, MechanismKind},
-    privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_delta},
-    study::StudyParams,
+    privacy::{PrivacyStatement, format_delta},
+    wording::first_few,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
-    error::{CliError, Result},
+    error::{CliError, Result, in_flags},
     files,
 };
-
-/// What a command printed, for a program that runs it as a function.
-#[derive(Clone, Debug, Default)]
-pub struct Answer {
-    /// Standard output: one JSON object.
-    pub json: String,
-    /// Notes and warnings, a line each, in the order in which they came.
-    pub notes: Vec<String>,
-}
-
-thread_local! {
-    /// Where output of this thread goes instead of to the process's own streams.
-    static CAPTURED: RefCell<Option<Answer>> = const { RefCell::new(None) };
-}
-
-/// Runs `command` and gives what it prints on this thread.
-pub(crate) fn captured(command: impl FnOnce() -> Result<()>) -> Result<Answer> {
-    let before = CAPTURED.replace(Some(Answer::default()));
-    let done = command();
-    let answer = CAPTURED.replace(before).unwrap_or_default();
-    done.map(|()| answer)
-}
-
-/// Gives what was printed to whoever captures it; false if nobody does.
-fn capture(add: impl FnOnce(&mut Answer)) -> bool {
-    CAPTURED.with_borrow_mut(|captured| captured.as_mut().map(add).is_some())
-}
 
 /// Prints one JSON object on one line and nothing else; numbers that are not finite become `null`.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
@@ -69,9 +41,6 @@ pub(crate) fn text(line: &str) -> Result<()> {
 
 /// Prints these bytes. A closed pipe (`… | head`) is not an error.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
-    if capture(|answer| answer.json.push_str(&String::from_utf8_lossy(bytes))) {
-        return Ok(());
-    }
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -82,9 +51,6 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
 /// Prints a line on standard error; failing to write it is not a reason to stop. Control characters (an escape in a
 /// file's column name) are replaced by a visible sign.
 pub(crate) fn print_error_line(line: &str) {
-    if capture(|answer| answer.notes.push(printable(line))) {
-        return;
-    }
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
@@ -96,52 +62,29 @@ pub(crate) fn shell_quoted(word: &str) -> String {
     }
 }
 
-/// Largest number of columns or names listed in a message.
-pub(crate) const MAX_NAMED: usize = 8;
-
-/// The first `most` of these, and how many more there are, in the words of `more`.
-pub(crate) fn first_few(
-    all: impl ExactSizeIterator<Item = String>,
-    most: usize,
-    more: impl Fn(usize) -> String,
-) -> String {
-    let left = all.len().saturating_sub(most);
-    let listed = all.take(most).collect::<Vec<_>>().join(", ");
-    match left {
-        0 => listed,
-        left => listed + &more(left),
-    }
-}
-
 fn printable(text: &str) -> String {
-    let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.replace(|c: char| !shown(c), "\u{fffd}")
+    let is_printable = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.replace(|c: char| !is_printable(c), "\u{fffd}")
 }
 
 pub(crate) fn print_warning(warning: &str) {
     print_error_line(&format!("warning: {warning}"));
 }
 
-/// Prints warnings about an ε that is large, and a δ that is large for n participants.
-pub(crate) fn print_budget_warnings(epsilon: f64, delta: f64, n: u64) {
-    let warnings = [delta_warning(delta, n), epsilon_warning(epsilon)];
-    warnings
-        .iter()
-        .flatten()
-        .for_each(|text| print_warning(text));
+pub(crate) fn print_warnings(warnings: &[String]) {
+    for warning in warnings {
+        print_warning(&in_flags(warning));
+    }
 }
 
 pub(crate) fn print_notes(notes: &[String]) {
     for note in notes {
-        print_error_line(&format!("note: {note}"));
+        print_error_line(&format!("note: {}", in_flags(note)));
     }
 }
 
 /// A progress bar on standard error, hidden if that is not a terminal.
 pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
-    if capture(|_| ()) {
-        return ProgressBar::hidden();
-    }
     let bar = ProgressBar::new(total);
     // The template is a constant; if it ever fails to parse the default style will do.
     if let Ok(style) =
@@ -168,13 +111,6 @@ pub(crate) fn decimals(value: f64, places: usize) -> String {
     match value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
         true => format!("{value:.1e}"),
         false => text,
-    }
-}
-
-pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
-    match calibration {
-        None => kind.to_string(),
-        Some(calibration) => format!("{kind}, calibration {calibration}"),
     }
 }
 
@@ -206,13 +142,13 @@ pub(crate) fn range_text((low, high): (f64, f64)) -> String {
 
 const MAX_LISTED: usize = 40;
 
-/// What a sparse estimate selected: λ, the number of features, and their names.
+/// The selection of a sparse estimate: λ, the number of features, and their names.
 pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
-    let of = |row: &usize| names.get(*row).cloned().unwrap_or_default();
+    let name_of = |row: &usize| names.get(*row).cloned().unwrap_or_default();
     let named = match sparse.support.len() {
         0 => "none".to_owned(),
-        _ => first_few(sparse.support.iter().map(of), MAX_LISTED, |more| {
+        _ => first_few(sparse.support.iter().map(name_of), MAX_LISTED, |more| {
             format!(", and {more} more (components.csv has all)")
         }),
     };
@@ -224,7 +160,7 @@ pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> Str
     )
 }
 
-/// What private centring did, if the study has it.
+/// The effect of private centring, if the study has it.
 pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     let mean = estimate.mean.as_ref()?;
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -256,18 +192,6 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     text
 }
 
-/// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
-const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
-
-/// A note if one report takes noticeably long.
-pub(crate) fn slow_report_note(params: &StudyParams) -> Option<String> {
-    let attempts = params.mechanism().expected_attempts()?;
-    let p = params.report_dimension();
-    (attempts * (p as f64) >= SLOW_ATTEMPTS_TIMES_P).then(|| {
-        format!("one report takes {attempts:.0} attempts of {p} numbers on average; a smaller epsilon takes fewer")
-    })
-}
-
 /// The path of a file beside this one, with more at the end of its name.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -281,7 +205,7 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
 
 /// Whether somebody at the terminal says yes; `None`, and not asked, without one.
 pub(crate) fn ask(question: &str) -> Result<Option<bool>> {
-    if capture(|_| ()) || !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Ok(None);
     }
     print_error_line(question);

@@ -47,9 +47,9 @@ fn refuse_inside_a_runtime() -> Result<()> {
     }
 }
 
-/// Sends everything the ledger owes: as [`http::send_owed`].
-pub fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
-    BlockingRuntime::new()?.wait(http::send_owed(ledger, settings))?
+/// Sends every pending report of the ledger: as [`http::send_pending`].
+pub fn send_pending(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
+    BlockingRuntime::new()?.wait(http::send_pending(ledger, settings))?
 }
 
 /// Sends the reports of a file of rows: as [`http::send_rows`].
@@ -71,12 +71,12 @@ pub struct StudyClient {
 }
 
 impl StudyClient {
-    /// As [`http::StudyClient::new`].
+    /// Connects as [`http::StudyClient::new`] does.
     pub fn new(server: &str) -> Result<Self> {
         Self::with_settings(server, &HttpSettings::default())
     }
 
-    /// As [`http::StudyClient::with_settings`].
+    /// Connects as [`http::StudyClient::with_settings`] does.
     pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
             runtime: BlockingRuntime::new()?,
@@ -89,18 +89,18 @@ impl StudyClient {
         self.client.server()
     }
 
-    /// As [`http::StudyClient::fetch_study`].
+    /// Fetches as [`http::StudyClient::fetch_study`] does.
     pub fn fetch_study(&self, id: &str) -> Result<Study> {
         self.runtime.wait(self.client.fetch_study(id))?
     }
 
-    /// As [`http::StudyClient::fetch_study_pinned`].
+    /// Fetches as [`http::StudyClient::fetch_study_pinned`] does.
     pub fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
         self.runtime
             .wait(self.client.fetch_study_pinned(id, expected))?
     }
 
-    /// As [`http::StudyClient::call`].
+    /// Calls as [`http::StudyClient::call`] does.
     pub fn call(&self, request: &Request) -> Result<Answer> {
         self.runtime.wait(self.client.call(request))
     }

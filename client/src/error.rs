@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::{fmt, time::Duration};
 
+pub use eigenveil_shared::Hint;
 use eigenveil_shared::{ErrorCode, about::is_shown};
 
 /// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in one sentence that names the value, the limit and the way out.
+/// An error: one sentence that names the value, the limit and the way out.
 ///
 /// No error of this crate holds a value of a row, a payload or a token.
 ///
@@ -32,6 +33,7 @@ const EARLIEST_NOW: u64 = 1_767_225_600_000;
 struct Inner {
     kind: Kind,
     sentence: String,
+    hint: Option<Hint>,
 }
 
 #[derive(Debug)]
@@ -69,7 +71,13 @@ impl Error {
         Self(Box::new(Inner {
             kind,
             sentence: sentence.into(),
+            hint: None,
         }))
+    }
+
+    pub(crate) fn with_hint(mut self, hint: Hint) -> Self {
+        self.0.hint = Some(hint);
+        self
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
@@ -117,7 +125,7 @@ impl Error {
         Self::new(
             Kind::Named(OTHER_ROWS),
             format!(
-                "ledger {}: this file differs from the ones it was used with. The ledger identifies participants by row number: if row i is still the same participant, say so; if these are other people, use another ledger",
+                "ledger {}: these rows differ from those it was used with. The ledger identifies participants by row number: say so if row i is still the same participant, or use another ledger if these are other people",
                 path.display()
             ),
         )
@@ -167,6 +175,11 @@ impl Error {
     /// The sentence.
     pub fn detail(&self) -> &str {
         &self.0.sentence
+    }
+
+    /// The way out, if a surface has words of its own for it.
+    pub fn hint(&self) -> Option<&Hint> {
+        self.0.hint.as_ref()
     }
 
     /// The stable code: of the server's problem document, or of the check that failed here. `None`
@@ -243,7 +256,7 @@ impl Error {
         }
     }
 
-    /// The same failure, with more said about it.
+    /// Adds a remark.
     #[cfg(feature = "http")]
     pub(crate) fn with_remark(mut self, remark: impl fmt::Display) -> Self {
         self.0.sentence = format!("{} ({remark})", self.0.sentence);
@@ -253,7 +266,10 @@ impl Error {
 
 impl From<eigenveil_shared::Error> for Error {
     fn from(error: eigenveil_shared::Error) -> Self {
-        Self::new(Kind::Check(error.code()), error.detail())
+        let hint = error.hint().cloned();
+        let mut error = Self::new(Kind::Check(error.code()), error.detail());
+        error.0.hint = hint;
+        error
     }
 }
 

@@ -1,7 +1,7 @@
 //! Eigenveil's device SDK and the operator's API client.
 //!
 //! ```text
-//! Study ─▶ Ledger::participate ──────────────────────▶ http::send_owed ─▶ server
+//! Study ─▶ Ledger::participate ──────────────────────▶ http::send_pending ─▶ server
 //! Row      (limits, prepare, perturb, charge, durable)  (retries send the same bytes)
 //! ```
 //!
@@ -19,8 +19,8 @@
 )]
 #![cfg_attr(
     feature = "http",
-    doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint; [`http`] also sends what ledgers
-  owe (with the feature `sqlite`); [`http::OperatorClient`] creates studies and asks for estimates."
+    doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint; [`http`] also sends the pending
+  reports of ledgers (with the feature `sqlite`); [`http::OperatorClient`] creates studies and asks for estimates."
 )]
 #![cfg_attr(
     feature = "sqlite",
@@ -46,8 +46,8 @@ ledger.set_limits(Limits::new(2.0, 8.0, 1e-5)?)?;
 // Charged and durable when this returns; called again, it gives the same report.
 let row = Row::new(vec![3.0, 0.0, 4.0]);
 ledger.participate(&study, &row)?;
-for entry in ledger.owed()? {
-    // Leave all of this to `http::send_owed`, or send the request by an HTTP client of your own:
+for entry in ledger.pending()? {
+    // Leave all of this to `http::send_pending`, or send the request by an HTTP client of your own:
     let request = ledger.request(&entry)?;
 #   let headers = [("content-type", "application/json")];
 #   let response = eigenveil_client::Response { status: 201, headers: &headers, body: br#"{"outcome":"accepted"}"#, now: None };
@@ -67,7 +67,7 @@ assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"))
 //! |---|---|---|
 //! | `sqlite` | yes | `Ledger` and `RowLedger` |
 //! | `http` | yes | `http`: reqwest with rustls, tokio |
-//! | both | yes | `blocking`, `http::send_owed`, `http::send_rows` |
+//! | both | yes | `blocking`, `http::send_pending`, `http::send_rows`, `upload_table` |
 //!
 //! Without both, nothing here does I/O but the operating system's random generator: a browser or a phone keeps a
 //! [`Book`](book::Book) in its own store and sends a [`Request`] by its own HTTP client.
@@ -88,20 +88,26 @@ pub mod error;
 pub mod exchange;
 #[cfg(feature = "http")]
 pub mod http;
+mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod study;
 
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub mod blocking;
+#[cfg(all(feature = "http", feature = "sqlite"))]
+mod upload;
 
-pub use book::{EntryState, Limits, PrivacyCost, Receipt, ReceiptEntry, StudyRecord, StudyTerms};
+pub use book::{EntryState, Receipt, ReceiptEntry, StudyRecord};
 pub use eigenveil_shared::clock::{Clock, SystemClock};
-pub use error::{Error, Result};
+pub use error::{Error, Hint, Result};
 pub use exchange::{Answer, ReportResult, Request, Response, Server};
+pub use rules::{Limits, PrivacyCost, StudyTerms};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    Ledger, Participation, PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger,
-    RowReceipt, RowStudy,
+    AdmittedRows, Ledger, Participation, PendingReport, Prepared, RefusedRow, RowCounts, RowFile,
+    RowLedger, RowReceipt, RowStudy, UploadRequest, check_weights,
 };
 pub use study::{PreparedReport, Study};
+#[cfg(all(feature = "http", feature = "sqlite"))]
+pub use upload::{Holders, Participants, RowCharges, UploadAnswer, UploadProgress, upload_table};

@@ -69,8 +69,8 @@ impl Study {
         }))
     }
 
-    /// As [`new`](Self::new), from canonical bytes, if they are the ones that were pinned: a device that ships with a
-    /// fingerprint trusts no server about the parameters.
+    /// Makes a study like [`new`](Self::new), from canonical bytes, if they are the ones that were pinned: a device
+    /// that ships with a fingerprint trusts no server about the parameters.
     ///
     /// ```
     /// use eigenveil_client::Study;
@@ -100,8 +100,8 @@ impl Study {
         Ok(study)
     }
 
-    /// The same study with this name, which says this of itself: the ledgers keep it for the receipt, and nothing is
-    /// perturbed after its last day. A study that was read from a server has it already.
+    /// Adds name and notice: the ledgers keep them for the receipt, and nothing is perturbed after the last day. A
+    /// study that was read from a server has them already.
     #[must_use]
     pub fn with_info(mut self, name: impl Into<String>, about: About) -> Self {
         let inner = Arc::make_mut(&mut self.0);
@@ -206,7 +206,7 @@ impl Study {
         self.0.name.as_deref()
     }
 
-    /// What it says of itself; nothing where parameters came alone.
+    /// The notice; empty where parameters came alone.
     pub fn about(&self) -> &About {
         &self.0.about
     }
@@ -226,7 +226,7 @@ impl Study {
         self.0.format.payload_len()
     }
 
-    /// What one report promises, worked out on this side.
+    /// The privacy guarantee of one report, computed locally.
     pub fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::new(&self.0.params)
     }
@@ -291,9 +291,9 @@ impl Study {
         Ok(self.report_measured(row, None, now)?.0)
     }
 
-    /// As [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at most 1, which is
-    /// protected with the row. A larger weight counts as 1; anything else as 0, and the local warning says so. In such a
-    /// study [`report`](Self::report) counts 1.
+    /// Makes a report like [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at
+    /// most 1, which is protected with the row. A larger weight counts as 1; anything else as 0, and the local warning
+    /// says so. In such a study [`report`](Self::report) counts 1.
     ///
     /// # Errors
     /// As [`report`](Self::report); `invalid-preprocessing` in a study without weights.
@@ -635,26 +635,26 @@ mod tests {
     fn debug_and_errors_never_show_a_value() {
         let study = study_of(params(Norm::Require { radius: 1.0 }));
         let sentinel = 987_654.25;
-        let mut shown = String::new();
+        let mut messages = String::new();
         for values in [vec![sentinel; 8], vec![sentinel; 5]] {
             let row = Row::new(values);
-            shown += &format!("{row:?}");
+            messages += &format!("{row:?}");
             match study.report(&row, NOW) {
                 Ok(prepared) => {
-                    shown += &format!("{prepared:?} {:?}", prepared.report());
-                    shown += &prepared.local_warning().unwrap().to_string();
+                    messages += &format!("{prepared:?} {:?}", prepared.report());
+                    messages += &prepared.local_warning().unwrap().to_string();
                 }
-                Err(error) => shown += &format!("{error} {error:?}"),
+                Err(error) => messages += &format!("{error} {error:?}"),
             }
         }
-        shown += &format!("{study:?}");
+        messages += &format!("{study:?}");
         assert!(
-            shown.contains("values") && shown.contains("Report("),
-            "{shown}"
+            messages.contains("values") && messages.contains("Report("),
+            "{messages}"
         );
         assert!(
-            !shown.contains("987654") && !shown.contains("654.25"),
-            "{shown}"
+            !messages.contains("987654") && !messages.contains("654.25"),
+            "{messages}"
         );
     }
 }

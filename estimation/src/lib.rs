@@ -1,41 +1,48 @@
 //! From noisy sums of reports to principal subspaces with error bars and verdicts.
 //!
 //! ```text
-//! payloads ─▶ Accumulator ─▶ NoisyMoment ─┬▶ pca ─────────────┬▶ floor::assess ─▶ components with a verdict
+//! payloads ─▶ Accumulator ─▶ NoisyMoment ─┬▶ pca ─────────────┬▶ assess ─▶ components with a verdict ─▶ document
 //!            (bucket sums)   (S̃, n, noise) └▶ fantope::solve ──┘
 //! ```
+//!
+//! | room | holds |
+//! |---|---|
+//! | `input` | sums, seeds, missing cells, the noisy moment and the mean |
+//! | `dense`, `sparse` | the estimators |
+//! | `assessment` | noise floor, component count, verdict, groups, error bars, expected error, agreement, feasibility |
+//! | `report` | the document and its warnings |
 //!
 //! # What is not here
 //!
 //! TLS, storage, HTTP: the server has them. Only [`models`] and [`simulate`] touch raw rows, and those are synthetic.
 
-pub mod accumulate;
-pub mod agreement;
+pub mod assessment;
 mod cancel;
-pub mod centring;
-pub mod components;
-pub mod fantope;
-pub mod feasibility;
-pub mod floor;
-pub mod format;
-pub mod jackknife;
+mod components;
+mod dense;
+mod input;
 pub mod linalg;
 pub mod metrics;
-mod missing;
 pub mod models;
-pub mod moment;
-pub mod npy;
-pub mod pca;
 mod pipeline;
-pub mod plan;
+pub mod planning;
+mod report;
 pub mod search;
-mod seed_sums;
 pub mod simulate;
-pub mod sparse_from_seeds;
+mod sparse;
 pub mod statistics;
-mod warning;
+mod table;
 
+pub use assessment as floor;
+pub use assessment::feasibility;
 pub use cancel::Cancel;
-pub use pipeline::{Request, Source, estimate, to_json};
-pub use seed_sums::sums_of_seeds;
-pub use warning::{Outlook, Warning};
+pub use components::ComponentsReport;
+pub use dense::{pca, principal_components};
+pub use input::seed_sums::sums_of_seeds;
+pub use input::{accumulate, centring, moment};
+pub use pipeline::{Request, Source, estimate};
+pub use report::document::to_json;
+pub use report::format;
+pub use report::warning::{Outlook, Warning};
+pub use sparse::{fantope, from_seeds as sparse_from_seeds, sparse_components};
+pub use table::{Table, check_columns};

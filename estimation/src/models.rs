@@ -1,8 +1,8 @@
 //! Synthetic populations with a known principal subspace.
 //!
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
-//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are
-//! raw: they still have to be prepared (clipped or normalised) like any participant's.
+//! inliers near V and outliers around, and sign rows are ± a column of V plus noise. Rows are raw: they still have to
+//! be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -23,13 +23,13 @@ pub struct Model {
     pub k: usize,
     /// Rows of V that are not zero.
     s: usize,
-    /// Variance in every direction; of the inliers, which every row is except in a haystack.
+    /// Isotropic variance of the inliers (all rows, except in a haystack).
     bulk_variance: f64,
     /// Variance added along V.
     signal_variance: f64,
     inlier_share: f64,
-    /// Whether a row has one direction of V, with a sign, and not all of them, with Gaussian scores.
-    is_one_sign: bool,
+    /// Whether a row is ± one column of V instead of a Gaussian combination of all.
+    has_binary_score: bool,
 }
 
 impl Model {
@@ -38,7 +38,7 @@ impl Model {
         Self::sparse(p, k, p, spike)
     }
 
-    /// The same with V supported on `s` random rows (uniform on them), `k ≤ s ≤ p`.
+    /// A spiked population with V supported on `s` random rows (uniform on them), `k ≤ s ≤ p`.
     pub const fn sparse(p: usize, k: usize, s: usize, spike: f64) -> Self {
         Self {
             p,
@@ -47,7 +47,7 @@ impl Model {
             bulk_variance: 1.0,
             signal_variance: spike,
             inlier_share: 1.0,
-            is_one_sign: false,
+            has_binary_score: false,
         }
     }
 
@@ -77,11 +77,11 @@ impl Model {
     }
 
     /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign and σ = `noise` ≥ 0; for k > 1
-    /// v is one of the k columns of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
+    /// v is a uniformly chosen column of V. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
     pub const fn plus_minus(p: usize, k: usize, noise: f64) -> Self {
         Self {
             bulk_variance: noise * noise,
-            is_one_sign: true,
+            has_binary_score: true,
             ..Self::spiked(p, k, 1.0 / k as f64)
         }
     }
@@ -163,7 +163,7 @@ impl Population {
         self.model.inlier_share * self.model.signal_variance
     }
 
-    /// Of one entry of an outlier.
+    /// Variance of one entry of an outlier.
     fn outlier_variance(&self) -> f64 {
         1.0 / self.dimension() as f64
     }
@@ -210,7 +210,7 @@ impl Population {
         if outlier {
             return;
         }
-        if self.model.is_one_sign {
+        if self.model.has_binary_score {
             let direction = self
                 .subspace
                 .column(rng.random_range(0..self.subspace.ncols()));
@@ -302,8 +302,8 @@ mod tests {
             assert!(image.amax() < 1e-13 * largest);
             let estimate = uniform_frame(&mut rng, 6, population.subspace().ncols()).unwrap();
             let exact = captured_variance(&estimate, &covariance).unwrap();
-            let found = population.captured_variance(&estimate).unwrap();
-            assert!((found - exact).abs() < 1e-14, "{found} {exact}");
+            let captured = population.captured_variance(&estimate).unwrap();
+            assert!((captured - exact).abs() < 1e-14, "{captured} {exact}");
             let wrong = DMatrix::identity(5, 2);
             assert!(population.captured_variance(&wrong).is_err());
         }
@@ -348,10 +348,12 @@ mod tests {
         for _ in 0..400 {
             let row = nalgebra::DVector::from_vec(population.row(&mut rng));
             let scores = population.subspace().tr_mul(&row);
-            let place = scores.iter().position(|s| s.abs() > 0.5).unwrap();
-            assert!((row - population.subspace().column(place) * scores[place]).amax() < 1e-15);
-            assert!((scores[place].abs() - 1.0).abs() < 1e-14);
-            counts[2 * place + usize::from(scores[place] > 0.0)] += 1;
+            let direction = scores.iter().position(|s| s.abs() > 0.5).unwrap();
+            assert!(
+                (row - population.subspace().column(direction) * scores[direction]).amax() < 1e-15
+            );
+            assert!((scores[direction].abs() - 1.0).abs() < 1e-14);
+            counts[2 * direction + usize::from(scores[direction] > 0.0)] += 1;
         }
         // 100 expected each, standard deviation 8.7; five of them.
         assert!(counts.iter().all(|c| (57..=143).contains(c)), "{counts:?}");

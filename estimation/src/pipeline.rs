@@ -3,30 +3,31 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Error, Result,
+    Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     preprocess::Norm,
-    privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
 
 use crate::{
-    accumulate::Accumulator,
+    assessment::feasibility,
     cancel::Cancel,
-    components::{ComponentsReport, principal_components, sparse_components},
-    feasibility,
-    floor::probably_the_mean,
+    dense::principal_components,
+    input::{
+        accumulate::Accumulator,
+        missing::ObservedShares,
+        moment::NoisyMoment,
+        seed_sums::{check_memory, sums_of_seeds},
+    },
     linalg::Threads,
-    missing::ObservedShares,
-    moment::NoisyMoment,
-    seed_sums::{check_memory, sums_of_seeds},
-    sparse_from_seeds::{self, SeedSource},
-    warning::Warning,
+    report::{document::document, warning::Warning},
+    sparse::{
+        from_seeds::{self, SeedSource},
+        sparse_components,
+    },
 };
-
-const VERSION: u32 = 2;
 
 /// Where the reports of a study are.
 pub enum Source<'a> {
@@ -50,7 +51,7 @@ pub struct Request<'a> {
     /// Bytes that adding up seeds, or reading them twice, may take.
     pub memory_bytes: u64,
     /// Dimension from which seeds are read twice for row-sparse components, where
-    /// [`can_stream`](sparse_from_seeds::can_stream) says that this is possible.
+    /// [`can_stream`](from_seeds::can_stream) says that this is possible.
     pub stream_from: usize,
 }
 
@@ -60,7 +61,7 @@ impl Request<'_> {
         self.sparse.is_some_and(|settings| {
             params.report_dimension() >= self.stream_from
                 && !self.moment
-                && sparse_from_seeds::can_stream(params, self.k, settings)
+                && from_seeds::can_stream(params, self.k, settings)
         })
     }
 }
@@ -82,6 +83,7 @@ pub fn estimate(
     let started = Instant::now();
     cancel.check()?;
     let (k, p) = (request.k, params.report_dimension());
+    let named = (request.name, k);
     let setting = format!("ε = {}", params.budget().epsilon());
     let repeated = match &source {
         Source::Sums(_) => 0,
@@ -89,12 +91,12 @@ pub fn estimate(
     };
     let mut estimate = match (source, request.sparse) {
         (Source::Seeds(seeds), Some(settings)) if request.streams(params) => {
-            let needed = sparse_from_seeds::bytes_needed(p, Threads::current().count());
-            let what = format!("estimating row-sparse components of dimension {p} from seeds");
-            check_memory(&what, needed, request.memory_bytes)?;
+            let needed = from_seeds::bytes_needed(p, Threads::current().count());
+            let task = format!("estimating row-sparse components of dimension {p} from seeds");
+            check_memory(&task, needed, request.memory_bytes)?;
             let (findings, n) =
-                sparse_from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
-            document(params, request, n, findings, repeated, Vec::new())
+                from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
+            document(params, named, n, findings, repeated, Vec::new())
         }
         (source, sparse) => {
             let (buckets, seeds) = match source {
@@ -120,7 +122,7 @@ pub fn estimate(
                 .chain(shares.and_then(|shares| shares.warning()))
                 .chain(zero_rows_warning(&moment, params))
                 .collect();
-            let mut estimate = document(params, request, moment.n(), findings, repeated, first);
+            let mut estimate = document(params, named, moment.n(), findings, repeated, first);
             estimate.feasibility = feasibility;
             if let Some(mean) = moment.estimated_mean() {
                 estimate.mean = Some(mean.values().to_vec());
@@ -159,95 +161,10 @@ fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<Warni
     seen.then_some(Warning::ZeroRows { share, deviation })
 }
 
-/// The document for these components from `n` reports, without the mean, the feasibility check and the time; `first` are
-/// the warnings that put the others in doubt.
-fn document(
-    params: &StudyParams,
-    request: &Request<'_>,
-    n: u64,
-    findings: ComponentsReport,
-    repeated: u64,
-    first: Vec<Warning>,
-) -> Estimate {
-    let ComponentsReport {
-        vectors,
-        spectrum,
-        floor_report,
-        sparse,
-        k_is_open,
-        bucket_agreement,
-    } = findings;
-    let mean = probably_the_mean(params, &floor_report);
-    // Beside the mean the others are small, and advice to ask for more people would be wrong.
-    let outlook = floor_report.outlook.filter(|_| mean.is_none());
-    let delta = params.budget().delta();
-    let warnings: Vec<Warning> = (repeated > 0)
-        .then_some(Warning::RepeatedSeeds { repeated, n })
-        .into_iter()
-        .chain(first)
-        .chain(mean)
-        .chain(floor_report.warnings)
-        .chain(outlook.map(Warning::MoreParticipants))
-        .chain(delta_warning(delta, n).map(|_| Warning::LargeDelta { delta, n }))
-        .collect();
-    Estimate {
-        version: VERSION,
-        name: request.name.to_owned(),
-        params: params.clone(),
-        fingerprint: params.fingerprint().to_string(),
-        n,
-        duplicate_seeds: repeated,
-        p: vectors.nrows(),
-        k: floor_report.components.len(),
-        requested_k: request.k,
-        components: floor_report.components,
-        groups: floor_report.groups,
-        mean: None,
-        mean_standard_error: None,
-        mean_report: None,
-        variances: floor_report.variances,
-        eigenvalues: spectrum,
-        total_variance: floor_report.total_variance,
-        floor: floor_report.floor,
-        spectrum: floor_report.spectrum,
-        k_is_open,
-        expected_error: floor_report.expected_error,
-        expected_error_range: floor_report.expected_error_range,
-        influence: params
-            .mechanism()
-            .report_influence(params.report_dimension())
-            / n as f64,
-        sparse,
-        bucket_agreement,
-        feasibility: None,
-        privacy: PrivacyStatement::new(params),
-        warning_codes: warnings
-            .iter()
-            .map(|warning| warning.code().to_owned())
-            .collect(),
-        warnings: warnings.iter().map(ToString::to_string).collect(),
-        seconds: 0.0,
-    }
-}
-
-/// The document as JSON that reads back as it is.
-///
-/// # Errors
-/// `estimate-failed` where a number is not finite: JSON has neither NaN nor infinity.
-pub fn to_json(estimate: &Estimate) -> Result<String> {
-    let is_whole =
-        |json: &String| serde_json::from_str(json).is_ok_and(|read: Estimate| read == *estimate);
-    let json = serde_json::to_string(estimate).ok().filter(is_whole);
-    json.ok_or_else(|| {
-        Error::estimate_failed(
-            "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::{
+        ErrorCode,
         codec::ReportFormat,
         mechanism::{MechanismKind, Payload},
         preprocess::Row,
@@ -255,10 +172,10 @@ mod tests {
         study::StudyDesign,
     };
 
-    use eigenveil_shared::ErrorCode;
     use rand::SeedableRng;
 
     use super::*;
+    use crate::report::document::to_json;
 
     /// Every third report is of a zero row; 3,000 reports at ε = 16 show it within 5 % (one standard deviation).
     #[test]
@@ -273,7 +190,8 @@ mod tests {
             let mut rng = rand::rngs::ChaCha20Rng::seed_from_u64(3);
             let mechanism = params.mechanism();
             let mut sum =
-                crate::accumulate::ReportSum::new(mechanism, params.report_dimension()).unwrap();
+                crate::input::accumulate::ReportSum::new(mechanism, params.report_dimension())
+                    .unwrap();
             for i in 0..3_000 {
                 let first = if zeros && i % 3 == 0 { f64::NAN } else { 1.0 };
                 let row = params

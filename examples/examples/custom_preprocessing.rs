@@ -11,14 +11,14 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 
-/// What this app knows of its user.
+/// The app's data about its user.
 struct Usage {
     minutes_per_day: f64,
     sessions_per_day: f64,
     country: Option<&'static str>,
 }
 
-/// Logarithms tame heavy tails; a missing country is a zero, not a reason to stay away.
+/// Logarithms tame heavy tails; a missing country becomes 0 rather than excluding the user.
 fn features(usage: &Usage) -> Row {
     let north = match usage.country {
         Some("NO" | "SE" | "FI") => 1.0,
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             sessions_per_day: 0.0,
             country: None,
         },
-        // A broken counter: the report is made from the zero row, so that taking part tells nothing.
+        // A broken counter: the report is made from the zero row, so that participation reveals nothing.
         Usage {
             minutes_per_day: f64::NAN,
             sessions_per_day: 3.0,

@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [server, study, fingerprint, rest @ ..] = arguments.as_slice() else {
         return Err("give the server's address, the study's identifier and its fingerprint".into());
     };
-    // Pinned: a server that gave each device constants of its own would mark its report by them.
-    // The parameters are checked against the fingerprint, the noise against the budget.
+    // Pinned: otherwise a server could give each device different constants and recognise its report. The parameters
+    // are checked against the fingerprint, the noise against the budget.
     let study = StudyClient::new(server)?.fetch_study_pinned(study, fingerprint.parse()?)?;
     // One file for the life of the device and all its studies; it refuses what exceeds its limits.
     let mut ledger = Ledger::open(rest.first().map_or("device.ledger", String::as_str))?;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map(|i| (i as f64).cos())
             .collect(),
     );
-    // Charge and report are on the disk, together, when this returns; asked again it gives the same report.
+    // Charge and report are on the disk, together, when this returns; calling it again returns the same report.
     let outcome = ledger.participate(&study, &row)?;
     if let Participation::New {
         local_warning: Some(local_warning),
@@ -34,9 +34,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         eprintln!("the row could not be used and the zero row was sent for it: {local_warning}");
     }
-    let sent = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
+    let sent = blocking::send_pending(&mut ledger, &HttpSettings::default())?;
     println!(
-        "{} accepted, {} duplicates, {} still owed\n\n{}",
+        "{} accepted, {} duplicates, {} still pending\n\n{}",
         sent.accepted,
         sent.duplicates,
         sent.pending,

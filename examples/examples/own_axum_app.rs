@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Without a signal handler the server runs until it is killed, which loses nothing either.
         let _ = tokio::signal::ctrl_c().await;
     };
-    // With the address of the other end, so that the server's limits per address apply.
+    // Provides the peer address, which the per-address limits need.
     axum::serve(
         listener,
         app.into_make_service_with_connect_info::<SocketAddr>(),

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     };
     let (server, pinned): (Server, _) = (server.parse()?, pinned.parse()?);
-    // Of two processes one waits: each would make a report of its own.
+    // Two processes must not run at once; each would make its own report.
     let lock = fs::File::create(format!("{path}.lock"))?;
     lock.lock()?;
     let study = send(&Study::request(&server, id), |response| {
@@ -53,8 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Step::Join(change) = book.take_part(&study, &row, SystemClock.unix_ms())? {
         store(path, &mut records, &mut book, change)?;
     }
-    let owed: Vec<_> = book.owed().cloned().collect();
-    for entry in owed {
+    let pending: Vec<_> = book.pending().cloned().collect();
+    for entry in pending {
         let payload = records.get(&entry.payload_key());
         let request = entry.request(payload.ok_or("a report is not in the file")?.clone())?;
         let answer = match send(&request, |response| request.answer(response)) {
@@ -95,7 +95,7 @@ fn store(
     file.write_all(&serde_json::to_vec(&records)?)?;
     file.sync_all()?;
     fs::rename(new, path)?;
-    // The name, too.
+    // Sync the directory, so that the new name is durable.
     let folder = Path::new(path)
         .parent()
         .filter(|folder| *folder != Path::new(""));

@@ -19,11 +19,11 @@ fn example(name: &str) -> Command {
     Command::new(path.join("examples").join(name))
 }
 
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // It may already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -44,11 +44,13 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
         Ledger,
         http::{BearerToken, OperatorClient},
     };
-    use eigenveil_shared::{api::CreateStudy, estimate::ComponentCount, mechanism::MechanismKind};
+    use eigenveil_shared::{
+        api::CreateStudyRequest, estimate::ComponentCount, mechanism::MechanismKind,
+    };
 
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let mut server = Killed(
+    let mut server = KillOnDrop(
         example("own_axum_app")
             .arg(&data)
             .arg("127.0.0.1:0")
@@ -67,7 +69,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
     )
     .unwrap();
     let study = analyst
-        .create_study(&CreateStudy {
+        .create_study(&CreateStudyRequest {
             name: "example".into(),
             dimension: 5,
             features: None,
@@ -110,7 +112,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    // One of each device.
+    // One report from each of the two devices.
     assert_eq!(analyst.study(&study.id).await.unwrap().reports_accepted, 2);
     let receipt = Ledger::open_existing(&ledger).unwrap().receipt().unwrap();
     // The 2⁻²⁰ of double-cap is charged, as it is reported.

@@ -1,12 +1,14 @@
 //! The components of an estimate as a table, formatted once for pages, files and the terminal.
 
-use eigenveil_estimation::format::percent;
-use eigenveil_shared::estimate::{Component, Estimate};
+use eigenveil_shared::{
+    estimate::{Component, Estimate},
+    wording::percent,
+};
 
 use crate::number::{rounded, rounded_error, with_error};
 
-/// A row of the table: a component or, after the last component of a group that cannot be told apart, the space that
-/// the group spans. "–" for unknown values.
+/// A row of the table: a component, or a group of components that cannot be told apart, after its last component.
+/// Unknown values are "–".
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
     /// Number from 1, or the range of a group: "2–4".

@@ -18,8 +18,8 @@ pub struct EstimateFigure {
     pub figure: Box<dyn Figure>,
 }
 
-/// The figures of an estimate in display order, the scree plot first, which also shows `without_noise`, the non-private
-/// spectrum. If the estimate has no name, neither have the titles.
+/// The figures of an estimate in display order. The first, the scree plot, also shows `without_noise`, the non-private
+/// spectrum. Titles omit the name if the estimate has none.
 pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> Vec<EstimateFigure> {
     let mut figures = Vec::new();
     let mut add = |file, what, figure: Box<dyn Figure>| {
@@ -90,11 +90,11 @@ pub(crate) fn titled(what: &str, estimate: &Estimate) -> String {
 
 /// The scree plot, in units of variances: eigenvalues of `E[xxᵀ]`.
 fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
-    let of = match estimate.mean {
+    let centre = match estimate.mean {
         Some(_) => " of the covariance",
         None => "",
     };
-    let title = titled(&format!("Variance by component{of}"), estimate);
+    let title = titled(&format!("Variance by component{centre}"), estimate);
     let of_components = estimate.components.iter();
     let mut variances: Vec<f64> = of_components.map(|component| component.variance).collect();
     variances.extend(estimate.variances.iter().skip(variances.len()));
@@ -134,13 +134,13 @@ fn setting_and_groups(estimate: &Estimate) -> String {
 }
 
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
-    let of = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
+    let scree_component = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
         verdict: component.verdict,
         alignment: component.alignment,
         alignment_error: component.alignment_se(),
         standard_error: component.variance_se,
     };
-    estimate.components.iter().map(of).collect()
+    estimate.components.iter().map(scree_component).collect()
 }
 
 fn alignment(estimate: &Estimate) -> AlignmentChart {

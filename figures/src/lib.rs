@@ -1,5 +1,5 @@
 //! Figures and tables of estimates, plans and experiments: the table of an estimate's components ([`component_rows`]),
-//! its figures ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the underlying
+//! its figures ([`estimate_figures`]), that of a plan ([`plan_chart`]), [numbers](number), and the underlying
 //! charts. Every chart is a plain struct that is filled in and rendered to a string (most implement [`Figure`]).
 //!
 //! The strings contain no script, font or link, so they can be written to a file, served as an image or embedded in an
@@ -16,43 +16,33 @@
 //! page, and measures text with the fonts of the machine it runs on, so the output differs between machines. Here the
 //! colours are classes, and text is given room for a wide typeface.
 
-mod alignment;
-mod bars;
-mod biplot;
-mod chart;
+mod charts;
 mod components;
 mod correlations;
+mod drawing;
 mod estimate;
 mod figure;
-mod frame;
-mod image;
-mod label;
-mod loadings;
-mod marker;
 pub mod number;
 mod plan;
-mod scale;
-mod scree;
-mod style;
-mod svg;
+mod sweep;
 mod table;
-mod text;
 mod verdict;
 
-pub use alignment::AlignmentChart;
-pub use bars::BarChart;
-pub use biplot::{Biplot, biplot};
-pub use chart::{LineChart, Series};
+pub use charts::alignment::AlignmentChart;
+pub use charts::bars::BarChart;
+pub use charts::biplot::{Biplot, biplot};
+pub use charts::chart::{LineChart, Series};
+pub use charts::image::{ColourScale, ImageGrid, LoadingImage};
+pub use charts::loadings::LoadingTable;
+pub use charts::scree::Scree;
 pub use components::{ComponentRow, component_rows};
-pub use correlations::{largest_correlations, moment_subject};
+pub use correlations::{largest_correlations, norm_caveat};
+pub use drawing::marker::{LineStyle, Marker};
+pub use drawing::scale::{Axis, ScaleKind};
+pub use drawing::style::STYLESHEET;
 pub use estimate::{EstimateFigure, estimate_figures, loading_bars};
 pub use figure::Figure;
-pub use image::{ColourScale, ImageGrid, LoadingImage};
-pub use loadings::LoadingTable;
-pub use marker::{LineStyle, Marker};
-pub use plan::expected_error;
-pub use scale::{Axis, ScaleKind};
-pub use scree::Scree;
-pub use style::STYLESHEET;
+pub use plan::{expected_error, plan_chart};
+pub use sweep::sweep_chart;
 pub use table::DataTable;
 pub use verdict::ScreeComponent;

@@ -35,7 +35,7 @@ pub fn rounded(value: f64, decimals: i32) -> String {
     compact((value * unit).round() / unit)
 }
 
-/// Like [`rounded`], but a nonzero error that would round to 0 has its first digit.
+/// Like [`rounded`], but a nonzero error that would round to 0 keeps one digit.
 #[must_use]
 pub fn rounded_error(error: f64, decimals: i32) -> String {
     if error > 0.0 && error < 0.5 * 10f64.powi(-decimals) {
@@ -54,7 +54,7 @@ pub fn with_error(value: f64, error: Option<f64>) -> String {
     })
 }
 
-/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for a value that is
+/// Five significant digits for a table in a file, in scientific notation if it would be long; empty for a value that is
 /// not finite.
 #[must_use]
 pub fn short(value: f64) -> String {

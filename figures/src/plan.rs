@@ -1,8 +1,19 @@
-//! The figure of a plan.
+//! The figures of a plan.
 
-use eigenveil_estimation::{floor::Spectrum, plan::max_error};
+use eigenveil_estimation::{
+    floor::{Spectrum, resolution},
+    format::with_thousands,
+    metrics::max_error,
+    planning::{ErrorPlan, PlanAnswer, PlanSetting, SizePlan, error_curve, evenly_spaced},
+};
+use eigenveil_shared::{
+    Result,
+    mechanism::{Calibration, MechanismKind, NoiseModel},
+};
 
-use crate::{Axis, LineChart, Series};
+use crate::{Axis, LineChart, LineStyle, Marker, Series};
+
+const POINTS: usize = 49;
 
 /// The expected error against the number of participants, for a population with this spectrum.
 pub fn expected_error(
@@ -21,4 +32,129 @@ pub fn expected_error(
     chart.series = lines;
     chart.reference_lines = vec![("nothing in common".to_owned(), largest)];
     chart
+}
+
+/// The chart of a plan, with a line for each mechanism and ε: the expected error against n, or the smallest component
+/// that n participants can show.
+///
+/// # Errors
+/// Those of [`plan`](eigenveil_estimation::planning::plan()) at other numbers of participants.
+pub fn plan_chart(plan: &PlanAnswer) -> Result<LineChart> {
+    match plan {
+        PlanAnswer::Errors(plan) => errors(plan),
+        PlanAnswer::Sizes(plan) => smallest_components(plan),
+    }
+}
+
+/// The decades around the planned n.
+fn decades(participants: impl IntoIterator<Item = u64>) -> (u64, u64) {
+    let (mut least, mut most) = (u64::MAX, 0);
+    for n in participants {
+        (least, most) = (least.min(n), most.max(n));
+    }
+    if most == 0 {
+        (least, most) = (1_000, 1_000_000);
+    }
+    let decade = |n: f64| 10_f64.powf(n);
+    let from = decade((least as f64 / 3.0).log10().floor().max(0.0)) as u64;
+    let to = decade((most as f64 * 3.0).log10().ceil().min(18.0)) as u64;
+    (from, to)
+}
+
+/// The expected error of each setting over a range of n.
+fn errors(plan: &ErrorPlan) -> Result<LineChart> {
+    let spectrum = &plan.spectrum;
+    let (p, k) = (spectrum.central.dimension(), spectrum.central.rank());
+    let range = decades(plan.rows.iter().filter_map(|row| row.n));
+    let settings: Vec<_> = plan.rows.iter().map(|row| &row.setting).collect();
+    let series = series(&settings, |noise| {
+        let curve = error_curve(spectrum, noise, range, POINTS)?.into_iter();
+        Ok(curve.map(|(n, error)| (n as f64, error.central)).collect())
+    })?;
+    let mut chart = expected_error("How many users?", &spectrum.central, range, series);
+    chart.subtitle = Some(subtitle(&settings, p, Some(k)));
+    let target = plan.target_error.map(|y| ("target".to_owned(), y));
+    chart.reference_lines.extend(target);
+    Ok(chart)
+}
+
+/// The smallest visible component for each setting over a range of n; it does not depend on k.
+fn smallest_components(plan: &SizePlan) -> Result<LineChart> {
+    let range = decades(plan.rows.iter().map(|row| row.n));
+    let settings: Vec<_> = plan.rows.iter().map(|row| &row.setting).collect();
+    let series = series(&settings, |noise| {
+        let mut points = Vec::new();
+        for n in evenly_spaced(range, POINTS)? {
+            let visible = resolution(noise, plan.p, n, 1)?.visible;
+            points.extend(visible.map(|visible| (n as f64, 100.0 * visible)));
+        }
+        Ok(points)
+    })?;
+    let (from, to) = range;
+    let mut chart = LineChart::new(
+        "How small a component shows?",
+        Axis::log("participants n").between(from as f64, to as f64),
+        Axis::log("% of the variance above an average direction's"),
+    );
+    chart.subtitle = Some(subtitle(&settings, plan.p, None));
+    chart.series = series;
+    Ok(chart)
+}
+
+fn series(
+    settings: &[&PlanSetting],
+    points: impl Fn(&NoiseModel) -> Result<Vec<(f64, f64)>>,
+) -> Result<Vec<Series>> {
+    let several = several_epsilons(settings);
+    let mut series = Vec::new();
+    for setting in settings {
+        let is_published = setting.calibration == Some(Calibration::AsPublished);
+        let mut name = setting.mechanism.to_string();
+        if is_published {
+            name.push_str(", as published");
+        }
+        if several {
+            name.push_str(&format!(", ε\u{a0}=\u{a0}{}", setting.epsilon));
+        }
+        // The setting has a row for each n, but one line.
+        if series.iter().any(|line: &Series| line.name == name) {
+            continue;
+        }
+        let style = match setting.mechanism {
+            // This line nearly coincides with the isotropic one, and both must be visible.
+            MechanismKind::DiscreteGaussian => LineStyle::Dotted,
+            _ if is_published => LineStyle::Dashed,
+            _ => LineStyle::Solid,
+        };
+        series.push(
+            Series::new(name, points(&setting.noise)?)
+                .with_style(style)
+                .with_marker(Marker::None),
+        );
+    }
+    Ok(series)
+}
+
+fn subtitle(settings: &[&PlanSetting], p: usize, k: Option<usize>) -> String {
+    let mut subtitle = format!("p\u{a0}=\u{a0}{}", with_thousands(p as u64));
+    if let Some(k) = k {
+        subtitle.push_str(&format!(", k\u{a0}=\u{a0}{k}"));
+    }
+    if !several_epsilons(settings)
+        && let Some(setting) = settings.first()
+    {
+        subtitle.push_str(&format!(", ε\u{a0}=\u{a0}{}", setting.epsilon));
+    }
+    let deltas = settings.iter().map(|setting| setting.delta);
+    let delta = deltas.fold(0.0, f64::max);
+    if delta > 0.0 {
+        subtitle.push_str(&format!(", δ\u{a0}=\u{a0}{delta:e} where there is one"));
+    }
+    subtitle
+}
+
+fn several_epsilons(settings: &[&PlanSetting]) -> bool {
+    let mut epsilons = settings.iter().map(|setting| setting.epsilon);
+    let first = epsilons.next();
+    epsilons.any(|epsilon| Some(epsilon) != first)
 }

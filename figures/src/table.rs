@@ -1,6 +1,6 @@
 //! The numbers of a figure as an HTML table.
 
-use crate::svg::escape;
+use crate::drawing::svg::escape;
 
 /// A small HTML table with the numbers of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
-use crate::{
+use crate::drawing::{
     label::{Label, Swatch},
     marker::{LineStyle, Marker},
     scale::{AxisScale, Tick},

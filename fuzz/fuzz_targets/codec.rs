@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let format = &SHAPES[usize::from(first) % SHAPES.len()];
-    // Half of the time the envelope is made right, so that the fuzzer reaches the payload.
+    // Half of the time the envelope is repaired, so that the fuzzer reaches the payload.
     let mut bytes = bytes.to_vec();
     if first >= 128 && bytes.len() >= 34 {
         bytes[..2].copy_from_slice(&codec::WIRE_VERSION.to_le_bytes());

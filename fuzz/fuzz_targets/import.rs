@@ -1,5 +1,5 @@
-//! Any bytes as the export of a study, and a real export with bytes changed under a right checksum: taken in or
-//! refused, never a 5xx.
+//! Any bytes as the export of a study, and a real export with changed bytes and a valid checksum: imported or refused,
+//! never a 5xx.
 #![no_main]
 
 mod site;

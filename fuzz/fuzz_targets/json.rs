@@ -2,7 +2,7 @@
 #![no_main]
 
 use eigenveil_shared::{
-    api::{CreateStudy, EstimateRequest, StudyDocument},
+    api::{CreateStudyRequest, EstimateRequest, StudyDocument},
     estimate::Estimate,
 };
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     match which % 4 {
-        0 => round_trip::<CreateStudy>(data),
+        0 => round_trip::<CreateStudyRequest>(data),
         1 => round_trip::<EstimateRequest>(data),
         2 => round_trip::<StudyDocument>(data),
         _ => round_trip::<Estimate>(data),

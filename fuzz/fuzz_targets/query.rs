@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
             4 => format!("/v1/studies?{target}"),
             _ => format!("{study}/estimates?{target}"),
         };
-        // Would lock the fuzzer out.
+        // Rotating the operator token would lock the fuzzer out.
         if target.contains("operator-token") {
             return;
         }

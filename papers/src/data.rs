@@ -7,11 +7,11 @@ use std::{
 };
 
 use eigenveil_central::Rows;
-use eigenveil_estimation::npy;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     preprocess::{Norm, Preprocessing, Row},
 };
+use eigenveil_tables::npy;
 use nalgebra::DMatrix;
 
 /// Where to get each file.

@@ -1,6 +1,6 @@
 //! One figure or table of a paper.
 
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, Result};
 
 use crate::{
     data::Data,
@@ -69,9 +69,9 @@ impl Paper {
 /// Minutes on two cores, as measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Minutes {
-    /// Of a quick run.
+    /// Minutes of a quick run.
     pub quick: f64,
-    /// Of a full run.
+    /// Minutes of a full run.
     pub full: f64,
 }
 
@@ -88,7 +88,7 @@ pub struct Exhibit {
     pub id: &'static str,
     /// The paper.
     pub paper: Paper,
-    /// As the paper calls it.
+    /// The paper's name for it.
     pub item: &'static str,
     /// One line: what it shows.
     pub caption: &'static str,
@@ -150,6 +150,16 @@ impl Exhibit {
             .chain(spread)
             .chain(["repeats", "run_size"].map(str::to_owned))
             .collect()
+    }
+
+    /// Reads its CSV.
+    pub fn parse(&self, text: &str) -> Result<Table> {
+        Table::parse(self.header(), text).ok_or_else(|| {
+            Error::invalid_request(format!(
+                "the table of {0} was written by another version, its columns differ; run it again: eigenveil reproduce {0}",
+                self.id
+            ))
+        })
     }
 
     /// How many numbers a point has: those per cell, and the measures.

@@ -164,10 +164,10 @@ mod tests {
             journal.add(&key, 7, &points).unwrap();
             drop(journal);
             let (_, done) = Journal::open(&path, &header("quick")).unwrap();
-            let found = &done[&(key.to_vec(), 7)][0];
-            assert_eq!(found.at, Some(3.0));
-            assert_eq!(found.values[0], 0.1 + 0.2);
-            assert!(found.values[1].is_nan());
+            let point = &done[&(key.to_vec(), 7)][0];
+            assert_eq!(point.at, Some(3.0));
+            assert_eq!(point.values[0], 0.1 + 0.2);
+            assert!(point.values[1].is_nan());
         }
     }
 

@@ -9,7 +9,7 @@ use eigenveil_shared::Result;
 pub enum RunSize {
     /// Fewer repeats (at least five) and coarser sweeps.
     Quick,
-    /// As in the paper.
+    /// The paper's size.
     Full,
 }
 
@@ -22,7 +22,7 @@ impl RunSize {
         }
     }
 
-    /// As written on the command line.
+    /// The word on the command line.
     pub fn as_str(self) -> &'static str {
         self.choose("quick", "full")
     }
@@ -34,12 +34,12 @@ impl fmt::Display for RunSize {
     }
 }
 
-/// What one run gives at one coordinate.
+/// The result of one run at one coordinate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// The coordinate, if the exhibit has one.
     pub at: Option<f64>,
-    /// Those of [`Exhibit::per_cell`](crate::Exhibit::per_cell), then those of
+    /// Values of [`Exhibit::per_cell`](crate::Exhibit::per_cell), then those of
     /// [`Exhibit::measures`](crate::Exhibit::measures); NaN where there is none.
     pub values: Vec<f64>,
 }

@@ -15,7 +15,7 @@ use crate::{
     data::Data,
     exhibit::Exhibit,
     journal::{CompletedRuns, Header, Journal},
-    plan::{Point, RunSize},
+    plan::{Point, RunPlan, RunSize},
     table::Table,
 };
 
@@ -35,13 +35,13 @@ pub struct RunOptions {
 pub struct Progress {
     /// Finished runs, including those of earlier calls.
     pub done: usize,
-    /// Of these, finished by earlier calls.
+    /// Runs finished by earlier calls.
     pub resumed: usize,
     /// Number of runs in all.
     pub total: usize,
 }
 
-/// Runs what is not in the journal yet and summarises all runs.
+/// Makes the runs that are not in the journal yet, and summarises all runs.
 ///
 /// # Errors
 /// Errors of the data and of the algorithms, naming the cell; `internal` if the journal cannot be written.
@@ -63,27 +63,19 @@ pub fn run(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (journal, done) = Journal::open(&options.journal, &header)?;
-    // First repeats first, so that slow and failing cells show early.
-    let most = plan.cells.iter().map(|cell| cell.repeats).max();
-    let all: Vec<(usize, u64)> = (0..most.unwrap_or(0))
-        .flat_map(|repeat| (0..plan.cells.len()).map(move |cell| (cell, repeat)))
-        .filter(|&(cell, repeat)| repeat < plan.cells[cell].repeats)
-        .collect();
-    let is_done = |done: &CompletedRuns, &(cell, repeat): &(usize, u64)| {
-        done.contains_key(&(plan.cells[cell].key.clone(), repeat))
+    let all = tasks(&plan);
+    let is_left = |&(cell, repeat): &(usize, u64)| {
+        !done.contains_key(&(plan.cells[cell].key.clone(), repeat))
     };
-    let left: Vec<(usize, u64)> = all
-        .iter()
-        .copied()
-        .filter(|task| !is_done(&done, task))
-        .collect();
+    let left: Vec<(usize, u64)> = all.iter().copied().filter(is_left).collect();
     let total = all.len();
     let resumed = total - left.len();
-    on_progress(Progress {
-        done: resumed,
+    let progress = |done| Progress {
+        done,
         resumed,
         total,
-    });
+    };
+    on_progress(progress(resumed));
     let state = Mutex::new((journal, done));
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = AtomicBool::new(false);
@@ -103,52 +95,56 @@ pub fn run(
                 .and_then(|points| checked(exhibit, points));
             let points = outcome.map_err(|error| {
                 failed.store(true, Ordering::Relaxed);
-                Error::new(
-                    error.code(),
-                    format!(
-                        "{}, {}, repeat {repeat}: {}",
-                        exhibit.id,
-                        cell.key.join(", "),
-                        error.detail()
-                    ),
-                )
+                let (id, key) = (exhibit.id, cell.key.join(", "));
+                let detail = format!("{id}, {key}, repeat {repeat}: {}", error.detail());
+                Error::new(error.code(), detail)
             })?;
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             state.0.add(&cell.key, repeat, &points)?;
             state.1.insert((cell.key.clone(), repeat), points);
-            on_progress(Progress {
-                done: total - left.len() + finished.fetch_add(1, Ordering::Relaxed) + 1,
-                resumed,
-                total,
-            });
+            on_progress(progress(
+                resumed + finished.fetch_add(1, Ordering::Relaxed) + 1,
+            ));
         }
         Ok(())
     };
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        running
-            .into_iter()
-            .map(|worker| {
-                worker.join().unwrap_or_else(|_| {
-                    Err(Error::new(
-                        ErrorCode::Internal,
-                        format!("a run of {} panicked", exhibit.id),
-                    ))
-                })
-            })
-            .collect::<Result<Vec<()>>>()
-    })?;
-    let (_, mut done) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let cells: Vec<(Vec<String>, Vec<Vec<Point>>)> = plan
-        .cells
-        .iter()
-        .map(|cell| {
-            let repeats = 0..cell.repeats;
-            let points = repeats.filter_map(|repeat| done.remove(&(cell.key.clone(), repeat)));
-            (cell.key.clone(), points.collect())
+        running.into_iter().try_for_each(|worker| {
+            let panicked = |_| {
+                let detail = format!("a run of {} panicked", exhibit.id);
+                Err(Error::new(ErrorCode::Internal, detail))
+            };
+            worker.join().unwrap_or_else(panicked)
         })
-        .collect();
-    Ok(Table::summarize(exhibit, options.size, &cells))
+    })?;
+    let (_, done) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Table::summarize(
+        exhibit.header(),
+        exhibit.coordinate.is_some(),
+        exhibit.counts(),
+        options.size,
+        &by_cell(&plan, done),
+    ))
+}
+
+/// All runs, as the index of a cell and a repeat, ordered by repeat, so that slow and failing cells show early.
+fn tasks(plan: &RunPlan) -> Vec<(usize, u64)> {
+    let most = plan.cells.iter().map(|cell| cell.repeats).max();
+    (0..most.unwrap_or(0))
+        .flat_map(|repeat| (0..plan.cells.len()).map(move |cell| (cell, repeat)))
+        .filter(|&(cell, repeat)| repeat < plan.cells[cell].repeats)
+        .collect()
+}
+
+/// The points of each repeat of each cell, under its key.
+fn by_cell(plan: &RunPlan, mut done: CompletedRuns) -> Vec<(Vec<String>, Vec<Vec<Point>>)> {
+    let cells = plan.cells.iter().map(|cell| {
+        let repeats = 0..cell.repeats;
+        let points = repeats.filter_map(|repeat| done.remove(&(cell.key.clone(), repeat)));
+        (cell.key.clone(), points.collect())
+    });
+    cells.collect()
 }
 
 /// Checks that each point has one value for each name of the exhibit.

@@ -26,7 +26,7 @@ impl Sweep<'_> {
         let sign = if falls { 1.0 } else { -1.0 };
         let difference = sign * (first.number(&mean) - last.number(&mean));
         let noise = (variance(first) + variance(last)).sqrt();
-        let shown = |line: &Record| {
+        let described = |line: &Record| {
             format!(
                 "{} ± {} at {}",
                 digits(line.number(&mean), 3),
@@ -37,7 +37,7 @@ impl Sweep<'_> {
         verdict.with(
             says,
             difference > 2.0 * noise && difference > 0.0,
-            format!("{}, {}", shown(first), shown(last)),
+            format!("{}, {}", described(first), described(last)),
         )
     }
 }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eigenveil_shared::{Error, Result};
-
 use crate::{
-    exhibit::Exhibit,
     number::short,
     plan::{Point, RunSize},
 };
@@ -77,15 +74,11 @@ impl Table {
             .collect()
     }
 
-    /// Reads the CSV of an exhibit.
-    pub fn parse(exhibit: &Exhibit, text: &str) -> Result<Self> {
-        let header = exhibit.header();
+    /// Reads a CSV with this header; `None` if it has another.
+    pub(crate) fn parse(header: Vec<String>, text: &str) -> Option<Self> {
         let mut lines = text.lines();
         if lines.next() != Some(header.join(",").as_str()) {
-            return Err(Error::invalid_request(format!(
-                "the table of {0} was written by another version, its columns differ; run it again: eigenveil reproduce {0}",
-                exhibit.id
-            )));
+            return None;
         }
         let records = lines
             .map(|line| {
@@ -93,7 +86,7 @@ impl Table {
                 Record(header.iter().cloned().zip(fields).collect())
             })
             .collect();
-        Ok(Self { header, records })
+        Some(Self { header, records })
     }
 
     /// The CSV.
@@ -107,24 +100,24 @@ impl Table {
         text
     }
 
-    /// Mean and spread over the repeats of each cell.
+    /// Mean and spread over the repeats of each cell, whose points have so many constants and measures.
     pub(crate) fn summarize(
-        exhibit: &Exhibit,
+        header: Vec<String>,
+        has_coordinate: bool,
+        (constants, measures): (usize, usize),
         size: RunSize,
         cells: &[(Vec<String>, Vec<Vec<Point>>)],
     ) -> Self {
-        let header = exhibit.header();
         let mut records = Vec::new();
         for (key, repeats) in cells {
             let most = repeats.iter().map(Vec::len).max().unwrap_or(0);
             for place in 0..most {
                 let points: Vec<&Point> = repeats.iter().filter_map(|run| run.get(place)).collect();
                 let mut fields = key.clone();
-                if exhibit.coordinate.is_some() {
+                if has_coordinate {
                     let at = points.first().and_then(|point| point.at);
                     fields.push(short(at.unwrap_or(f64::NAN)));
                 }
-                let (constants, measures) = exhibit.counts();
                 if let Some(first) = points.first() {
                     fields.extend(first.values[..constants].iter().map(|&v| short(v)));
                 }
@@ -153,10 +146,10 @@ fn spread(values: &[f64]) -> [f64; 5] {
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     let [q1, median, q3] = [0.25, 0.5, 0.75].map(|share| {
-        let place = share * (count - 1.0);
-        let below = place.floor() as usize;
+        let position = share * (count - 1.0);
+        let below = position.floor() as usize;
         let above = values[(below + 1).min(values.len() - 1)];
-        values[below] + place.fract() * (above - values[below])
+        values[below] + position.fract() * (above - values[below])
     });
     [
         mean,

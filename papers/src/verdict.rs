@@ -3,7 +3,7 @@
 /// One claim of the paper about an exhibit, compared with our numbers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Claim {
-    /// What the paper says, in our words.
+    /// The paper's statement, in our words.
     pub claim: String,
     /// Whether it holds in our results.
     pub holds: bool,

@@ -45,7 +45,7 @@ fn items_txt_lists_the_captions_of_the_papers() {
         eprintln!("SKIPPED: {} is absent", papers.display());
         return;
     };
-    let mut found = BTreeSet::new();
+    let mut captions = BTreeSet::new();
     for file in files {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -62,10 +62,10 @@ fn items_txt_lists_the_captions_of_the_papers() {
                 let rest = &text[place + kind.len()..];
                 let digits = rest.chars().take_while(char::is_ascii_digit).count();
                 if digits > 0 && rest[digits..].starts_with(':') {
-                    found.insert(format!("{paper} {kind}{}", &rest[..digits]));
+                    captions.insert(format!("{paper} {kind}{}", &rest[..digits]));
                 }
             }
         }
     }
-    assert_eq!(found, listed());
+    assert_eq!(captions, listed());
 }

@@ -16,21 +16,21 @@ fn docs() -> PathBuf {
 fn stored_table(exhibit: &Exhibit) -> Option<Table> {
     let path = docs().join("papers").join(format!("{}.csv", exhibit.id));
     let text = std::fs::read_to_string(path).ok()?;
-    Some(Table::parse(exhibit, &text).unwrap())
+    Some(exhibit.parse(&text).unwrap())
 }
 
 #[test]
 fn the_page_matches_the_tables() {
     let path = docs().join("papers.md");
     let written = std::fs::read_to_string(path).unwrap();
-    let made = page(stored_table);
-    for (number, (made, written)) in (1..).zip(made.lines().zip(written.lines())) {
+    let fresh_page = page(stored_table);
+    for (number, (fresh_page, written)) in (1..).zip(fresh_page.lines().zip(written.lines())) {
         assert_eq!(
-            made, written,
+            fresh_page, written,
             "docs/papers.md, line {number}; make it again: eigenveil reproduce page --results docs/papers --out docs/papers.md"
         );
     }
-    assert_eq!(made.lines().count(), written.lines().count());
+    assert_eq!(fresh_page.lines().count(), written.lines().count());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use eigenveil_papers::{
-    Cell, Data, Exhibit, Paper, Point, Progress, RunOptions, RunPlan, RunSize, Table, run,
+    Cell, Data, Exhibit, Paper, Point, Progress, RunOptions, RunPlan, RunSize, run,
 };
 use eigenveil_shared::Error;
 
@@ -135,14 +135,14 @@ fn the_csv_has_mean_and_spread_and_round_trips() {
     // 3² + 0, 1, 2, 3, 4.
     let line = lines.find(|line| line.starts_with("3,2,")).unwrap();
     assert_eq!(line, "3,2,6,11,1.5811,10,11,12,5,quick");
-    let read = Table::parse(&SQUARES, &csv).unwrap();
+    let read = SQUARES.parse(&csv).unwrap();
     assert_eq!(read, table);
     assert_eq!(
         read.number(&[("x", "3"), ("power", "2")], "value_median"),
         11.0
     );
     assert_eq!(read.values("x"), ["0", "1", "2", "3"]);
-    let error = Table::parse(&SQUARES, "x,y\n1,2\n").unwrap_err();
+    let error = SQUARES.parse("x,y\n1,2\n").unwrap_err();
     assert!(error.detail().contains("reproduce squares"), "{error}");
 }
 

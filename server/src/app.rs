@@ -9,15 +9,12 @@ use std::{
 };
 
 use eigenveil_shared::Result;
+use eigenveil_store::{Environment, MemoryBudget, Store};
 use tokio::sync::watch;
 
 use crate::{
-    config::ServerConfig,
-    environment::Environment,
-    jobs::EstimateQueue,
-    net::{memory::MemoryBudget, rate_limiter::RateLimits},
+    config::ServerConfig, jobs::EstimateQueue, metrics::Metrics, net::rate_limiter::RateLimits,
     sessions::Sessions,
-    store::Store,
 };
 
 /// A running server: the store, the estimate thread and the settings. Clones share it.
@@ -41,6 +38,7 @@ pub struct AppState {
 
 struct Inner {
     store: Store,
+    metrics: Arc<Metrics>,
     jobs: EstimateQueue,
     rate_limits: RateLimits,
     config: ServerConfig,
@@ -62,12 +60,23 @@ pub(crate) enum Phase {
 impl AppState {
     /// Opens the store and resumes unfinished estimates.
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
+        config.check()?;
         let rate_limits = RateLimits::new(&config, &environment.entropy)?;
-        let store = Store::open(&config, environment)?;
-        let jobs = EstimateQueue::start(store.clone(), config.estimate_threads())?;
+        let store = Store::open(&config.of_store(), environment)?;
+        let metrics = Metrics::new(
+            store.counters(),
+            config.tuning.max_queued_requests,
+            config.store.is_none(),
+        );
+        let jobs = EstimateQueue::start(
+            store.clone(),
+            config.estimate_threads(),
+            Arc::clone(&metrics),
+        )?;
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
+                metrics,
                 jobs,
                 rate_limits,
                 responses: MemoryBudget::new(
@@ -97,7 +106,8 @@ impl AppState {
         self.enter(Phase::Leaving);
     }
 
-    /// As [`leave`](Self::leave), event streams end, and a [`Server`](crate::Server) waits no longer for its balancer.
+    /// Leaves as [`leave`](Self::leave) does, ends event streams, and has a [`Server`](crate::Server) wait no longer
+    /// for its balancer.
     pub fn announce_stop(&self) {
         self.enter(Phase::Stopping);
     }
@@ -116,6 +126,10 @@ impl AppState {
         self.announce_stop();
         self.inner.jobs.stop(self.inner.config.shutdown_timeout());
         self.inner.store.close();
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.inner.metrics
     }
 
     pub(crate) fn jobs(&self) -> &EstimateQueue {

@@ -7,7 +7,6 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use crate::{
     config::ServerConfig,
     net::{descriptors, tls},
-    store,
 };
 
 /// Checks whether a server could start: the settings themselves, certificate and key, the permissions of the data
@@ -43,7 +42,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
         ));
     }
     warnings.extend(descriptors::check(config).1);
-    warnings.extend(store::check(config)?);
+    warnings.extend(eigenveil_store::check(&config.of_store())?);
     // Port 0 is always free, but the address may belong to another machine.
     match TcpListener::bind(config.listen) {
         Ok(_) => {}

@@ -3,7 +3,6 @@
 mod file;
 mod network;
 mod public_url;
-mod store_url;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -11,16 +10,13 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIMENSION};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_estimation::linalg::Threads;
+use eigenveil_shared::{Error, Result};
+use eigenveil_store::{Durability, StoreConfig, StoreUrl};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::public_url::is_shell_safe_host;
-pub use self::{
-    network::Network,
-    public_url::PublicUrl,
-    store_url::{Durability, StoreUrl},
-};
+pub use self::{network::Network, public_url::PublicUrl};
 
 /// Minimum transfer rate of request bodies and of responses: a body may take `body_timeout_ms` plus its limit at this
 /// rate, and a client that reads a response more slowly is cut off.
@@ -45,7 +41,7 @@ pub struct ServerConfig {
     /// Database that several servers share, instead of a file in `data_dir`, which then has temporary files and the
     /// operator token. Needs the feature `postgres`. Absent: the file.
     pub store: Option<StoreUrl>,
-    /// What keeps the commits of that database if its machine is lost. Default: a standby.
+    /// How commits survive the loss of that database's machine. Default: a standby.
     pub durability: Durability,
     /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
@@ -139,13 +135,14 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
+        let store = StoreConfig::default();
         Self {
-            max_queued_requests: 4_096,
-            max_commit_reports: 8_192,
+            max_queued_requests: store.max_queued_requests,
+            max_commit_reports: store.max_commit_reports,
             max_response_bytes: 64 << 20,
-            max_waiting_estimates: 100,
-            sparse_streaming_min_dimension: MIN_STREAMED_DIMENSION,
-            store_connections: 4,
+            max_waiting_estimates: store.max_waiting_estimates,
+            sparse_streaming_min_dimension: store.sparse_streaming_min_dimension,
+            store_connections: store.store_connections,
             handshake_timeout: Duration::from_secs(10),
         }
     }
@@ -154,14 +151,15 @@ impl Default for Tuning {
 impl Default for ServerConfig {
     /// The documented defaults, without a directory.
     fn default() -> Self {
+        let store = StoreConfig::default();
         Self {
-            data_dir: PathBuf::new(),
-            store: None,
-            durability: Durability::Standby,
+            data_dir: store.data_dir,
+            store: store.database,
+            durability: store.durability,
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             public_url: None,
-            sum_cache_bytes: 1 << 30,
-            max_ingest_bytes: 256 << 20,
+            sum_cache_bytes: store.sum_cache_bytes,
+            max_ingest_bytes: store.max_ingest_bytes,
             max_connections: 4_096,
             max_connections_per_address: None,
             header_timeout_ms: 30_000,
@@ -169,9 +167,9 @@ impl Default for ServerConfig {
             shutdown_delay_ms: 0,
             shutdown_timeout_ms: 10_000,
             estimate_threads: 1,
-            max_store_bytes: None,
-            retain_estimates: 1_000,
-            retain_ids_days: None,
+            max_store_bytes: store.max_store_bytes,
+            retain_estimates: store.retain_estimates,
+            retain_ids_days: store.retain_ids_days,
             tls_cert: None,
             tls_key: None,
             tls_reload_seconds: 60,
@@ -198,25 +196,12 @@ impl ServerConfig {
     /// Rejects settings with which the server cannot work.
     pub fn check(&self) -> Result<()> {
         let reject = |setting: &str, value: String, limit: &str| {
-            Err(invalid_config(format!(
+            Err(Error::invalid_config(format!(
                 "{setting} is {value}; it must be {limit}"
             )))
         };
-        if self.data_dir.as_os_str().is_empty() {
-            return reject(
-                "data_dir",
-                "empty".into(),
-                "a directory (data_dir or --data)",
-            );
-        }
-        if self.store.is_some() && !cfg!(feature = "postgres") {
-            return Err(invalid_config(
-                "store names a database, which this program was built without; build it with the feature postgres, or remove store",
-            ));
-        }
+        self.of_store().check()?;
         let at_least_one = [
-            ("max_ingest_bytes", self.max_ingest_bytes as u64),
-            ("retain_estimates", self.retain_estimates.into()),
             (
                 "max_connections_per_address",
                 self.max_connections_per_address.unwrap_or(1) as u64,
@@ -231,7 +216,6 @@ impl ServerConfig {
                 self.token_requests_per_minute.unwrap_or(1).into(),
             ),
         ];
-        let max_store_bytes = self.max_store_bytes.unwrap_or(u64::MAX);
         let between = [
             ("max_connections", self.max_connections as u64, 1, 1 << 20),
             (
@@ -246,7 +230,6 @@ impl ServerConfig {
             ("body_timeout_ms", self.body_timeout_ms, 1, DAY_MS),
             ("shutdown_delay_ms", self.shutdown_delay_ms, 0, 3_600_000),
             ("shutdown_timeout_ms", self.shutdown_timeout_ms, 0, DAY_MS),
-            ("max_store_bytes", max_store_bytes, 1 << 20, u64::MAX),
         ];
         let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));
         for (setting, value, min, max) in at_least_one.into_iter().chain(between) {
@@ -279,6 +262,27 @@ impl ServerConfig {
             );
         }
         Ok(())
+    }
+
+    /// The settings of the store.
+    pub fn of_store(&self) -> StoreConfig {
+        StoreConfig {
+            data_dir: self.data_dir.clone(),
+            database: self.store.clone(),
+            durability: self.durability,
+            sum_cache_bytes: self.sum_cache_bytes,
+            max_ingest_bytes: self.max_ingest_bytes,
+            max_store_bytes: self.max_store_bytes,
+            retain_estimates: self.retain_estimates,
+            retain_ids_days: self.retain_ids_days,
+            computes_estimates: self.estimate_threads > 0,
+            shutdown_timeout: self.shutdown_timeout(),
+            max_queued_requests: self.tuning.max_queued_requests,
+            max_commit_reports: self.tuning.max_commit_reports,
+            max_waiting_estimates: self.tuning.max_waiting_estimates,
+            sparse_streaming_min_dimension: self.tuning.sparse_streaming_min_dimension,
+            store_connections: self.tuning.store_connections,
+        }
     }
 
     pub(crate) fn tls_files(&self) -> Option<(&Path, &Path)> {
@@ -317,7 +321,7 @@ impl ServerConfig {
     }
 }
 
-/// As it is displayed and parsed.
+/// Serializes a type by its `Display` and `FromStr`.
 macro_rules! serialized_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -337,11 +341,6 @@ macro_rules! serialized_as_text {
 }
 serialized_as_text!(Network);
 serialized_as_text!(PublicUrl);
-serialized_as_text!(StoreUrl);
-
-pub(crate) fn invalid_config(detail: impl Into<String>) -> Error {
-    Error::new(ErrorCode::InvalidConfig, detail)
-}
 
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()

@@ -20,11 +20,9 @@ use eigenveil_shared::{
     api::{EstimateJob, EstimateRequest, Problem},
     estimate::Estimate,
 };
+use eigenveil_store::{Job, Notice, Store, Study, check_rank, estimate_settings};
 
-use crate::{
-    metrics::EstimateEnd,
-    store::{Job, Notice, Store, Study, check_rank, settings},
-};
+use crate::metrics::{EstimateEnd, Metrics};
 
 /// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
 const MAX_CRASHED_RUNS: u32 = 3;
@@ -105,15 +103,15 @@ impl WorkerControl {
 
 impl EstimateQueue {
     /// Starts the thread, whose estimates may use `threads`; jobs that an earlier process did not finish come first.
-    pub(crate) fn start(store: Store, threads: Threads) -> Result<Self> {
+    pub(crate) fn start(store: Store, threads: Threads, metrics: Arc<Metrics>) -> Result<Self> {
         let control = Arc::new(WorkerControl::default());
-        let told = Arc::clone(&control);
-        store.listen(move |notice| told.tell(notice));
+        let shared_control = Arc::clone(&control);
+        store.listen(move |notice| shared_control.tell(notice));
         let thread = std::thread::Builder::new()
             .name("eigenveil-estimates".into())
             .spawn({
                 let (store, control) = (store.clone(), Arc::clone(&control));
-                move || threads.run(|| work(&store, &control))
+                move || threads.run(|| work(&store, &control, &metrics))
             })
             .map_err(|error| {
                 Error::new(
@@ -167,8 +165,8 @@ impl EstimateQueue {
     }
 }
 
-fn work(store: &Store, control: &WorkerControl) {
-    let computes = store.config().estimate_threads > 0;
+fn work(store: &Store, control: &WorkerControl, metrics: &Metrics) {
+    let computes = store.config().computes_estimates;
     while !control.stopping() {
         // No job is being computed, and one that another server had taken over may come back.
         control.signals().cancelled.clear();
@@ -178,7 +176,7 @@ fn work(store: &Store, control: &WorkerControl) {
             Ok(None)
         };
         match claimed {
-            Ok(Some((study, job))) => run(store, control, &study, &job),
+            Ok(Some((study, job))) => run(store, control, metrics, &study, &job),
             Ok(None) => {
                 let stopping = || control.stopping() || control.signals().wake;
                 let swept = store.sweep(&stopping);
@@ -208,7 +206,7 @@ fn close_ended_studies(store: &Store) -> Duration {
     }
 }
 
-fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
+fn run(store: &Store, control: &WorkerControl, metrics: &Metrics, study: &Study, job: &Job) {
     let cancelled = || control.cancelled(job.id);
     let started = Instant::now();
     let result = if job.attempts >= MAX_CRASHED_RUNS {
@@ -231,7 +229,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
         Err(_) if cancelled() => EstimateEnd::Cancelled,
         Err(_) => EstimateEnd::Failed,
     };
-    store.metrics().estimate_ended(end, started.elapsed());
+    metrics.estimate_ended(end, started.elapsed());
     let stored = match result {
         Err(_) if control.stopping() => store.put_back_job(job.id),
         // The row already says so.
@@ -290,7 +288,7 @@ fn compute(
     request: &EstimateRequest,
     cancel: Cancel<'_>,
 ) -> Result<(Estimate, String)> {
-    let settings = settings(study, request, store.config());
+    let settings = estimate_settings(study, request, store.config());
     let estimate = if study.has_seeds() {
         if !settings.streams(study.params())
             && let Err(error) = store.fold(study, cancel)
@@ -308,19 +306,19 @@ fn compute(
     Ok((estimate, json))
 }
 
+#[cfg(feature = "postgres")]
+#[cfg(test)]
+mod in_fleet;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Environment, ServerConfig,
-        store::{StudyKey, unavailable},
-    };
+    use eigenveil_store::{Environment, StoreConfig, StudyKey, unavailable};
 
     /// An estimate is retried while the store may recover and nobody has cancelled it.
     #[test]
     fn an_estimate_survives_temporary_store_errors() {
         let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig::new(directory.path().join("data"));
+        let config = StoreConfig::new(directory.path().join("data"));
         let store = Store::open(&config, Environment::system()).unwrap();
         let control = WorkerControl::default();
         let job = Job {

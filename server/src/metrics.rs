@@ -5,10 +5,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use axum::http::{Method, StatusCode};
 use eigenveil_shared::{
-    ErrorCode,
+    ErrorCode, Result,
     api::{ReportOutcome, StudyState},
     names,
 };
+use eigenveil_store::{Store, StoreCounters, signed};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{
@@ -60,32 +61,25 @@ pub(crate) struct Metrics {
     accepted: Counter,
     duplicate: Counter,
     pub(crate) body_bytes: Counter,
-    /// Commands waiting for the writer.
-    pub(crate) queue_depth: Gauge,
     pub(crate) connections: Gauge,
     pub(crate) connections_evicted: Counter,
     pub(crate) connections_refused: Counter,
-    commit_seconds: Histogram,
-    commit_reports: Histogram,
-    pub(crate) commit_failures: Counter,
     estimate_duration: Family<Label, Histogram, fn() -> Histogram>,
     // The rest is measured when the metrics are read.
     studies: Family<Label, Gauge>,
-    pub(crate) estimates_waiting: Gauge,
-    /// Size of the database and its write-ahead log.
-    pub(crate) store_bytes: Gauge,
-    pub(crate) disk_free_bytes: Gauge,
     /// Bodies being read or waiting for a commit.
-    pub(crate) ingest_bytes: Gauge,
-    /// 1 while the last commit succeeded and no damage was found.
-    pub(crate) store_healthy: Gauge,
+    ingest_bytes: Gauge,
     resident_bytes: Gauge,
 }
 
 impl Metrics {
-    /// New metrics, for a write queue of this capacity and a store with or without a disk of its own. They are shown in
-    /// the order in which they are registered here.
-    pub(crate) fn new(max_queued_requests: usize, has_disk: bool) -> Arc<Self> {
+    /// New metrics, with those of a store with or without a disk of its own, for a write queue of this capacity. They are
+    /// shown in the order in which they are registered here.
+    pub(crate) fn new(
+        store: &StoreCounters,
+        max_queued_requests: usize,
+        has_disk: bool,
+    ) -> Arc<Self> {
         let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::<RequestLabels, Counter>::default();
         let help = "HTTP requests, by route, method and status";
@@ -99,22 +93,17 @@ impl Metrics {
         let help = "Bytes of request bodies read";
         registry.register_with_unit("request_body", help, Unit::Bytes, body_bytes.clone());
 
-        // 0.1 ms to 6.6 s.
-        let commit_seconds = Histogram::new(exponential_buckets(1e-4, 2.0, 17));
         registry.register_with_unit(
             "commit_duration",
             "Time from the start of a group commit until it is on disk",
             Unit::Seconds,
-            commit_seconds.clone(),
+            store.commit_seconds.clone(),
         );
-        // 1 to 16,384 reports.
-        let commit_reports = Histogram::new(exponential_buckets(1.0, 4.0, 8));
         let help = "Reports in a commit";
-        registry.register("commit_reports", help, commit_reports.clone());
+        registry.register("commit_reports", help, store.commit_reports.clone());
 
-        let commit_failures = Counter::default();
         let help = "Commits that failed; nothing of them was counted";
-        registry.register("commit_failures", help, commit_failures.clone());
+        registry.register("commit_failures", help, store.commit_failures.clone());
 
         let estimate_duration: Family<Label, Histogram, fn() -> Histogram> =
             // 10 ms to 3 hours.
@@ -142,37 +131,37 @@ impl Metrics {
         let help = "Connections refused because their address had its share, all of them busy";
         let connections_refused = counter("connections_refused", help);
 
-        let mut gauge = |name: &str, help: &str| {
-            let gauge: Gauge = Gauge::default();
-            registry.register(name, help, gauge.clone());
-            gauge
-        };
-        let queue_depth = gauge("queue_depth", "Requests waiting for the writer");
+        let mut gauge =
+            |name: &str, help: &str, gauge: &Gauge| registry.register(name, help, gauge.clone());
+        let help = "Requests waiting for the writer";
+        gauge("queue_depth", help, &store.queue_depth);
+        let queue_capacity: Gauge = Gauge::default();
+        queue_capacity.set(signed(max_queued_requests as u64));
         let help = "Maximum number of requests waiting for the writer";
-        gauge("queue_capacity", help).set(signed(max_queued_requests as u64));
-        let connections = gauge("connections", "Connections being served");
+        gauge("queue_capacity", help, &queue_capacity);
+        let connections = Gauge::default();
+        gauge("connections", "Connections being served", &connections);
         let help = "Estimates waiting or being computed";
-        let estimates_waiting = gauge("estimates_waiting", help);
+        gauge("estimates_waiting", help, &store.estimates_waiting);
         let help = "1 while the last commit succeeded and no damage was found, else 0";
-        let store_healthy = gauge("store_healthy", help);
+        gauge("store_healthy", help, &store.store_healthy);
 
-        let mut bytes = |name: &str, help: &str| {
-            let gauge: Gauge = Gauge::default();
+        let mut bytes = |name: &str, help: &str, gauge: &Gauge| {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
-            gauge
         };
-        let store_bytes = bytes(
-            "store",
-            "Size of the database, an embedded one's write-ahead log included",
-        );
+        let help = "Size of the database, an embedded one's write-ahead log included";
+        bytes("store", help, &store.store_bytes);
         let help = "Free space on the disk of the data directory";
         // A 0 would be an alert.
-        let disk_free_bytes = match has_disk {
-            true => bytes("disk_free", help),
-            false => Gauge::default(),
-        };
-        let ingest_bytes = bytes("ingest", "Bodies being read or waiting for a commit");
-        let resident_bytes = bytes("resident_memory", "Physical memory of the process");
+        if has_disk {
+            bytes("disk_free", help, &store.disk_free_bytes);
+        }
+        let ingest_bytes = Gauge::default();
+        let help = "Bodies being read or waiting for a commit";
+        bytes("ingest", help, &ingest_bytes);
+        let resident_bytes = Gauge::default();
+        let help = "Physical memory of the process";
+        bytes("resident_memory", help, &resident_bytes);
 
         let build = Family::<Label, Gauge>::default();
         let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -192,20 +181,12 @@ impl Metrics {
             requests,
             reports,
             body_bytes,
-            queue_depth,
             connections,
             connections_evicted,
             connections_refused,
-            commit_seconds,
-            commit_reports,
-            commit_failures,
             estimate_duration,
             studies,
-            estimates_waiting,
-            store_bytes,
-            disk_free_bytes,
             ingest_bytes,
-            store_healthy,
             resident_bytes,
         })
     }
@@ -236,34 +217,31 @@ impl Metrics {
         self.reports.get_or_create(&outcome).inc();
     }
 
-    pub(crate) fn committed(&self, reports: usize, took: Duration) {
-        self.commit_seconds.observe(took.as_secs_f64());
-        self.commit_reports.observe(reports as f64);
-    }
-
     pub(crate) fn estimate_ended(&self, end: EstimateEnd, took: Duration) {
         let histogram = self.estimate_duration.get_or_create(&end.label());
         histogram.observe(took.as_secs_f64());
     }
 
-    pub(crate) fn studies_are(&self, state: StudyState, studies: usize) {
-        let state = [("state", state.as_str())];
-        self.studies
-            .get_or_create(&state)
-            .set(signed(studies as u64));
+    /// Measures what is not counted continuously. Blocks while reading.
+    pub(crate) fn measure(&self, store: &Store) -> Result<()> {
+        self.ingest_bytes
+            .set(signed(store.ingest_memory().used() as u64));
+        let studies = store.studies();
+        for state in [StudyState::Draft, StudyState::Open, StudyState::Closed] {
+            let of_it = studies.iter().filter(|study| study.state() == state);
+            self.studies
+                .get_or_create(&[("state", state.as_str())])
+                .set(signed(of_it.count() as u64));
+        }
+        store.measure()
     }
 
-    pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn render(&self) -> std::result::Result<String, fmt::Error> {
         self.resident_bytes.set(resident_memory());
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
-}
-
-/// The value of a gauge; none comes near the limit.
-pub(crate) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// The method as a label; clients may make up any number of methods.
@@ -296,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_number_of_labels_is_bounded() {
-        let metrics = Metrics::new(7, true);
+        let metrics = Metrics::new(&StoreCounters::default(), 7, true);
         for i in 0..1_000 {
             let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
             metrics.request("(none)", &method, StatusCode::NOT_FOUND);
@@ -311,7 +289,9 @@ mod tests {
     #[test]
     fn a_store_without_a_disk_shows_no_free_space() {
         for has_disk in [true, false] {
-            let text = Metrics::new(7, has_disk).render().unwrap();
+            let text = Metrics::new(&StoreCounters::default(), 7, has_disk)
+                .render()
+                .unwrap();
             assert_eq!(text.contains("disk_free"), has_disk);
         }
     }

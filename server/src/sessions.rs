@@ -8,9 +8,8 @@ use std::{
 
 use axum::http::{HeaderMap, header};
 use eigenveil_shared::study::to_hex;
+use eigenveil_store::TokenHash;
 use sha2::{Digest, Sha256};
-
-use crate::store::TokenHash;
 
 /// Sessions of one bearer token; beyond it the oldest ends. However often somebody logs in, only sessions of the same
 /// token end.
@@ -39,13 +38,13 @@ impl Sessions {
     pub(crate) fn begin(&self, id: &str, token: TokenHash, now: Instant) {
         let mut by_key = self.by_key();
         by_key.retain(|_, session| session.is_valid(now));
-        let own = || {
+        let token_sessions = || {
             by_key
                 .iter()
                 .filter(|(_, session)| session.token.is(&token))
         };
-        if own().count() >= MAX_SESSIONS_PER_TOKEN
-            && let Some((&oldest, _)) = own().min_by_key(|(_, session)| session.begun)
+        if token_sessions().count() >= MAX_SESSIONS_PER_TOKEN
+            && let Some((&oldest, _)) = token_sessions().min_by_key(|(_, session)| session.begun)
         {
             by_key.remove(&oldest);
         }
@@ -69,7 +68,7 @@ impl Sessions {
         Some(session.token)
     }
 
-    /// As [`token`](Self::token), without being a use of the session.
+    /// Looks up the token like [`token`](Self::token), without counting as a use of the session.
     pub(crate) fn peek(&self, id: &str, now: Instant) -> Option<TokenHash> {
         let by_key = self.by_key();
         let session = by_key.get(&key(id))?;

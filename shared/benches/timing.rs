@@ -37,20 +37,20 @@ fn pairs(p: usize) -> Vec<Pair> {
         features,
         rows: [first, second],
     };
-    let own = || axis.clone();
+    let axis_row = || axis.clone();
     vec![
-        pair("axis / flat", None, own(), flat(1.0)),
-        pair("axis / zero row", None, own(), flat(0.0)),
+        pair("axis / flat", None, axis_row(), flat(1.0)),
+        pair("axis / zero row", None, axis_row(), flat(0.0)),
         pair(
             "axis / axis with 1e-155 beside it",
             None,
-            own(),
+            axis_row(),
             axis_beside(1e-155),
         ),
         pair(
             "axis / axis with 1e-310 beside it",
             None,
-            own(),
+            axis_row(),
             axis_beside(1e-310),
         ),
         pair(

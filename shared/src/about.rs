@@ -17,7 +17,7 @@ pub const MAX_RESPONSIBLE: usize = 200;
 pub const MAX_CONTACT: usize = 254;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What the study tells the people it invites. A field that is `None` is shown as "not stated".
+/// The notice of a study to the people it invites. A field that is `None` is shown as "not stated".
 ///
 /// ```
 /// use eigenveil_shared::about::About;
@@ -38,7 +38,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct About {
-    /// What the results are for; at most 1,000 bytes.
+    /// Purpose of the results; at most 1,000 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 1_000))]
     pub purpose: Option<String>,
     /// The person or organisation that answers for the study; at most 200 bytes.
@@ -57,7 +57,7 @@ impl About {
         *self == Self::default()
     }
 
-    /// What is not stated, in the words of the people who are asked.
+    /// Names of the fields that are not stated, in the words of the people who are asked.
     pub fn missing(&self) -> Vec<&'static str> {
         let stated = [
             (self.purpose.is_some(), "purpose"),

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What time it is, passed in so that tests set it. Any `Fn() -> u64` is one.
+/// A clock, passed in so that tests set the time. Any `Fn() -> u64` is one.
 ///
 /// ```
 /// use eigenveil_shared::clock::{Clock, SystemClock};

@@ -111,7 +111,7 @@ struct WireParams {
     constants: Vec<f64>,
 }
 
-/// What follows [`WireParams`] in version 2.
+/// The fields after [`WireParams`] in version 2.
 #[derive(Serialize, Deserialize)]
 struct WireExtension {
     /// Share and section of each feature; empty where cells may not be missing.
@@ -214,7 +214,7 @@ pub fn decode_batch<'a>(
     Ok(wire.run.0.chunks_exact(stride).map(report).collect())
 }
 
-/// What a report must fit: the fingerprint and payload of a study, computed once.
+/// The format of a study's reports: fingerprint and payload, computed once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReportFormat {
     fingerprint: Fingerprint,
@@ -255,7 +255,7 @@ impl ReportFormat {
         self.payload_len
     }
 
-    /// What they are.
+    /// The kind of the payload.
     pub fn payload_kind(&self) -> PayloadKind {
         self.payload_kind
     }

@@ -127,13 +127,36 @@ impl<'de> Deserialize<'de> for ErrorCode {
     }
 }
 
-/// What went wrong: a stable [`ErrorCode`] and one sentence that names the value, the limit and the
-/// way out. Never holds a value of a row.
+/// An error: a stable [`ErrorCode`] and one sentence that names the value, the limit and the way out. Never holds a
+/// value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: ErrorCode,
     detail: String,
     field: Option<&'static str>,
+    hint: Option<Hint>,
+}
+
+/// A way out of an error that each surface says in its own words: a flag, a command, an argument.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Name the directory of the server's data.
+    DataDirectory,
+    /// Bring the database's schema to this program's version.
+    MigrateStore,
+    /// Allow plain HTTP to another machine.
+    PlainHttp,
+    /// Trust this root certificate, too.
+    RootCertificate,
+    /// Consent to the study's move from this address, where the reports were made for it.
+    Move(String),
+    /// Consent to the purpose or responsible party that the study states now.
+    NewPurpose,
+    /// Give as many one-time tokens as participants: the numbers of both.
+    Tokens(usize, u64),
+    /// Give different one-time tokens: those in these two places, counted from 0, are the same.
+    OtherTokens(usize, usize),
 }
 
 impl Error {
@@ -143,10 +166,22 @@ impl Error {
             code,
             detail: detail.into(),
             field: None,
+            hint: None,
         }
     }
 
-    /// The same, about this member of a [`CreateStudy`](crate::api::CreateStudy), or of what is inside it.
+    /// Adds a way out.
+    pub fn with_hint(self, hint: Hint) -> Self {
+        let hint = Some(hint);
+        Self { hint, ..self }
+    }
+
+    /// The way out, if a surface has words of its own for it.
+    pub fn hint(&self) -> Option<&Hint> {
+        self.hint.as_ref()
+    }
+
+    /// Names the member of a request that it is about, or that contains it.
     pub fn of_field(self, field: &'static str) -> Self {
         let field = Some(field);
         Self { field, ..self }
@@ -155,6 +190,11 @@ impl Error {
     /// `invalid-request`.
     pub fn invalid_request(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidRequest, detail)
+    }
+
+    /// `invalid-config`.
+    pub fn invalid_config(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidConfig, detail)
     }
 
     /// `estimate-failed`.
@@ -167,7 +207,7 @@ impl Error {
         self.code
     }
 
-    /// What member of a request it is about, for a form to show it there.
+    /// The member of a request that it is about, for a form to show it there.
     pub fn field(&self) -> Option<&'static str> {
         let of_code = match self.code {
             ErrorCode::InvalidName => Some("name"),

@@ -1,4 +1,4 @@
-//! The hash by which a study's parameters are known, and hexadecimal digits.
+//! A study's fingerprint, and hex encoding.
 
 use std::{fmt, str::FromStr};
 
@@ -31,7 +31,7 @@ impl FromStr for Fingerprint {
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| {
-                error!(WrongFingerprint, "a fingerprint has 64 hexadecimal digits, but this text has {} characters; `eigenveil study show` prints it", text.trim().chars().count())
+                error!(WrongFingerprint, "a fingerprint has 64 hexadecimal digits, but this text has {} characters; the study's page shows it", text.trim().chars().count())
             })
     }
 }

@@ -13,10 +13,11 @@
 //!   Gaussian mechanism, and the [`PrivacyStatement`](privacy::PrivacyStatement) shown with every result.
 //! * [`mechanism`]: the closed set of local randomizers and their [`NoiseModel`](mechanism::NoiseModel).
 //! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted.
-//! * [`report`], [`codec`]: what travels, and the one module that knows the byte layout.
+//! * [`report`], [`codec`]: reports, and the one module in which their byte layout is defined.
 //! * [`enrolment`]: who may take part, and one-time tokens.
-//! * [`about`]: what a study tells the people it invites.
-//! * [`api`], [`estimate`], [`error`]: the JSON documents both ends of HTTP speak.
+//! * [`about`]: the notice to the people whom a study invites.
+//! * [`api`], [`estimate`], [`error`]: the JSON documents that client and server exchange over HTTP.
+//! * [`wording`]: parts of sentences for people.
 //!
 //! # A report, start to end
 //!
@@ -45,22 +46,22 @@
 mod names;
 
 pub mod about;
-pub mod api;
 pub mod clock;
 pub mod codec;
 mod dot;
-pub mod enrolment;
 pub mod error;
-pub mod estimate;
 mod fingerprint;
 pub mod mechanism;
+mod messages;
 pub mod packed;
 pub mod preprocess;
 pub mod privacy;
-pub mod report;
 #[cfg(feature = "openapi")]
 mod schemas;
 pub mod sparse;
 pub mod study;
+pub mod wording;
 
-pub use error::{Error, ErrorCode, Result};
+pub use error::{Error, ErrorCode, Hint, Result};
+pub use messages::{api, enrolment, estimate, report};
+pub use names::word;

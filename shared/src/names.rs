@@ -1,5 +1,24 @@
 //! Enums whose values have names.
 
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// Reads a name by its `FromStr`, whose error lists the names that there are, for a field of a request:
+/// `#[serde(deserialize_with = "word")]`.
+///
+/// # Errors
+/// That of `FromStr`, and of what is no text.
+pub fn word<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err = crate::Error>,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(deserializer)?;
+    text.parse()
+        .map_err(|error: crate::Error| de::Error::custom(error.detail()))
+}
+
 /// Gives enums `ALL` and `as_str`; with `else` also `Display` and `FromStr`, and this error for another text.
 #[doc(hidden)]
 #[macro_export]

@@ -1,4 +1,4 @@
-//! The frozen, fingerprinted parameters of a study: all a device needs, nothing of the server's.
+//! The frozen, fingerprinted parameters of a study: everything a device needs and nothing about the server.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -14,10 +14,10 @@ use crate::{
 
 /// Version of the canonical layout of [`StudyParams`].
 pub const PARAMS_VERSION: u16 = 1;
-/// That of studies with missing cells or weights, which a device must know about: else it would send other rows.
+/// Layout version of studies with missing cells or weights; a device that does not know them must refuse.
 pub const PARAMS_VERSION_EXTENDED: u16 = 2;
 
-/// What a person decides about a study; [`StudyParams::freeze`] derives the rest.
+/// The decisions about a study; [`StudyParams::freeze`] derives the rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyDesign {
     /// Dimension p of a row, 2 to 65,536 with `double-cap` and to 4,096 with the others (one less with
@@ -29,7 +29,7 @@ pub struct StudyDesign {
     pub norm: Norm,
     /// Constant a of private centring; `None`: the mean is not estimated.
     pub centring: Option<f64>,
-    /// Whether participants count by weights of their own; `None`: all count the same.
+    /// Per-participant weights; `None`: everyone counts equally.
     pub weights: Option<Weights>,
     /// The local randomizer.
     pub mechanism: MechanismKind,
@@ -88,7 +88,7 @@ impl StudyParams {
         Self::new_checked(preprocessing, mechanism, design.budget)
     }
 
-    /// Parameters whose every constant was checked, the noise included.
+    /// Checks every constant, including the noise.
     pub(crate) fn new_checked(
         preprocessing: Preprocessing,
         mechanism: Mechanism,
@@ -243,12 +243,12 @@ fn check_missing_cells(preprocessing: &Preprocessing, mechanism: MechanismKind) 
     }
     Err(error!(
         InvalidPreprocessing,
-        "the features have observed shares, but reports of {mechanism} show the mean squared length of rows only with --centring, which correcting for missing cells needs: use that, or --bound-rows normalize (and --mean-weight, with weights), or another mechanism"
+        "the features have observed shares, but reports of {mechanism} show the mean squared length of rows only with private centring, which correcting for missing cells needs: use that, or normalize the rows (and give the mean weight, with weights), or another mechanism"
     ))
 }
 
-/// Private centring divides by the mean weight. Where rows have different lengths, reports of `double-cap` do not tell it
-/// from the mean squared length.
+/// Private centring divides by the mean weight. Where rows have different lengths, `double-cap` reports cannot
+/// distinguish the two.
 fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Result<()> {
     let measured = mechanism.shows_trace() || preprocessing.norm == Norm::Normalize;
     if measured || preprocessing.centring.is_none() || preprocessing.weights.is_none() {
@@ -256,7 +256,7 @@ fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Res
     }
     Err(error!(
         InvalidPreprocessing,
-        "private centring of rows that are clipped or must lie in a ball does not work with weights and {mechanism}: use --bound-rows normalize, or another mechanism"
+        "private centring of rows that are clipped or must lie in a ball does not work with weights and {mechanism}: normalize the rows, or use another mechanism"
     ))
 }
 
@@ -298,7 +298,7 @@ mod tests {
         assert!(read(&json.replace("\"version\":1", "\"version\":2")).is_err());
     }
 
-    /// What a server could hand out, by both ways in which parameters reach a device.
+    /// Constants that a server could hand out, by both ways in which parameters reach a device.
     #[test]
     fn constants_beyond_the_bounds_are_refused_wherever_they_come_in() {
         let (center, scale, radius) = (3.125, 7.25, 5.5);
@@ -328,19 +328,19 @@ mod tests {
             }
             let read = StudyParams::from_canonical(&bytes);
             let json = json.replace(&format!(":{old}"), &format!(":{new:e}"));
-            let told = serde_json::from_str::<StudyParams>(&json);
+            let parsed = serde_json::from_str::<StudyParams>(&json);
             if allowed {
-                assert_eq!(read.unwrap(), told.unwrap());
+                assert_eq!(read.unwrap(), parsed.unwrap());
             } else {
                 let error = read.unwrap_err();
                 assert_eq!(error.code(), ErrorCode::InvalidPreprocessing, "{new:e}");
-                let told = told.unwrap_err().to_string();
-                assert!(told.contains("invalid-preprocessing"), "{told}");
+                let parsed = parsed.unwrap_err().to_string();
+                assert!(parsed.contains("invalid-preprocessing"), "{parsed}");
             }
         }
     }
 
-    /// Where floating point could add more than a hundredth to ε, no noise in f64 keeps the claim.
+    /// Where floating point could add more than a hundredth to ε, no f64 noise can satisfy the claimed ε.
     #[test]
     fn budgets_below_rounding_error_are_rejected() {
         for mechanism in [
@@ -373,11 +373,11 @@ mod tests {
         let features = || Some(["a", "b", "c"].map(|a| Feature::new(a, 0.0, 1.0)).into());
         let observed = |shares: [f64; 3], section: Option<&str>| {
             let features = ["a", "b", "c"].into_iter().zip(shares);
-            let of = |(name, share)| Feature {
+            let feature = |(name, share)| Feature {
                 section: section.map(str::to_owned),
                 ..Feature::new(name, 0.0, 1.0).observed(share)
             };
-            Some(features.map(of).collect::<Vec<_>>())
+            Some(features.map(feature).collect::<Vec<_>>())
         };
         let weights = |mean| Some(Weights { mean });
         let changes: [&dyn Fn(&mut StudyDesign); 18] = [

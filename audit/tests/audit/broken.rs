@@ -26,7 +26,7 @@ const SEED: u64 = 5;
 fn study(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         norm: Norm::Clip { radius: 1.0 },
-        // It takes rows without one too.
+        // Such a study also accepts rows without a weight.
         weights: Some(Weights::default()),
         ..StudyDesign::new(mechanism, P, mechanism.budget(epsilon, None).unwrap())
     })

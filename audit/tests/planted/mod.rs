@@ -45,7 +45,8 @@ pub(crate) enum Leak {
     ShortRowsInTheClear,
     /// A weight above 1 lengthens the bounded row.
     WeightAboveOne,
-    /// The report is multiplied by the weight, not the bounded row by its root: the noise shows it.
+    /// The weight multiplies the noisy report instead of scaling the bounded row by its square root, so the noise level
+    /// reveals it.
     WeightOfTheReport,
 }
 
@@ -152,13 +153,13 @@ impl Leaky {
             (Leak::WeightOfTheReport, Some(weight)) => weight.min(1.0),
             _ => length.powi(2),
         };
-        let quieter = match self.leak {
+        let noise_factor = match self.leak {
             Leak::HalfTheNoise => 0.5,
             Leak::ShortRowsInTheClear if is_short(&bounded) => 1e-3,
             _ => length.powi(-2),
         };
         let (payload, work) =
-            with_noise_times(mechanism, quieter).perturb_with_measured(&bounded, rng);
+            with_noise_times(mechanism, noise_factor).perturb_with_measured(&bounded, rng);
         let (numbers, _) = payload.as_chunks::<4>();
         let mut payload: Vec<u8> = numbers
             .iter()

@@ -1,4 +1,4 @@
-//! The operator's and the analyst's side of the HTTP interface: documents in and out are JSON.
+//! The operator's and the analyst's side of the HTTP interface, with JSON documents as arguments and results.
 
 use std::{future::Future, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct PyAnalyst {
 }
 
 impl PyAnalyst {
-    /// Calls the server, with a client for this call: after a fork there is none to share.
+    /// Calls the server, with a new client per call, because a client cannot be shared across a fork.
     fn call<T, F, W>(&self, py: Python<'_>, work: W) -> PyResult<T>
     where
         T: Send + 'static,
@@ -50,7 +50,7 @@ impl PyAnalyst {
         token: &str,
         connection: Option<Connection>,
     ) -> PyResult<Self> {
-        let made = || {
+        let build = || {
             let own = Self {
                 token: BearerToken::new(token)?,
                 settings: Connection::settings(connection.as_ref())?,
@@ -59,7 +59,7 @@ impl PyAnalyst {
             OperatorClient::with_settings(&own.url, &own.token, &own.settings)?;
             Ok(own)
         };
-        made().map_err(|failure: Failure| failure.raise(py))
+        build().map_err(|failure: Failure| failure.raise(py))
     }
 
     fn create_study(&self, py: Python<'_>, design: String) -> PyResult<String> {
@@ -95,8 +95,8 @@ impl PyAnalyst {
             while tokens.len() < count {
                 let now =
                     (count - tokens.len()).min(eigenveil_shared::enrolment::MAX_TOKENS_PER_REQUEST);
-                let made = client.issue_tokens(&study, now).await?;
-                tokens.extend(made.iter().map(|token| token.reveal()));
+                let issued = client.issue_tokens(&study, now).await?;
+                tokens.extend(issued.iter().map(|token| token.reveal()));
             }
             Ok(tokens)
         })
@@ -108,7 +108,7 @@ impl PyAnalyst {
         })
     }
 
-    /// The number of the job.
+    /// Requests an estimate; returns the number of the job.
     fn request_estimate(&self, py: Python<'_>, study: String, request: String) -> PyResult<u64> {
         self.call(py, async move |client| {
             let request = serde_json::from_str(&request)?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Failure, Result};
 
-/// What a connection says, read while the interpreter's lock is held.
+/// The settings of a connection, read while the interpreter's lock is held.
 #[derive(FromPyObject)]
 pub(crate) struct Connection {
     ca_certificate: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The settings; the defaults without a connection.
+    /// The HTTP settings of a connection; the defaults without one.
     pub(crate) fn settings(given: Option<&Self>) -> Result<HttpSettings> {
         let Some(own) = given else {
             return Ok(HttpSettings::default());

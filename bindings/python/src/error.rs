@@ -1,16 +1,15 @@
 //! Errors of the crates as exceptions of `eigenveil.errors`, by kind.
 
-use eigenveil::CliError;
-use eigenveil_shared::ErrorCode;
+use eigenveil_shared::{ErrorCode, Hint};
 use pyo3::{prelude::*, types::PyDict};
 
-/// What went wrong: on its way to an exception, where no Python may be touched.
+/// An error on its way to an exception, where no Python may be touched.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: &'static str,
     code: String,
     sentence: String,
-    /// What a program may want to know beside the code.
+    /// Values for programs, beside the code.
     values: Vec<(&'static str, Value)>,
 }
 
@@ -23,7 +22,7 @@ pub(crate) enum Value {
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// What the caller passed cannot be used.
+    /// An argument that cannot be used.
     pub(crate) fn input(sentence: impl Into<String>) -> Self {
         Self::new("InputError", "usage", sentence)
     }
@@ -60,12 +59,12 @@ impl Failure {
         }
     }
 
-    fn with(mut self, name: &'static str, value: Value) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: Value) -> Self {
         self.values.push((name, value));
         self
     }
 
-    /// The same failure, with more said about it.
+    /// Adds a remark.
     pub(crate) fn remark(mut self, remark: &str) -> Self {
         self.sentence = format!("{}; {remark}", self.sentence);
         self
@@ -152,15 +151,19 @@ impl From<eigenveil_client::Error> for Failure {
         if error.is_retryable() {
             failure = failure.with("retryable", Value::Number(1.0));
         }
-        failure
+        match error.hint() {
+            Some(Hint::PlainHttp) => failure.remark("the argument is insecure_http=True"),
+            Some(Hint::RootCertificate) => failure.remark("the argument is ca_certificate="),
+            _ => failure,
+        }
     }
 }
 
-impl From<CliError> for Failure {
-    fn from(error: CliError) -> Self {
+impl From<eigenveil_tables::Error> for Failure {
+    fn from(error: eigenveil_tables::Error) -> Self {
         match error.code() {
-            Some(code) => Self::new(kind(code), code.as_str(), error.message()),
-            None => Self::input(error.message()),
+            Some(code) => Self::new(kind(code), code.as_str(), error.detail()),
+            None => Self::input(error.detail()),
         }
     }
 }
@@ -183,17 +186,4 @@ impl From<serde_json::Error> for Failure {
             ),
         )
     }
-}
-
-/// The exception for a code that a server or a ledger gave.
-#[pyfunction]
-pub(crate) fn exception<'py>(
-    py: Python<'py>,
-    code: &str,
-    sentence: String,
-    values: Bound<'py, PyDict>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let kind = ErrorCode::parse(code).map_or("ServerError", kind);
-    let class = py.import("eigenveil.errors")?.getattr(kind)?;
-    class.call1((sentence, code, values))
 }

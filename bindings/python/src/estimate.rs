@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::statistics::MomentEstimate;
+use eigenveil_estimation::statistics::{MomentEstimate, regress};
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{estimate::Estimate, preprocess::Row};
 use nalgebra::DMatrix;
@@ -33,8 +33,8 @@ type Intervals<'py> = [Bound<'py, PyArray2<f64>>; 4];
 
 /// A matrix as a numpy array.
 pub(crate) fn array<'py>(py: Python<'py>, matrix: &DMatrix<f64>) -> Bound<'py, PyArray2<f64>> {
-    let of = |place| matrix[place];
-    PyArray2::from_owned_array(py, Array2::from_shape_fn(matrix.shape(), of))
+    let element = |place| matrix[place];
+    PyArray2::from_owned_array(py, Array2::from_shape_fn(matrix.shape(), element))
 }
 
 /// The rows, which are the columns of `table`.
@@ -74,11 +74,11 @@ impl PyEstimate {
         briefly(py, || Ok(serde_json::to_string(&*self.0)?))
     }
 
-    /// JSON of what the document's readers work out: names, variances, alignments, and the table for people.
+    /// JSON of values derived from the document: names, variances, alignments, and the table for display.
     fn derived(&self, py: Python<'_>) -> PyResult<String> {
         briefly(py, || {
             let estimate = &self.0;
-            let of = |value: &dyn Fn(&eigenveil_shared::estimate::Component) -> Option<f64>| {
+            let column = |value: &dyn Fn(&eigenveil_shared::estimate::Component) -> Option<f64>| {
                 estimate.components.iter().map(value).collect::<Vec<_>>()
             };
             let table = component_rows(estimate).map(|row| {
@@ -95,9 +95,9 @@ impl PyEstimate {
             Ok(json!({
                 "names": estimate.feature_names(),
                 "named": estimate.params.feature_names().is_some(),
-                "variance": of(&|c| Some(c.variance)),
-                "alignment": of(&|c| Some(c.alignment)),
-                "alignment_se": of(&|c| c.alignment_se()),
+                "variance": column(&|c| Some(c.variance)),
+                "alignment": column(&|c| Some(c.alignment)),
+                "alignment_se": column(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
                 "table": table.collect::<Vec<_>>(),
             })
@@ -105,7 +105,7 @@ impl PyEstimate {
         })
     }
 
-    /// n × k.
+    /// Scores of the rows, n × k.
     fn transform<'py>(
         &self,
         py: Python<'py>,
@@ -119,7 +119,7 @@ impl PyEstimate {
         Ok(array(py, &scores))
     }
 
-    /// n × p.
+    /// The prepared rows, n × p.
     fn prepare<'py>(
         &self,
         py: Python<'py>,
@@ -159,8 +159,8 @@ impl PyEstimate {
             for (i, j, found) in moment.correlations() {
                 match found {
                     Ok(c) => {
-                        let found = [c.value, c.standard_error, c.low, c.high];
-                        for (part, value) in numbers.iter_mut().zip(found) {
+                        let values = [c.value, c.standard_error, c.low, c.high];
+                        for (part, value) in numbers.iter_mut().zip(values) {
                             part[(i, j)] = value;
                             part[(j, i)] = value;
                         }
@@ -173,27 +173,16 @@ impl PyEstimate {
         Ok((numbers.each_ref().map(|part| array(py, part)), refused))
     }
 
-    /// Coefficients with standard errors and 95 % intervals, one row a predictor, in units of the prepared rows.
+    /// Coefficients with standard errors and 95 % intervals, one row per predictor, in units of the prepared rows.
     fn regress(
         &self,
         py: Python<'_>,
-        y: usize,
-        on: Vec<usize>,
+        y: String,
+        on: Vec<String>,
     ) -> PyResult<Vec<(f64, f64, f64, f64)>> {
         briefly(py, || {
-            let moment = MomentEstimate::of_document(&self.0)?;
-            if on.is_empty()
-                || on.contains(&y)
-                || y >= moment.dimension()
-                || on.iter().any(|x| *x >= moment.dimension())
-            {
-                return Err(Failure::input("regress one feature on one or more others"));
-            }
-            let found = moment.regression(y, &on).map_err(|refusal| {
-                let names = self.0.feature_names();
-                eigenveil_shared::Error::estimate_failed(refusal.in_words(&names))
-            })?;
-            let each = found.coefficients.iter();
+            let regression = regress(&self.0, &y, &on)?;
+            let each = regression.coefficients.iter();
             Ok(each
                 .map(|c| (c.value, c.standard_error, c.low, c.high))
                 .collect())

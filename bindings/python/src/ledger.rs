@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_client::{
-    EntryState,
-    http::{SendSummary, send_owed},
-};
+use eigenveil_client::{EntryState, http::send_pending};
 use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -28,7 +25,7 @@ use crate::{
 /// How often a call looks whether another one has left a ledger.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What may be closed, and is used by one call at a time.
+/// A resource that may be closed, and is used by one call at a time.
 pub(crate) struct Closable<T> {
     open: Arc<Mutex<Option<T>>>,
     process: u32,
@@ -63,7 +60,7 @@ impl<T: Send> Closable<T> {
         })
     }
 
-    /// In a forked process it does nothing: a thread of its parent may have had the file in use.
+    /// Does nothing in a forked child: a parent thread may have been using the file.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         match self.is_own() {
             true => self.taken(py, |open| {
@@ -133,29 +130,6 @@ fn closed() -> Failure {
     Failure::input("the ledger is closed; open it again")
 }
 
-/// What became of reports, and why some are still to be sent.
-pub(crate) fn summary(sent: &SendSummary) -> serde_json::Value {
-    let failures = sent.failures.iter().map(|failure| {
-        json!({
-            "url": failure.server.as_str(),
-            "study": failure.study,
-            "code": failure.error.name(),
-            "detail": failure.error.detail(),
-            "retryable": failure.error.is_retryable(),
-        })
-    });
-    json!({
-        "accepted": sent.accepted,
-        "duplicates": sent.duplicates,
-        "refused": sent.refused,
-        "pending": sent.pending,
-        "bytes": sent.bytes,
-        "retries": sent.retries,
-        "seconds": sent.seconds,
-        "failures": failures.collect::<Vec<_>>(),
-    })
-}
-
 /// A receipt, as text and as JSON.
 pub(crate) fn texts(receipt: &(impl Display + Serialize)) -> Result<(String, String)> {
     Ok((receipt.to_string(), serde_json::to_string(receipt)?))
@@ -207,7 +181,7 @@ impl PyLedger {
                 eigenveil_client::Participation::Known(_) => None,
             };
             let state = match entry.state() {
-                EntryState::Owed => "owed",
+                EntryState::Pending => "owed",
                 EntryState::Acknowledged => "acknowledged",
                 EntryState::Refused { .. } => "refused",
             };
@@ -253,14 +227,14 @@ impl PyLedger {
         })
     }
 
-    /// JSON of what became of the reports that were owed.
+    /// JSON of what became of the reports that were pending.
     fn send(&self, py: Python<'_>, connection: Option<Connection>) -> PyResult<String> {
         let ledger = self.0.clone();
         patiently(py, None, move |control| {
             let settings = Connection::settings(connection.as_ref())?;
             ledger.with(control, |ledger| {
-                let sent = control.requests(send_owed(ledger, &settings))??;
-                Ok(summary(&sent).to_string())
+                let sent = control.requests(send_pending(ledger, &settings))??;
+                Ok(serde_json::to_string(&sent)?)
             })
         })
     }

@@ -10,6 +10,7 @@ mod ledger;
 mod research;
 mod rows;
 mod study;
+mod use_case;
 mod wait;
 
 /// The compiled part of Eigenveil.
@@ -18,13 +19,13 @@ mod _core {
     #[pymodule_export]
     use crate::{
         analyst::PyAnalyst,
-        command::{answer, run_line},
-        error::exception,
+        command::run_line,
         estimate::PyEstimate,
         ledger::PyLedger,
-        research::{algorithms, central, fantope, simulated},
+        research::{algorithms, fantope, simulated},
         rows::{receipt, report},
         study::PyStudy,
+        use_case::{account, audit, central, plan, prepare, simulate},
     };
     use pyo3::prelude::*;
 

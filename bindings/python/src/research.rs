@@ -1,14 +1,12 @@
-//! Studies simulated on rows that the caller holds, and the baselines of a trusted curator.
+//! Studies simulated on rows that the caller holds, the list of baselines, and the sparse solver.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
-use eigenveil_central::{
-    ALGORITHMS, CentralCalibration, Neighbours, Options, Privacy, Rows, find, generator,
-    parameter::{Kind, Parameter, Value},
-};
+use eigenveil_central::{ALGORITHMS, parameter::Parameter};
+use eigenveil_client::{Holders, Participants as _};
 use eigenveil_estimation::{
     Cancel, Request, Source,
     accumulate::{Accumulator, ReportSum},
@@ -17,22 +15,20 @@ use eigenveil_estimation::{
     linalg::Threads,
 };
 use eigenveil_shared::{
-    api::{CreateStudy, SparseSettings},
+    api::{CreateStudyRequest, SparseSettings},
     codec::ReportFormat,
     estimate::{ComponentCount, Estimate},
-    preprocess::{Preprocessing, Row},
-    privacy::Budget,
     study::StudyParams,
 };
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 use serde_json::json;
 
 use crate::{
     error::{Failure, Result},
     estimate::{PyEstimate, array},
-    rows::{Participants, transposed},
+    rows::{Table, transposed},
     wait::{Control, patiently},
 };
 
@@ -41,7 +37,7 @@ const BUCKETS: usize = 32;
 
 struct Simulation {
     params: StudyParams,
-    participants: Participants,
+    participants: Table,
     seed: u64,
 }
 
@@ -51,7 +47,7 @@ impl Simulation {
     fn sums(&self, control: &Control) -> Result<Vec<(u32, Accumulator)>> {
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
         let mut buckets = vec![Vec::new(); BUCKETS];
-        for participant in 0..self.participants.len() {
+        for participant in 0..self.participants.holders.count() {
             buckets[rng.random_range(0..BUCKETS)].push(participant);
         }
         let next = AtomicUsize::new(0);
@@ -94,15 +90,19 @@ impl Simulation {
             if control.is_stopped() {
                 return Err(Failure::input("interrupted"));
             }
-            let row = match &self.participants.rows {
-                None => participant,
-                Some(rows) => rows[participant][rng.random_range(0..rows[participant].len())],
+            let (row, weight) = match &self.participants.holders {
+                Holders::Rows(_) => (participant, None),
+                Holders::Persons(persons) => {
+                    let rows = &persons[participant];
+                    (rows[rng.random_range(0..rows.len())], None)
+                }
+                Holders::Weighted(weights) => (participant, Some(weights[participant])),
             };
             let numbers = self.participants.row(row);
             // What cannot be used becomes the zero row, as on a device.
-            let (bounded, _) = match &self.participants.weights {
+            let (bounded, _) = match weight {
                 None => preprocessor.prepare_with_warning(&numbers)?,
-                Some(weights) => preprocessor.prepare_weighted(&numbers, weights[row])?,
+                Some(weight) => preprocessor.prepare_weighted(&numbers, weight)?,
             };
             let payload = mechanism.perturb_with(&bounded, &mut rng);
             sum.add(&format.payload(&payload[..])?)?;
@@ -139,7 +139,7 @@ impl Simulation {
 }
 
 /// A study on these rows, in this process: every report is perturbed, encoded, decoded and added up. `request` is the
-/// JSON of an `EstimateRequest`, `design` that of a `CreateStudy`.
+/// JSON of an `EstimateRequest`, `design` that of a `CreateStudyRequest`.
 #[pyfunction]
 pub(crate) fn simulated(
     py: Python<'_>,
@@ -150,9 +150,9 @@ pub(crate) fn simulated(
     request: String,
     seed: u64,
 ) -> PyResult<PyEstimate> {
-    let participants = Participants::read(&table, persons, weights);
+    let participants = Table::read(&table, persons, weights);
     patiently(py, None, move |control| {
-        let design: CreateStudy = serde_json::from_str(&design)?;
+        let design: CreateStudyRequest = serde_json::from_str(&design)?;
         let params = design.params()?;
         let request: eigenveil_shared::api::EstimateRequest = serde_json::from_str(&request)?;
         let k = request.k.unwrap_or_default();
@@ -161,116 +161,13 @@ pub(crate) fn simulated(
         }
         let simulation = Simulation {
             params,
-            participants: participants?,
+            participants,
             seed,
         };
-        let found = simulation.run(k, request.sparse.as_ref(), request.moment, control)?;
-        Ok(PyEstimate::new(found))
+        let simulation_result =
+            simulation.run(k, request.sparse.as_ref(), request.moment, control)?;
+        Ok(PyEstimate::new(simulation_result))
     })
-}
-
-/// A baseline of a trusted curator on these rows. The loadings (k × p), and JSON of what else there is.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
-pub(crate) fn central<'py>(
-    py: Python<'py>,
-    algorithm: String,
-    table: PyReadonlyArray2<'py, f64>,
-    k: usize,
-    preprocessing: String,
-    budget: Option<(f64, Option<f64>)>,
-    neighbours: String,
-    calibration: String,
-    options: &Bound<'py, PyDict>,
-    seed: Option<u64>,
-) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
-    let info = find(&algorithm).map_err(|error| Failure::from(error).raise(py))?;
-    let mut set = Options::default();
-    for (name, value) in options {
-        let name: String = name.extract()?;
-        let known = info
-            .parameters
-            .iter()
-            .find(|own| own.name == name.replace('_', "-"));
-        let Some(parameter) = known else {
-            let names: Vec<String> = info
-                .parameters
-                .iter()
-                .map(|own| own.name.replace('-', "_"))
-                .collect();
-            return Err(Failure::input(format!(
-                "{algorithm} has no parameter {name}; it has {}",
-                if names.is_empty() {
-                    "none".to_owned()
-                } else {
-                    names.join(", ")
-                }
-            ))
-            .raise(py));
-        };
-        set = match parameter.kind {
-            Kind::Count => set.with(*parameter, value.extract::<usize>()?),
-            Kind::Number => set.with(*parameter, value.extract::<f64>()?),
-            Kind::Switch if value.extract::<bool>()? => set.with(*parameter, Value::Set),
-            Kind::Switch => set,
-        };
-    }
-    let table = transposed(&table);
-    let (subspace, rest) = patiently(py, None, move |control| {
-        let is_stopped = || control.is_stopped();
-        let cancel = Cancel::when(&is_stopped);
-        let preprocessing: Preprocessing = serde_json::from_str(&preprocessing)?;
-        let preprocessor = preprocessing.preprocessor()?;
-        let rows = table.column_iter().enumerate().map(|(index, row)| {
-            cancel.check()?;
-            let row = Row::new(row.iter().copied().collect());
-            preprocessor.prepare_features_nth(index, &row)
-        });
-        let rows = Rows::collect(rows)?;
-        let privacy = match budget {
-            None => Privacy::None,
-            Some((epsilon, delta)) => {
-                let delta = delta.unwrap_or_else(|| info.delta.default_delta());
-                let budget = Budget::new(epsilon, delta)?.check_study_limit()?;
-                let neighbours: Neighbours = neighbours.parse()?;
-                let calibration: CentralCalibration = calibration.parse()?;
-                Privacy::with_budget(budget, neighbours, calibration)
-            }
-        };
-        let baseline = info.build(&set)?;
-        let request = eigenveil_central::Request {
-            cancel,
-            ..eigenveil_central::Request::new(k, privacy)
-        };
-        let fit =
-            Threads::available().run(|| baseline.fit(&rows, &request, &mut generator(seed)?))?;
-        let privacy = fit.privacy.as_ref().map(|guarantee| {
-            json!({
-                "epsilon": guarantee.budget.epsilon(),
-                "delta": guarantee.budget.delta(),
-                "neighbours": guarantee.neighbours.as_str(),
-                "calibration": guarantee.calibration.as_str(),
-                "true_epsilon": guarantee.true_epsilon,
-                "claim_holds": guarantee.holds(),
-                "note": guarantee.note,
-                "guarantee": info.guarantee,
-            })
-        });
-        let diagnostics: serde_json::Map<_, _> = fit
-            .diagnostics
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), json!(value)))
-            .collect();
-        let captured = rows.captured_variance(&fit.subspace)?;
-        let rest = json!({
-            "n": fit.n,
-            "privacy": privacy,
-            "diagnostics": diagnostics,
-            "captured_variance": captured,
-        });
-        Ok((fit.subspace.transpose(), rest.to_string()))
-    })?;
-    Ok((array(py, &subspace), rest))
 }
 
 /// JSON of all baselines.
@@ -318,16 +215,16 @@ pub(crate) fn fantope<'py>(
         let threads = Threads::new(threads).ok_or_else(|| Failure::input("threads is 0"))?;
         let is_stopped = || control.is_stopped();
         let cancel = Cancel::when(&is_stopped);
-        let found = threads.run(|| solve(&moment, k, penalty, &settings, cancel))?;
+        let solution = threads.run(|| solve(&moment, k, penalty, &settings, cancel))?;
         let rest = json!({
-            "support": found.support,
-            "objective": found.objective,
-            "gap": found.gap,
-            "relative_gap": found.relative_gap,
-            "iterations": found.iterations,
-            "converged": found.converged(),
+            "support": solution.support,
+            "objective": solution.objective,
+            "gap": solution.gap,
+            "relative_gap": solution.relative_gap,
+            "iterations": solution.iterations,
+            "converged": solution.converged(),
         });
-        Ok((found.vectors.transpose(), rest.to_string()))
+        Ok((solution.vectors.transpose(), rest.to_string()))
     })?;
     Ok((array(py, &components), rest))
 }

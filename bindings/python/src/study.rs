@@ -22,12 +22,12 @@ use crate::{
 #[pyclass(frozen, module = "eigenveil._core", name = "Study")]
 pub(crate) struct PyStudy(pub(crate) eigenveil_client::Study);
 
-/// What stays as it is of a study.
+/// The fields of a study that never change.
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
     plain: serde_json::Value,
-    /// In its own order: a `Value` sorts.
+    /// In its own order, because a `Value` would sort the keys.
     about: &'a About,
 }
 
@@ -73,7 +73,7 @@ impl PyStudy {
         briefly(py, || {
             let server: Server = url.parse()?;
             let read: serde_json::Value = serde_json::from_str(document)?;
-            // Whatever else is wrong with it, the client says so.
+            // Other problems are reported by the client.
             let id = read["id"].as_str().unwrap_or_default();
             let response = Response {
                 status: 200,
@@ -87,7 +87,7 @@ impl PyStudy {
         })
     }
 
-    /// The document again: what pickling keeps. What a device does not look at is left at its default.
+    /// The study as a document, for pickling. Fields that a device ignores have default values.
     fn to_document(&self, py: Python<'_>) -> PyResult<String> {
         briefly(py, || {
             let study = &self.0;
@@ -111,7 +111,7 @@ impl PyStudy {
         })
     }
 
-    /// JSON of what stays as it is.
+    /// JSON of the fields that never change.
     fn described(&self, py: Python<'_>) -> PyResult<String> {
         briefly(py, || {
             let (study, params) = (&self.0, self.0.params());
@@ -153,7 +153,7 @@ impl PyStudy {
     }
 }
 
-/// A row of numbers that Python holds.
+/// Refuses a row whose length is not the study's dimension.
 pub(crate) fn check_len(study: &eigenveil_client::Study, found: usize) -> Result<()> {
     let p = study.params().dimension();
     if found == p {

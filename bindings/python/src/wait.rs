@@ -100,7 +100,7 @@ pub(crate) fn patiently<T: Send + 'static>(
         .map_err(|error| {
             Failure::input(format!("no thread could be started: {error}")).raise(py)
         })?;
-    let mut told = (0, 0);
+    let mut last_told = (0, 0);
     let mut tell = |control: &Control| -> PyResult<()> {
         let Some(progress) = progress else {
             return Ok(());
@@ -109,8 +109,8 @@ pub(crate) fn patiently<T: Send + 'static>(
             control.0.done.load(Ordering::Relaxed),
             control.0.total.load(Ordering::Relaxed),
         );
-        if now != told {
-            told = now;
+        if now != last_told {
+            last_told = now;
             progress.call1(now)?;
         }
         Ok(())

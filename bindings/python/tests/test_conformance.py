@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import threading
@@ -15,6 +16,7 @@ from eigenveil import errors
 
 TABLES = Path(__file__).parents[2] / "conformance"
 STUDIES = json.loads((TABLES / "studies.json").read_text())
+UPLOADS = json.loads((TABLES / "uploads.json").read_text())
 ANSWERS = [case for case in json.loads((TABLES / "answers.json").read_text()) if not case["batch"]]
 
 
@@ -39,8 +41,10 @@ class _Answering(http.server.BaseHTTPRequestHandler):
     """Answers every report as `case` says."""
 
     case: dict = {}
+    posts = 0
 
     def do_POST(self):
+        type(self).posts += 1
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response_only(self.case["status"])
         for name, value in self.case["headers"].items():
@@ -80,3 +84,36 @@ def test_answers(case, answering, tmp_path):
         state = ledger.receipt().studies[0]["state"]
         if expected.startswith("refused:"):
             assert state["refused"]["code"] == expected.split(":")[1]
+
+
+def _batch_of_one(**counts):
+    receipt = {"accepted": 0, "duplicates": 0, "refused": [], **counts}
+    return {"status": 200, "headers": {"content-type": "application/json"}, "body": json.dumps(receipt)}
+
+
+@pytest.mark.parametrize("case", UPLOADS, ids=lambda case: case["name"])
+def test_uploads(case, answering, tmp_path):
+    document, rows = STUDIES[0]["document"], np.ones((3, 2))
+    path, once = tmp_path / "rows.ledger", eigenveil.Connection(retry_for=0)
+
+    def kept():
+        return eigenveil.receipt(path).to_dict() if path.exists() else None
+
+    if case["earlier"] is not None:
+        refused = _batch_of_one(refused=[{"index": 0, "code": case["earlier"], "detail": "No."}])
+        _Answering.case = {"status": 503, "headers": {}, "body": ""} if case["earlier"] == "pending" else refused
+        there = eigenveil.Study.from_document(document, "http://127.0.0.1:9" if "elsewhere" in case else answering)
+        with contextlib.suppress(errors.ServerError):
+            eigenveil.report(there, rows, ledger=path, connection=once)
+    before = kept()
+    _Answering.case, _Answering.posts = _batch_of_one(accepted=1), 0
+    study = eigenveil.Study.from_document({**document, **case["study"]}, answering)
+    try:
+        eigenveil.report(study, rows, ledger=path, connection=once, **case["ask"])
+        code = None
+    except errors.EigenveilError as error:
+        code = error.code
+    # So small an upload has one report a request.
+    assert (code, _Answering.posts) == (case["refused"], case["sent"])
+    if code is not None:
+        assert kept() == before if before else not (kept() or {}).get("studies")

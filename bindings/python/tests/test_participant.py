@@ -318,6 +318,9 @@ def test_persons_and_weights(study, analyst, tmp_path):
     weighted = study(weights=True)
     with pytest.raises(errors.InputError, match="count by weights"):
         eigenveil.report(weighted, numbers, ledger=tmp_path / "weights.ledger")
+    with pytest.raises(errors.InputError, match="scale the largest"):
+        eigenveil.report(weighted, numbers, weights=np.full(6, 50.0), ledger=tmp_path / "weights.ledger")
+    assert not eigenveil.receipt(tmp_path / "weights.ledger").studies
     done = eigenveil.report(weighted, numbers, weights=np.full(6, 0.5), ledger=tmp_path / "weights.ledger")
     assert (done.accepted, done.unusable) == (6, 0)
 
@@ -341,14 +344,45 @@ def test_a_table_of_another_shape_or_kind_is_not_charged(study, tmp_path, rows, 
     assert refused.value.code == code
 
 
+def _at_a_closed_port(made):
+    document = json.load(urllib.request.urlopen(f"{made.url}/v1/studies/{made.id}"))
+    return eigenveil.Study.from_document(document, "http://127.0.0.1:9")
+
+
 def test_what_is_still_to_be_sent_is_an_exception_that_says_how_many(study, analyst, tmp_path):
+    made = study()
+    rows, path = np.random.default_rng(1).normal(size=(5, 3)), tmp_path / "rows.ledger"
+    with pytest.raises(errors.ServerError, match="call it again") as refused:
+        eigenveil.report(_at_a_closed_port(made), rows, ledger=path, connection=eigenveil.Connection(retry_for=0))
+    assert refused.value.code == "no-answer" and refused.value.values["pending"] == 5
+    with pytest.raises(errors.LedgerError, match="moved=True"):
+        eigenveil.report(made, rows, ledger=path)
+    assert eigenveil.report(made, rows, ledger=path, moved=True).accepted == 5
+
+
+def test_reports_that_a_closed_study_does_not_take_are_no_errand(study, analyst, tmp_path):
+    made = study()
+    rows, path = np.random.default_rng(1).normal(size=(5, 3)), tmp_path / "rows.ledger"
+    with pytest.raises(errors.ServerError):
+        eigenveil.report(_at_a_closed_port(made), rows, ledger=path, connection=eigenveil.Connection(retry_for=0))
+    analyst.close(made)
+    with pytest.raises(errors.StudyError, match="never opens again") as refused:
+        eigenveil.report(made, rows, ledger=path, moved=True)
+    assert refused.value.code == "study-not-open" and refused.value.values["pending"] == 5
+    # Where nothing could be sent, there is no ledger either.
+    closed = eigenveil.Study.fetch(made.url, made.id)
+    with pytest.raises(errors.StudyError) as refused:
+        eigenveil.report(closed, rows, ledger=tmp_path / "none.ledger")
+    assert refused.value.code == "study-not-open" and not (tmp_path / "none.ledger").exists()
+
+
+def test_rows_are_reported_with_a_token_each(study, analyst, tmp_path):
     made = study(enrolment="token")
-    rows = np.random.default_rng(1).normal(size=(5, 3))
-    with pytest.raises(errors.TokenError) as refused:
-        eigenveil.report(made, rows, ledger=tmp_path / "rows.ledger")
-    assert refused.value.code == "token-required" and refused.value.values["pending"] == 5
-    tokens = analyst.tokens(made, 5)
-    assert eigenveil.report(made, rows, tokens=tokens, ledger=tmp_path / "rows.ledger").accepted == 5
+    rows, path = np.random.default_rng(1).normal(size=(5, 3)), tmp_path / "rows.ledger"
+    with pytest.raises(errors.TokenError, match="tokens=") as refused:
+        eigenveil.report(made, rows, ledger=path)
+    assert refused.value.code == "token-required" and not eigenveil.receipt(path).studies
+    assert eigenveil.report(made, rows, tokens=analyst.tokens(made, 5), ledger=path).accepted == 5
 
 
 INTERRUPTED = """

@@ -233,7 +233,7 @@ def test_prepare_plans_with_public_rows(wines, analyst):
     study = analyst.create_study("prepared", features=prepared, epsilon=4)
     assert study.feature_names == names
     rows = np.where(np.arange(rows.size).reshape(rows.shape) == 30, np.nan, rows)
-    with pytest.raises(errors.InputError, match=f"^the public rows, written as CSV: line 4, .*{names[4]}.*missing"):
+    with pytest.raises(errors.InputError, match=f"^row 3, column 5 .{names[4]}.: the value is not a number"):
         eigenveil.prepare(pandas.DataFrame(rows, columns=names), k=2, n=20_000, epsilon=4)
 
 
@@ -241,20 +241,41 @@ def test_errors_of_commands_name_arguments_and_not_flags():
     with pytest.raises(errors.InputError) as refused:
         eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4, target_error=0.3, delta=1e-6, mechanism="double-cap")
     assert "delta" in str(refused.value) and "--" not in str(refused.value)
-    with pytest.raises(errors.InputError, match="^unexpected argument 'no_such_flag' found$"):
+    with pytest.raises(errors.InputError, match="^unknown field no_such_flag, expected one of p, "):
         eigenveil.plan(epsilon=4, n=1_000, no_such_flag=1)
-    with pytest.raises(errors.InputError, match="n, the participants expected, or target_error"):
+    with pytest.raises(errors.InputError, match="`n`, the participants expected, or `target_error`"):
         eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4)
-    with pytest.raises(errors.InputError, match="^invalid value '4.5' for 'p': it must be a whole number$"):
+    with pytest.raises(errors.InputError, match="^invalid value for 'p': .* 4.5"):
         eigenveil.plan(p=4.5, k=2, spectrum=[0.3, 0.2], epsilon=4, n=1_000)
+    with pytest.raises(errors.InputError, match="^unknown field no_such, expected one of model, "):
+        eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, no_such=1)
+    with pytest.raises(errors.InputError, match="^invalid value for 'p': .* 4.5"):
+        eigenveil.audit(p=4.5, epsilon=1)
+    with pytest.raises(errors.InputError, match="^give `epsilon`, or `sigma` and `sensitivity`$"):
+        eigenveil.account()
+    with pytest.raises(errors.InputError, match="^`radius` 3 is not used with `bound_rows` normalize"):
+        eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, radius=3)
+    with pytest.raises(errors.InputError, match="refit is not used without sparse=True"):
+        eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, refit=True)
     with pytest.raises(errors.InputError, match="leave epsilon out"):
         central.fit("pca", _scaled(200), k=1, epsilon=1.0)
-    with pytest.raises(errors.InputError, match="delta belongs to an epsilon"):
+    with pytest.raises(errors.InputError, match="`delta` belongs to an `epsilon`"):
         central.fit("analyze-gauss", _scaled(200), k=1, delta=1e-6)
     with pytest.raises(errors.InputError, match="penalty is -1; .* at least 0"):
         central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=-1)
     with pytest.warns(eigenveil.EigenveilWarning):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
+
+
+def test_a_sweep_of_rows_in_a_file_and_its_figure(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a;b;c\n1;2;0\n3;1;0\n2;3;1\n")
+    settings = {"n": [200, 300], "k": 1, "epsilon": 8, "delimiter": ";", "header": "yes", "keep": "a, b"}
+    found = eigenveil.simulate(rows=rows, plot=tmp_path / "sweep.svg", title="Three rows", **settings)["rows"]
+    assert [(own["n"], own["p"]) for own in found] == [(200, 2), (300, 2)]
+    assert "Three rows" in (tmp_path / "sweep.svg").read_text(encoding="utf-8")
+    centred = eigenveil.simulate(p=6, k=1, n=300, epsilon=4, bound_rows="clip", radius=9, centring=True, spike=9)
+    assert centred["centring"] == pytest.approx(0.5**0.5) and centred["p"] == 6
 
 
 def test_rows_that_are_given_for_a_file_or_a_number_are_not_in_a_message():

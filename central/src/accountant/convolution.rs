@@ -146,15 +146,14 @@ impl ComposedPld {
         }
         // Chernoff's bound on the tilted mass above the window, for the discrete PLD itself.
         let top = width * (first + POINTS as i64) as f64;
+        let ln_mass = |more: f64| {
+            let cumulants = plds
+                .iter()
+                .map(|(pld, times)| times * ln_moment(points(pld, width), lambda + more));
+            cumulants.sum::<f64>() - total_moment - more * top
+        };
         let above = (0..40)
-            .map(|power| lambda.max(1e-3) * 1.5_f64.powi(power - 20))
-            .map(|more| {
-                let cumulant: f64 = plds
-                    .iter()
-                    .map(|(pld, times)| times * ln_moment(points(pld, width), lambda + more))
-                    .sum();
-                cumulant - total_moment - more * top
-            })
+            .map(|power| ln_mass(lambda.max(1e-3) * 1.5_f64.powi(power - 20)))
             .fold(0.0, f64::min)
             .exp();
         Ok(Self {

@@ -15,7 +15,7 @@ const POINTS_PER_DEVIATION: f64 = 16.0;
 /// strip and falls like a Gaussian, so the rule converges exponentially.
 fn scaled_divergence(step: &Step, order: f64) -> f64 {
     let z = step.multiplier;
-    // In terms of P: E_P e^{(α−1)L}; the mass sits up to α, between replace neighbours 2α − 1, from the origin.
+    // In terms of P: E_P e^{(α−1)L}; the mass lies within α of the origin (2α − 1 under replacement).
     let (low, high) = (-12.0 * z - order, 12.0 * z + 2.0 * order + 1.0);
     let count = ((high - low) / z * POINTS_PER_DEVIATION).ceil();
     let width = (high - low) / count;

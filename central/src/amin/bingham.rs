@@ -6,7 +6,7 @@ use nalgebra::{DMatrix, DVector};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::generator::Generator;
+use crate::input::generator::Generator;
 
 /// More proposals than this indicate an error: the acceptance rate is above 1/50 up to d in the thousands.
 const MAX_PROPOSALS: usize = 1_000_000;

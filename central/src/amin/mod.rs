@@ -11,7 +11,7 @@ use crate::{
     Request, Rows,
     accountant::laplace,
     baseline::{AlgorithmInfo, Run},
-    noise::EntryNoise,
+    parts::noise::EntryNoise,
 };
 
 /// Differentially private covariance estimation (Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1),
@@ -100,21 +100,21 @@ fn draw_vectors(
     rng: &mut Generator,
 ) -> Result<DMatrix<f64>> {
     let (p, k) = (sum.nrows(), request.k);
-    let mut found = DMatrix::zeros(p, k);
+    let mut vectors = DMatrix::zeros(p, k);
     // The sum in an orthonormal basis of the remaining space, and that basis.
     let (mut rest, mut basis) = (sum * c, DMatrix::identity(p, p));
     for component in 0..k {
         request.cancel.check()?;
         let u = bingham::draw(&rest, rng)?;
-        found.set_column(component, &(&basis * &u));
+        vectors.set_column(component, &(&basis * &u));
         if component + 1 < k {
             let across = complement(&u);
             rest = across.transpose() * rest * &across;
             basis *= across;
         }
     }
-    fix_signs(&mut found);
-    Ok(found)
+    fix_signs(&mut vectors);
+    Ok(vectors)
 }
 
 /// An orthonormal basis of the complement of the unit vector u, `d × (d−1)`: the other columns of the Householder
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_parts_add_up_to_the_budget() {
         let budget = Budget::pure(1.2).unwrap();
-        let of = |neighbours, calibration| {
+        let noise_scales = |neighbours, calibration| {
             let target = PrivacyTarget {
                 budget,
                 neighbours,
@@ -154,21 +154,23 @@ mod tests {
             };
             Noise::new(target, 3).unwrap()
         };
-        let zero_out = of(Neighbours::ZeroOut, CentralCalibration::Accounted);
+        let zero_out = noise_scales(Neighbours::ZeroOut, CentralCalibration::Accounted);
         assert!(
             (zero_out.concentration - 0.3).abs() < 1e-12
                 && (zero_out.scale - 1.0 / 0.3).abs() < 1e-12
         );
-        let replace = of(Neighbours::Replace, CentralCalibration::Accounted);
+        let replace = noise_scales(Neighbours::Replace, CentralCalibration::Accounted);
         assert!(
             (replace.concentration - 0.15).abs() < 1e-12
                 && (replace.scale - 2.0 / 0.3).abs() < 1e-12
         );
         assert_eq!(replace.true_epsilon, 1.2);
         // 3·(0.3/4)·2 + 0.3, and half of that.
-        let published = of(Neighbours::Replace, CentralCalibration::AsPublished).true_epsilon;
+        let published =
+            noise_scales(Neighbours::Replace, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.75).abs() < 1e-12, "{published}");
-        let published = of(Neighbours::ZeroOut, CentralCalibration::AsPublished).true_epsilon;
+        let published =
+            noise_scales(Neighbours::ZeroOut, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.375).abs() < 1e-12, "{published}");
     }
 
@@ -177,10 +179,10 @@ mod tests {
         let rows = gaussian_rows(2000, &[0.5, 0.4, 0.05, 0.05, 0.05, 0.05], 4);
         let sum = rows.sum_of_outer_products();
         let mut rng = generator(Some(1)).unwrap();
-        let found = draw_vectors(&sum, &Request::nonprivate(3), 1.0, &mut rng).unwrap();
-        assert!(orthonormality_defect(&found) < 1e-12);
+        let vectors = draw_vectors(&sum, &Request::nonprivate(3), 1.0, &mut rng).unwrap();
+        assert!(orthonormality_defect(&vectors) < 1e-12);
         // The gap c(λ₂ − λ₃) is some 300: the plane is nearly exact.
-        let plane = found.view((0, 0), (2, 2)).norm_squared();
+        let plane = vectors.view((0, 0), (2, 2)).norm_squared();
         assert!(plane > 1.95, "{plane}");
     }
 

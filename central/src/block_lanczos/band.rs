@@ -29,9 +29,9 @@ pub(crate) struct Band {
 }
 
 pub(crate) struct Leading {
-    /// All, descending.
+    /// All eigenvalues, descending.
     pub(crate) values: Vec<f64>,
-    /// Orthonormal, a column each.
+    /// The leading eigenvectors, one per column, orthonormal.
     pub(crate) vectors: DMatrix<f64>,
 }
 
@@ -58,7 +58,8 @@ impl Band {
         self.entries[self.at(i, j)]
     }
 
-    /// All eigenvalues, and the vectors of the leading ones; `wanted` receives the eigenvalues and returns how many.
+    /// All eigenvalues, and the eigenvectors of the leading ones; `wanted` receives the eigenvalues and returns the
+    /// number of vectors.
     pub(crate) fn leading(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Leading> {
         let here = self.dimension >= MIN_DIMENSION && SAFE_RANGE.contains(&self.largest());
         let values = here.then(|| self.values()).flatten();
@@ -165,7 +166,7 @@ impl Band {
         self.entries[left] = c * c * x + s * s * w + twist;
         self.entries[right] = s * s * x + c * c * w - twist;
         self.entries[left + 1] = c * s * (w - x) + (c * c - s * s) * y;
-        // The two columns below it, to the entry beyond the band.
+        // The two columns below the diagonal, down to the entry just beyond the band.
         let count = (n - 1 - row).min(b);
         let (head, tail) = self.entries.split_at_mut(right);
         let columns = head[left + 2..].iter_mut().zip(&mut tail[1..]);
@@ -337,10 +338,10 @@ mod tests {
         let full = symmetric_eigen(&dense).unwrap();
         let scale = full.values.amax();
         for (found, expected) in values.iter().zip(full.values.iter()) {
-            let found = found / unit;
+            let scaled = found / unit;
             assert!(
-                (found - expected).abs() <= 2e-13 * scale,
-                "{found} {expected}"
+                (scaled - expected).abs() <= 2e-13 * scale,
+                "{scaled} {expected}"
             );
         }
         if vectors.ncols() > 0 {
@@ -358,9 +359,9 @@ mod tests {
         for (n, b) in [(300, 7), (400, 16), (257, 1), (300, 0)] {
             for scale in [1.0, 1e-9, 1e9] {
                 let band = random(n, b, scale);
-                let found = band.leading(|values| Ok(values.len() / 6)).unwrap();
-                assert_eq!(found.vectors.ncols(), n / 6);
-                assert_is_decomposed(&band, &found.values, &found.vectors);
+                let leading = band.leading(|values| Ok(values.len() / 6)).unwrap();
+                assert_eq!(leading.vectors.ncols(), n / 6);
+                assert_is_decomposed(&band, &leading.values, &leading.vectors);
             }
         }
         // Most of the vectors, and a small dimension.
@@ -397,10 +398,10 @@ mod tests {
     fn extreme_numbers_are_decomposed() {
         for scale in [1e-300, 1e300] {
             let band = random(300, 3, scale);
-            let found = band.leading(|_| Ok(2)).unwrap();
-            assert!(orthonormality_defect(&found.vectors) < 1e-12);
+            let leading = band.leading(|_| Ok(2)).unwrap();
+            assert!(orthonormality_defect(&leading.vectors) < 1e-12);
             let full = symmetric_eigen(&band.dense()).unwrap();
-            let apart = found.values[0] / full.values[0] - 1.0;
+            let apart = leading.values[0] / full.values[0] - 1.0;
             assert!(apart.abs() < 1e-12, "{apart}");
         }
     }

@@ -64,9 +64,9 @@ impl LazyGoe<'_> {
         block
     }
 
-    /// Adds W times the columns of a block, before the span so far is projected out; if `left` of the dimensions beyond
-    /// have no coordinate yet, appends those that the product reaches.
-    fn add_across(&mut self, image: &mut DMatrix<f64>, left: usize) {
+    /// Adds W·block to `image` (before projection onto the complement); appends rows for frame coordinates that first
+    /// appear in this product.
+    fn add_noise_product(&mut self, image: &mut DMatrix<f64>, left: usize) {
         let off_diagonal = self.sd * std::f64::consts::FRAC_1_SQRT_2;
         for entry in image.iter_mut() {
             *entry += off_diagonal * self.normal();
@@ -87,9 +87,9 @@ impl LazyGoe<'_> {
 }
 
 /// The `k` algebraically largest eigenpairs of a symmetric matrix given by its products, by block Lanczos until each
-/// residual ‖Av − θv‖ is below `accuracy` times the largest |θ|; signs as in `top_k`. Unlike there nothing proves that
-/// no pair was missed; with a block of random vectors that has probability zero. `None` if a space of `max_dimension`
-/// dimensions is not enough.
+/// residual ‖Av − θv‖ is below `accuracy` times the largest |θ|; signs as in `top_k`. Unlike `top_k`, this cannot prove
+/// that no pair was missed; with a block of random vectors that has probability zero. `None` if a space of
+/// `max_dimension` dimensions is not enough.
 pub(crate) fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
@@ -215,19 +215,20 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
             .basis
             .view((0, self.open), (self.height, b))
             .into_owned();
-        let own = self.matrix.dimension();
-        let mut image = if self.height == own {
+        let own_dimension = self.matrix.dimension();
+        let mut image = if self.height == own_dimension {
             self.matrix.times(&block)
         } else {
-            self.matrix.times(&block.rows(0, own).into_owned())
+            self.matrix
+                .times(&block.rows(0, own_dimension).into_owned())
         };
         image.resize_vertically_mut(self.height, 0.0);
         let mut within = cross_product(&block, &image);
         within = (&within + within.transpose()) * 0.5;
         if let Some(noise) = &mut self.noise {
             within += noise.draw_block(b);
-            let left = noise.beyond - (self.height - own);
-            noise.add_across(&mut image, left);
+            let left = noise.beyond - (self.height - own_dimension);
+            noise.add_noise_product(&mut image, left);
             self.height = image.nrows();
         }
         let longest = image.column_iter().map(|c| c.norm()).fold(0.0, f64::max);
@@ -362,7 +363,7 @@ fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> (DMatrix<f64>,
         }
         let norm = columns.column(j).norm();
         across.push(norm);
-        // Written so that NaN adds none.
+        // Written so that a NaN norm adds no direction.
         if norm > smallest {
             r[(done, j)] = norm;
             let unit = columns.column(j) / norm;
@@ -399,13 +400,13 @@ mod tests {
             .collect();
         let matrix = outer_scaled(&vectors, &values);
         for k in [1, 2, 4, 6] {
-            let found = leading_pairs(&matrix, k, 1e-11, p / 3).unwrap().unwrap();
+            let pairs = leading_pairs(&matrix, k, 1e-11, p / 3).unwrap().unwrap();
             let expected = top_k(&matrix, k).unwrap();
-            assert!((&found.values - &expected.values).amax() < 1e-12);
-            assert!(orthonormality_defect(&found.vectors) < 1e-12);
-            let image = &matrix * &found.vectors;
+            assert!((&pairs.values - &expected.values).amax() < 1e-12);
+            assert!(orthonormality_defect(&pairs.vectors) < 1e-12);
+            let image = &matrix * &pairs.vectors;
             for j in 0..k {
-                let residual = image.column(j) - found.vectors.column(j) * found.values[j];
+                let residual = image.column(j) - pairs.vectors.column(j) * pairs.values[j];
                 assert!(residual.norm() < 1e-10);
             }
         }

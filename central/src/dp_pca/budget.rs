@@ -1,4 +1,4 @@
-//! How a step splits its budget, and how many rows its parts need.
+//! The budget of a step, divided among its parts, and the rows that the parts need.
 
 use eigenveil_estimation::search::bisect;
 use eigenveil_shared::{Result, privacy::Budget};
@@ -7,7 +7,7 @@ use super::{constants::Constants, histogram::StableHistogram};
 use crate::{CentralCalibration, accountant::full_batch};
 
 pub(super) const BINS_PER_DOUBLING: f64 = 4.0;
-/// Rows for the mean, as a multiple of its histograms' threshold: the rows of a coordinate lie in a bin or two.
+/// Rows for the mean, as a multiple of its histograms' threshold; the values of a coordinate lie in one or two bins.
 const ROWS_PER_THRESHOLD: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,17 +19,17 @@ pub(super) struct StepBudget {
     /// Multiplier of the Gaussian on the truncated mean, over the second part.
     pub(super) multiplier: f64,
     pub(super) epsilon: f64,
-    /// How far one row can move the sum of the gradients before truncation, which is non-expansive; the noise need not
-    /// exceed this. Infinite for the paper's noise.
+    /// Sensitivity of the sum of the gradients before truncation, which is non-expansive: noise for a larger
+    /// sensitivity is not needed. Infinite for the paper's noise.
     pub(super) cap: f64,
     pub(super) groups: usize,
     pub(super) constants: Constants,
 }
 
 impl StepBudget {
-    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two
-    /// parts are disjoint, so each may spend the whole budget (`accounted`); the paper gives each half of it. Of its
-    /// share the mean spends half on the ranges, half on the Gaussian.
+    /// The budget of a step with gradients of `coordinates` numbers, whose sum changes by at most `sensitivity` with
+    /// one row. The two parts of the rows are disjoint, so each part may spend the whole budget (`accounted`); the
+    /// paper gives half of it to each. The mean spends half of its share on the ranges and half on the Gaussian noise.
     pub(super) fn new(
         budget: Budget,
         calibration: CentralCalibration,
@@ -77,8 +77,8 @@ impl StepBudget {
     }
 }
 
-/// ε of `parts` releases of (ε₀, δ/4·parts) together, at δ/2: `√(2·parts·ln(4/δ))·ε₀ + parts·ε₀(e^ε₀ − 1)` (advanced
-/// composition, Dwork & Roth 2014, Theorem 3.20, with its slack δ/4).
+/// ε of `parts` releases together, each with (ε₀, δ/(4·parts)), at δ/2: `√(2·parts·ln(4/δ))·ε₀ + parts·ε₀(e^ε₀ − 1)`
+/// (advanced composition, Dwork & Roth 2014, Theorem 3.20, with its slack δ/4).
 fn composed_epsilon(each: f64, parts: usize, delta: f64) -> f64 {
     let parts = parts as f64;
     (2.0 * parts * (4.0 / delta).ln()).sqrt() * each + parts * each * each.exp_m1()

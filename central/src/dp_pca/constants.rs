@@ -12,8 +12,8 @@ pub(super) struct Constants {
     pub(super) tail_scale: f64,
     /// a ≥ 0.
     pub(super) tail_power: f64,
-    /// Groups of the eigenvalue's histogram, as a multiple ≥ 1 of its threshold: with only one or two times
-    /// `ln(1/δζ)/ε` groups the fullest bin would stay below it.
+    /// Number of groups in the eigenvalue histogram, as a multiple (≥ 1) of its release threshold: with only one or two
+    /// times `ln(1/δζ)/ε` groups the fullest bin would stay below it.
     pub(super) groups: f64,
     /// Rows of a group, at least 2: the top eigenvalue of few rows is unreliable.
     pub(super) group_rows: usize,

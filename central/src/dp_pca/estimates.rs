@@ -5,7 +5,7 @@ use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
 
 use super::budget::{BINS_PER_DOUBLING, StepBudget};
-use crate::{Generator, noise::EntryNoise};
+use crate::{Generator, parts::noise::EntryNoise};
 
 /// Smaller eigenvalues are replaced by this: gradients without any spread have eigenvalue 0, which has no logarithm.
 const MIN_EIGENVALUE: f64 = 1e-24;
@@ -93,15 +93,15 @@ mod tests {
         let mut rng = generator(Some(1)).unwrap();
         for sd in [1e-6, 1e-2, 3.0] {
             let gradients = normal(10, rows, sd, 0.7);
-            let found = top_eigenvalue(&gradients, &budget, &mut rng)
+            let estimate = top_eigenvalue(&gradients, &budget, &mut rng)
                 .unwrap()
                 .unwrap();
-            let ratio = found / (sd * sd);
+            let ratio = estimate / (sd * sd);
             assert!((1.0..6.0).contains(&ratio), "{ratio}");
         }
         let still = DMatrix::from_element(10, rows, 0.3);
-        let found = top_eigenvalue(&still, &budget, &mut rng).unwrap().unwrap();
-        assert!(found < 2.0 * MIN_EIGENVALUE);
+        let released = top_eigenvalue(&still, &budget, &mut rng).unwrap().unwrap();
+        assert!(released < 2.0 * MIN_EIGENVALUE);
     }
 
     /// For equal gradients the mean is exact and the noise follows from the box, computed here from the analytic

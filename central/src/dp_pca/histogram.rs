@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Generator, noise::EntryNoise};
+use crate::{Generator, parts::noise::EntryNoise};
 
 /// Releases the fullest bin of a histogram under (ε, δ): Laplace noise of scale 2/ε on the non-empty bins; counts below
 /// the threshold are suppressed.
@@ -58,10 +58,10 @@ mod tests {
             delta: 0.05,
         };
         let mut rng = generator(Some(3)).unwrap();
-        let shown = (0..100_000)
+        let released = (0..100_000)
             .filter(|_| histogram.fullest([4].into_iter(), &mut rng).is_some())
             .count();
-        assert!((2_200..2_800).contains(&shown), "{shown}");
+        assert!((2_200..2_800).contains(&released), "{released}");
         let full = (histogram.threshold() + 60.0) as usize;
         let bins = [1, 2, 2].into_iter().chain((0..full).map(|_| 7));
         assert_eq!(histogram.fullest(bins, &mut rng), Some(7));

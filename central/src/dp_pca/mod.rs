@@ -20,10 +20,10 @@ use self::{
 use crate::{
     AlgorithmInfo, Fit, Generator, Options, Privacy, Request, Rows,
     baseline::Run,
+    input::stream::shuffled,
     oja::{StepSize, gradient_sensitivity},
     parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP_SIZE, TAIL_POWER, TAIL_SCALE, ZETA},
-    stream::shuffled,
-    trace::Tracer,
+    parts::trace::Tracer,
 };
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
@@ -44,14 +44,14 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     ..AlgorithmInfo::private(Run::Table(fit))
 };
 
-/// Steps, if the batch is not set and there are enough rows: noise decreases with the batch size, and few steps of
-/// nearly the power method are better than many noisy ones.
+/// Number of steps when no batch size is given: noise decreases with the batch size, and few steps of nearly the power
+/// method are better than many noisy ones.
 const DEFAULT_STEPS: usize = 10;
 
 /// c of the step sizes `c/t`: large enough that the few steps are nearly power steps.
 const NUMERATOR: f64 = 1_000.0;
 
-/// One ascent or, with deflation, one for each component over its own n/k rows.
+/// One ascent for all components or, with deflation, one per component over n/k rows.
 struct Ascent {
     schedule: StepSize,
     budget: Option<StepBudget>,
@@ -185,18 +185,18 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
         truth: request.truth.filter(|_| runs == 1),
         ..*request
     });
-    let mut found = DMatrix::zeros(d, 0);
+    let mut components = DMatrix::zeros(d, 0);
     for run in 0..runs {
         let part = &table[run * each..(run + 1) * each];
-        let next = ascent.ascend(part, &found, block, &mut tracer, rng)?;
-        let columns: Vec<_> = found.column_iter().chain(next.column_iter()).collect();
-        found = DMatrix::from_columns(&columns);
+        let next = ascent.ascend(part, &components, block, &mut tracer, rng)?;
+        let columns: Vec<_> = components.column_iter().chain(next.column_iter()).collect();
+        components = DMatrix::from_columns(&columns);
     }
-    fix_signs(&mut found);
+    fix_signs(&mut components);
     Ok(Fit {
         privacy: promised,
         trace: tracer.finish(),
         diagnostics: vec![("steps", sizes.0 as f64), ("batch", sizes.1 as f64)],
-        ..Fit::plain(found, n as u64)
+        ..Fit::plain(components, n as u64)
     })
 }

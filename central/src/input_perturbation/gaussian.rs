@@ -9,7 +9,7 @@ use super::fit_from_sum;
 use crate::{
     CentralCalibration, Fit, Generator, PrivacyTarget, Request, Rows,
     baseline::{AlgorithmInfo, Run},
-    noise::SymmetricNoise,
+    parts::noise::SymmetricNoise,
 };
 
 /// Analyze Gauss (Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1): symmetric Gaussian noise on `Σxxᵀ`, then its

@@ -14,8 +14,8 @@ use nalgebra::DMatrix;
 
 use crate::{
     fit::{Fit, Request},
+    input::rows::Rows,
     privacy::{Privacy, PrivacyTarget, RunGuarantee},
-    rows::Rows,
 };
 
 /// The top-k eigenvectors of the sum, with noise that `perturb` adds in a private run; it returns the guarantee and a

@@ -1,7 +1,7 @@
 //! Oja's algorithm and its private variants (Liu, Kong, Jain & Oh 2022).
 //!
-//! All make one pass, so each row is used in only one step: the steps compose in parallel, and the whole run is as
-//! private as one step. The paper composes them sequentially, or shuffles.
+//! All of them make one pass, so each row is used in only one step: the steps compose in parallel, and the whole run is
+//! as private as one step. The paper uses sequential composition or shuffling.
 
 mod calibration;
 mod run;

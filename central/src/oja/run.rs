@@ -14,9 +14,11 @@ use super::{
 use crate::{
     CentralCalibration, Fit, Generator, GradientSum, Options, Privacy, Request, Rows,
     accountant::full_batch,
-    noise::EntryNoise,
-    stream::Feed,
-    trace::{Tracer, is_recorded},
+    input::stream::Feed,
+    parts::{
+        noise::EntryNoise,
+        trace::{Tracer, is_recorded},
+    },
 };
 
 /// Linear steps between two orthonormalisations: the span is the same as with one after each step (QR factors

@@ -1,4 +1,4 @@
-//! What the three variants of the algorithm differ in.
+//! The three variants of the algorithm, and how they differ.
 
 use eigenveil_shared::{Error, Result, privacy::Budget};
 
@@ -7,8 +7,8 @@ use super::{
     step_size::DEFAULT_NUMERATOR,
 };
 use crate::{
+    input::stream::{divided, whole_steps},
     parameter::{EIGENGAP, GRADIENT_CLIP, Options, STEP_SIZE},
-    stream::{divided, whole_steps},
 };
 
 /// Default β: at 1 no row of the unit ball is clipped.
@@ -25,12 +25,12 @@ pub(super) fn numerator(options: &Options) -> f64 {
 /// The variants, each with k components orthonormalised by QR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OjaVariant {
-    /// One row a step, no clipping, no noise.
+    /// One row per step, without clipping and noise.
     Plain,
-    /// One row a step, its gradient clipped, and noise on it.
+    /// One row per step; its gradient is clipped, and noise is added.
     Private,
-    /// T steps of B = `⌊n/T⌋` rows, each gradient clipped, and noise on their sum; `T = ⌈ln² n⌉`, the paper's
-    /// `O(log² n)`, unless T or B is set. Rows after the last complete batch are not used.
+    /// T steps of B = `⌊n/T⌋` rows; each gradient is clipped, and noise is added to their sum. `T = ⌈ln² n⌉`, the
+    /// paper's `O(log² n)`, unless T or B is set. Rows after the last complete batch are not used.
     Minibatch,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     AlgorithmInfo, Fit, Generator, Options, Request, Rows,
     baseline::Run,
     parameter::{BLOCK_SIZE, ITERATIONS},
-    trace::Tracer,
+    parts::trace::Tracer,
 };
 
 /// The run has converged once a step moves the leading subspace by less than this.

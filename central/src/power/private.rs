@@ -17,9 +17,8 @@ use crate::{
     Request, Rows,
     accountant::{full_batch, laplace},
     baseline::Run,
-    noise::EntryNoise,
     parameter::{BLOCK_SIZE, ITERATIONS},
-    trace::Tracer,
+    parts::{noise::EntryNoise, trace::Tracer},
 };
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {

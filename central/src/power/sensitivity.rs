@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Those that are not a gradient's are attained, so none is loose.
+    /// Bounds that are not a gradient's are attained, so none is loose.
     #[test]
     fn the_bounds_are_attained() {
         let (one, two) = (

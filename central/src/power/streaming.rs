@@ -12,9 +12,9 @@ use super::{
 use crate::{
     AlgorithmInfo, Fit, Generator, GradientSum, Options, Request, Rows,
     baseline::Run,
+    input::stream::{Feed, divided},
     parameter::{BATCH, BLOCK_SIZE, ITERATIONS},
-    stream::{Feed, divided},
-    trace::Tracer,
+    parts::trace::Tracer,
 };
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
@@ -41,7 +41,7 @@ fn fit(
     // A block with fewer rows than columns has no image of full rank.
     if block < columns {
         return Err(Error::invalid_request(format!(
-            "a block has {block} of the n = {n} rows; a block size of {columns} needs at least {columns}: use fewer iterations, a smaller --block-size or more rows"
+            "a block has {block} of the n = {n} rows; a block size of {columns} needs at least {columns}: use fewer iterations, a smaller block-size or more rows"
         )));
     }
     let mut tracer = Tracer::new(request);

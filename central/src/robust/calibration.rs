@@ -170,8 +170,11 @@ mod tests {
                 let run = releases.run(neighbours, start_sd, factor * step_sd);
                 run.unwrap().delta(budget.epsilon()).unwrap()
             });
-            let what = format!("{neighbours} {rate:?} {start}: {enough:e} {less:e}");
-            assert!(enough <= budget.delta() && less > budget.delta(), "{what}");
+            let context = format!("{neighbours} {rate:?} {start}: {enough:e} {less:e}");
+            assert!(
+                enough <= budget.delta() && less > budget.delta(),
+                "{context}"
+            );
         }
     }
 }

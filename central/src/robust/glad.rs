@@ -100,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{generator, polar::polar, testing::gaussian_rows};
+    use crate::{generator, parts::polar::polar, testing::gaussian_rows};
 
     proptest! {
         /// The gradient of one row has norm at most 1, and is 0 for the zero row.

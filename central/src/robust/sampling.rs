@@ -9,7 +9,7 @@ use super::table::Table;
 use crate::{
     Generator, Options, Privacy,
     parameter::{BATCH, ITERATIONS},
-    poisson::sampling_rate,
+    parts::poisson::sampling_rate,
 };
 
 /// Default steps of the private variants; each step needs noise.
@@ -27,8 +27,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Steps over all n rows, or over batches, with these parameters. By default `plain` steps without privacy, 100 or
-    /// 500 with it, and batches of 20 rows without privacy, of the paper's size with it.
+    /// Steps over all n rows, or over batches, with these parameters. Defaults. Without privacy: `plain` steps, batches
+    /// of 20 rows. With privacy: 100 steps (500 when sampling), batches of the paper's size.
     pub(super) fn new(
         options: &Options,
         plain: usize,

@@ -12,8 +12,10 @@ use nalgebra::DMatrix;
 use super::table::Table;
 use crate::{
     Generator,
-    leading::leading_of_sum,
-    noise::{EntryNoise, SymmetricNoise},
+    parts::{
+        leading::leading_of_sum,
+        noise::{EntryNoise, SymmetricNoise},
+    },
     power::noisy_power,
 };
 
@@ -118,8 +120,8 @@ mod tests {
                 (Start::AnalyzeGauss, noise, 1e-6),
                 (Start::Power, noise, 1e-3),
             ] {
-                let found = start.frame(&table, 2, noise, &mut rng).unwrap();
-                let error = projector_distance(&found, &exact).unwrap();
+                let frame = start.frame(&table, 2, noise, &mut rng).unwrap();
+                let error = projector_distance(&frame, &exact).unwrap();
                 assert!(error < allowed, "{start:?} {noise:?} {n}: {error}");
             }
         }

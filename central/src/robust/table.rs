@@ -3,7 +3,7 @@
 use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
-use crate::{Generator, Rows, poisson};
+use crate::{Generator, Rows, parts::poisson};
 
 /// The rows `x/‖x‖` as columns; zero rows stay zero.
 pub(super) struct Table {

@@ -15,11 +15,19 @@ use super::{
 use crate::{
     AlgorithmInfo, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
     baseline::{Run, check},
-    noise::{EntryNoise, SymmetricNoise},
     parameter::{BATCH, GRADIENT_NOISE, HALVE_STEP_EVERY, ITERATIONS, Parameter, STEP_SIZE},
-    polar::polar,
-    trace::{Tracer, is_recorded},
+    parts::{
+        noise::{EntryNoise, SymmetricNoise},
+        polar::polar,
+        trace::{Tracer, is_recorded},
+    },
 };
+
+macro_rules! run {
+    ($variant:ident) => {
+        Run::Table(|options, rows, request, rng| Variant::$variant.fit(options, rows, request, rng))
+    };
+}
 
 /// Steps without privacy: twenty halvings of GLAD's first step size.
 const NONPRIVATE_GLAD_STEPS: usize = 1000;
@@ -47,7 +55,7 @@ pub(crate) static GGD: AlgorithmInfo = AlgorithmInfo {
     description: "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY],
-    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Ggd))
+    ..AlgorithmInfo::nonprivate(run!(Ggd))
 };
 pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
     name: "nggd",
@@ -55,7 +63,7 @@ pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
     description: "ggd with Gaussian noise of a given sigma on the mean gradient",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, NOISE],
-    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Nggd))
+    ..AlgorithmInfo::nonprivate(run!(Nggd))
 };
 pub(crate) static SGGD: AlgorithmInfo = AlgorithmInfo {
     name: "sggd",
@@ -63,7 +71,7 @@ pub(crate) static SGGD: AlgorithmInfo = AlgorithmInfo {
     description: "ggd on Poisson batches",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, BATCH],
-    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Sggd))
+    ..AlgorithmInfo::nonprivate(run!(Sggd))
 };
 pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
     name: "nsggd",
@@ -71,7 +79,7 @@ pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
     description: "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
     guarantee: NO_GUARANTEE,
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, BATCH, NOISE],
-    ..AlgorithmInfo::nonprivate(Run::Robust(Variant::Nsggd))
+    ..AlgorithmInfo::nonprivate(run!(Nsggd))
 };
 pub(crate) static DP_GGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-ggd",
@@ -79,7 +87,7 @@ pub(crate) static DP_GGD: AlgorithmInfo = AlgorithmInfo {
     description: "private ggd: robust PCA by noisy gradients of all rows",
     guarantee: "accounted: (eps,delta), including the start; the published noise of the steps holds for small eps (the true eps is reported)",
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY],
-    ..AlgorithmInfo::private(Run::Robust(Variant::DpGgd))
+    ..AlgorithmInfo::private(run!(DpGgd))
 };
 pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sggd",
@@ -87,7 +95,7 @@ pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
     description: "private sggd: robust PCA by noisy gradients of Poisson batches",
     guarantee: "accounted: (eps,delta), including the start; the published noise is too small by a factor of N/B: no meaningful guarantee",
     parameters: &[ITERATIONS, GLAD_STEP, HALVE_STEP_EVERY, BATCH],
-    ..AlgorithmInfo::private(Run::Robust(Variant::DpSggd))
+    ..AlgorithmInfo::private(run!(DpSggd))
 };
 pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-gd-reap",
@@ -96,7 +104,7 @@ pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
     parameters: &[ITERATIONS, REAPER_STEP],
     quadratic_memory: true,
-    ..AlgorithmInfo::private(Run::Robust(Variant::Gd))
+    ..AlgorithmInfo::private(run!(Gd))
 };
 pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sgd-reap",
@@ -105,19 +113,19 @@ pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
     parameters: &[ITERATIONS, REAPER_STEP, BATCH],
     quadratic_memory: true,
-    ..AlgorithmInfo::private(Run::Robust(Variant::Sgd))
+    ..AlgorithmInfo::private(run!(Sgd))
 };
 pub(crate) static MD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-md-reap",
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
-    run: Run::Robust(Variant::Md),
+    run: run!(Md),
     ..GD
 };
 pub(crate) static SMD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-smd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
-    run: Run::Robust(Variant::Smd),
+    run: run!(Smd),
     ..SGD
 };
 
@@ -169,7 +177,7 @@ impl Variant {
         }
     }
 
-    /// That of REAPER; `None` for GLAD.
+    /// Geometry of REAPER; `None` for GLAD.
     fn geometry(self) -> Option<Geometry> {
         match self {
             Self::Gd | Self::Sgd => Some(Geometry::Euclidean),

@@ -17,7 +17,7 @@ use crate::{
     AlgorithmInfo, Fit, Generator, Options, Request, Rows,
     baseline::Run,
     parameter::{LAMBDA, STARTS, SUPPORT},
-    trace::Tracer,
+    parts::trace::Tracer,
 };
 
 /// Default number of starts: only the relaxed one.
@@ -140,8 +140,7 @@ mod tests {
             .collect()
     }
 
-    /// On twelve tables without structure the best of 50 starts is the best of all supports; the relaxed start alone
-    /// is not always.
+    /// On twelve unstructured tables, 50 starts always find the best support; the relaxed start alone does not.
     #[test]
     fn many_starts_find_the_best_features() {
         let (p, s, k) = (10, 4, 2);

@@ -30,7 +30,7 @@ impl Penalty {
         support: Option<usize>,
         k: usize,
     ) -> Self {
-        let (diagonal, largest) = moment.row_sizes();
+        let (diagonal, largest) = moment.diagonal_and_row_maxima();
         let mut settings = AdmmSettings::default();
         if lambda.is_none() {
             (settings.tolerance, settings.max_iterations) = COARSE_SOLVE;

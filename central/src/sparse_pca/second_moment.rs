@@ -15,9 +15,9 @@ const PANEL_COLUMNS: usize = 256;
 
 /// `(1/n)Σxxᵀ`.
 pub(super) enum SecondMoment {
-    /// As a `p × p` matrix.
+    /// A `p × p` matrix.
     Matrix(DMatrix<f64>),
-    /// As the rows over √n, one column each (`p × n`), if there are many columns and fewer rows.
+    /// The rows over √n, one column each (`p × n`), if there are many columns and fewer rows.
     Rows(DMatrix<f64>),
 }
 
@@ -33,7 +33,7 @@ impl SecondMoment {
     }
 
     /// The diagonal, and in each row the largest off-diagonal magnitude.
-    pub(super) fn row_sizes(&self) -> (Vec<f64>, Vec<f64>) {
+    pub(super) fn diagonal_and_row_maxima(&self) -> (Vec<f64>, Vec<f64>) {
         let p = self.dimension();
         let (mut diagonal, mut largest) = (vec![0.0; p], vec![0.0_f64; p]);
         for from in (0..p).step_by(PANEL_COLUMNS) {
@@ -43,12 +43,12 @@ impl SecondMoment {
                 Self::Rows(rows) => tall_product(rows, &rows.rows(from, width).transpose()),
             };
             for (place, column) in panel.column_iter().enumerate() {
-                let own = from + place;
+                let diagonal_index = from + place;
                 for (row, entry) in column.iter().enumerate() {
-                    if row == own {
-                        diagonal[own] = *entry;
+                    if row == diagonal_index {
+                        diagonal[diagonal_index] = *entry;
                     } else {
-                        largest[own] = largest[own].max(entry.abs());
+                        largest[diagonal_index] = largest[diagonal_index].max(entry.abs());
                     }
                 }
             }
@@ -128,7 +128,7 @@ mod tests {
             }
             let part = exact.select_rows(&[1, 4, 8]).select_columns(&[1, 4, 8]);
             assert!((representation.block(&[1, 4, 8]) - part).amax() < 1e-15);
-            let (diagonal, largest) = representation.row_sizes();
+            let (diagonal, largest) = representation.diagonal_and_row_maxima();
             for i in 0..9 {
                 assert!((diagonal[i] - exact[(i, i)]).abs() < 1e-15);
                 assert!((largest[i] - off_diagonal(i)).abs() < 1e-15);

@@ -5,7 +5,7 @@ use nalgebra::DMatrix;
 
 use crate::{
     Generator, GradientSum, Rows,
-    poisson::{poisson_sample, sampling_rate},
+    parts::poisson::{poisson_sample, sampling_rate},
 };
 
 /// Each row with probability B/n, independently.

@@ -1,4 +1,4 @@
-//! The noise of both algorithms, and the guarantee for the whole run.
+//! The noise of `dp-spca` and `dp-vrpca`, and the guarantee for the whole run.
 
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
@@ -22,7 +22,7 @@ pub(super) struct StepPlan {
     pub(super) n: usize,
     /// Sampling rate B/n.
     pub(super) rate: f64,
-    /// Steps T, of an epoch where there are any.
+    /// Steps T: per epoch in `dp-vrpca`, otherwise in all.
     pub(super) steps: usize,
     /// Epochs m, or 1.
     pub(super) epochs: usize,
@@ -33,8 +33,9 @@ impl StepPlan {
         self.steps as u64 * self.epochs as u64
     }
 
-    /// Adds all steps to `run`: noise `z` per unit of the bound on a row's summand. If every step uses all rows there
-    /// is no sampling, and a pair of rows moves a sum by `sensitivity` of these units, less than twice the bound.
+    /// Adds all steps to `run`, with noise `z` in units of the bound on a row's summand. If every step uses all rows,
+    /// there is no sampling, and neighbouring tables differ in a sum by at most `sensitivity` units, which is less than
+    /// 2.
     fn account(&self, run: &mut RunAccountant, z: f64, sensitivity: f64) -> Result<()> {
         if self.rate < 1.0 {
             run.subsampled(self.rate, z, self.all_steps())?;
@@ -84,7 +85,7 @@ pub(super) fn spca_noise(
 /// Noise of `dp-vrpca`; all zero without noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct VrNoise {
-    /// Standard deviation on the full sum `Σx(xᵀṼ)`, once an epoch.
+    /// Standard deviation on the full sum `Σx(xᵀṼ)`, once per epoch.
     pub(super) full_sd: f64,
     /// Standard deviation on the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
     pub(super) difference: f64,
@@ -117,7 +118,7 @@ impl VrNoise {
         Ok((noise, guarantee(target, holds)))
     }
 
-    /// m full-batch releases and mT subsampled ones.
+    /// The accounted noise: m full-batch releases and mT subsampled ones.
     fn accounted(
         budget: Budget,
         neighbours: Neighbours,
@@ -147,8 +148,8 @@ impl VrNoise {
         Ok((noise, true_epsilon(&run(difference)?, budget.delta())?))
     }
 
-    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`: at most that of releasing S and Ã separately, each
-    /// with a share of the noise, for any share; the differences S are clipped to norm 1.
+    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`. It is at most the ε of releasing S and Ã separately,
+    /// each with a share of the noise, however the noise is shared; the differences S are clipped to norm 1.
     fn published_epsilon(
         self,
         neighbours: Neighbours,
@@ -177,7 +178,7 @@ impl VrNoise {
     }
 }
 
-/// By privacy losses; if these are too large, by Rényi divergences; `None` if that fails too.
+/// The true ε from privacy losses or, if these are too large, from Rényi divergences; `None` if that fails too.
 fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),

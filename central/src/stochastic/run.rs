@@ -10,8 +10,10 @@ use nalgebra::DMatrix;
 use crate::{
     CentralCalibration, Fit, Generator, Privacy, Request, Rows, RunGuarantee,
     oja::{DEFAULT_NUMERATOR, StepSize},
-    polar::polar,
-    trace::{Tracer, is_recorded},
+    parts::{
+        polar::polar,
+        trace::{Tracer, is_recorded},
+    },
 };
 
 /// Maximum step size of a run without noise: nearly a power step for variances above 1/1,000.

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     AlgorithmInfo, Fit, Generator, Options, Privacy, Request, Rows,
     baseline::Run,
-    noise::EntryNoise,
     parameter::{BATCH, ITERATIONS, STEP_SIZE},
+    parts::noise::EntryNoise,
 };
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     AlgorithmInfo, Fit, Generator, Options, Privacy, PrivacyTarget, Request, Rows,
     baseline::Run,
-    noise::EntryNoise,
     parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
+    parts::noise::EntryNoise,
 };
 
 pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
@@ -186,8 +186,8 @@ mod tests {
         // ‖D‖ = 0.7 (spectral; its Frobenius norm is √20 times that).
         let away = DMatrix::<f64>::identity(2_000, 20) * 0.7;
         let batches = Batches::new(&rows, 4).unwrap();
-        let found = difference(&batches, away, &NOISE, false, &mut rng);
-        let sd = found.unwrap().norm() / 200.0;
+        let deviation = difference(&batches, away, &NOISE, false, &mut rng);
+        let sd = deviation.unwrap().norm() / 200.0;
         assert!((sd / (0.5 * 0.7 / 4.0) - 1.0).abs() < 0.03, "{sd}");
     }
 

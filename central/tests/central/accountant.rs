@@ -103,9 +103,9 @@ fn full_and_sampled_releases_together() {
 #[test]
 fn the_noise_of_a_run_is_enough_and_tight() {
     let budget = Budget::approximate(1.0, 1e-6).unwrap();
-    let of = |z| run(Neighbours::Replace, 0.02, z, 300);
-    let z = noise_multiplier(budget, |z| Ok(of(z))).unwrap();
-    let at = |z| of(z).epsilon(1e-6).unwrap();
+    let accounted = |z| run(Neighbours::Replace, 0.02, z, 300);
+    let z = noise_multiplier(budget, |z| Ok(accounted(z))).unwrap();
+    let at = |z| accounted(z).epsilon(1e-6).unwrap();
     assert!(at(z) <= 1.0 + 2e-5 && at(z * 0.999) > 1.0, "{z}");
 }
 

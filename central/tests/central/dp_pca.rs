@@ -24,7 +24,7 @@ fn example(n: usize, d: usize, sigma: f64, seed: u64) -> (Rows, DMatrix<f64>) {
     (clipped(&raw, 1.5), v)
 }
 
-/// As σ → 0 the error of `dp-pca` vanishes and that of `private-oja` does not, at equal accounted budgets; means of ten
+/// The error of `dp-pca` vanishes as σ → 0 and that of `private-oja` does not, at equal accounted budgets; means of ten
 /// runs.
 #[test]
 fn example_4_1_separates_it_from_private_oja() {

@@ -66,30 +66,35 @@ fn unlisted_parameters_and_bad_values_are_rejected() {
             assert!(error.detail().contains(says), "{name}: {error}");
         };
         for parameter in ALL {
-            let mut own = info.parameters.iter();
-            let Some(own) = own.find(|own| own.name == parameter.name) else {
+            let mut parameters = info.parameters.iter();
+            let Some(parameters) = parameters.find(|parameters| parameters.name == parameter.name)
+            else {
                 refused(parameter, other(info, parameter), "leave it out (it has ");
                 continue;
             };
             // As in the table, except for its default.
             let without = Parameter {
                 default: None,
-                ..*own
+                ..*parameters
             };
             assert_eq!(without, *parameter);
             match parameter.kind {
                 Kind::Count => {
-                    refused(own, Value::Count(0), " is 0; it must be at least ");
+                    refused(parameters, Value::Count(0), " is 0; it must be at least ");
                 }
                 Kind::Number => {
-                    refused(own, Value::Number(-1.0), " is -1; it must be a");
-                    refused(own, Value::Number(f64::NAN), " is NaN; it must be a");
-                    refused(own, Value::Number(f64::INFINITY), " is inf; it must be a");
+                    refused(parameters, Value::Number(-1.0), " is -1; it must be a");
+                    refused(parameters, Value::Number(f64::NAN), " is NaN; it must be a");
+                    refused(
+                        parameters,
+                        Value::Number(f64::INFINITY),
+                        " is inf; it must be a",
+                    );
                 }
                 Kind::Switch => {}
             }
-            if let Some(default) = own.default {
-                own.check(default).unwrap();
+            if let Some(default) = parameters.default {
+                parameters.check(default).unwrap();
             }
         }
     }
@@ -107,8 +112,11 @@ fn limits_of_the_constants_are_their_own() {
 #[test]
 fn every_parameter_belongs_to_an_algorithm() {
     for (at, parameter) in ALL.iter().enumerate() {
-        let mut own = ALGORITHMS.iter().flat_map(|info| info.parameters);
-        assert!(own.any(|own| own.name == parameter.name), "{parameter:?}");
+        let mut parameters = ALGORITHMS.iter().flat_map(|info| info.parameters);
+        assert!(
+            parameters.any(|parameters| parameters.name == parameter.name),
+            "{parameter:?}"
+        );
         assert!(ALL[..at].iter().all(|other| other.name != parameter.name));
     }
 }

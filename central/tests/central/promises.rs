@@ -80,11 +80,11 @@ fn without_a_budget_each_is_pca_on_three_data_sets() {
         let near = |(name, options, times, ranks, limit): &Plain, rows: &Rows| {
             let read = if *times == 1 { rows } else { &repeated };
             for &k in *ranks {
-                let found = fit(name, &options(rows), read, k, Privacy::None).unwrap();
-                let error = projector_distance(&found.subspace, &exact(rows, k)).unwrap();
+                let fitted = fit(name, &options(rows), read, k, Privacy::None).unwrap();
+                let error = projector_distance(&fitted.subspace, &exact(rows, k)).unwrap();
                 assert!(error < *limit, "{name} on {table}, k = {k}: {error}");
-                assert!(found.privacy.is_none() && found.n == read.n() as u64);
-                assert!(orthonormality_defect(&found.subspace) < 1e-12);
+                assert!(fitted.privacy.is_none() && fitted.n == read.n() as u64);
+                assert!(orthonormality_defect(&fitted.subspace) < 1e-12);
             }
         };
         for plain in PLAIN {
@@ -121,9 +121,9 @@ fn without_a_budget_private_variants_equal_the_nonprivate_ones() {
             for k in [1, 3] {
                 let [plain, private] =
                     [(plain, &defaults()), (private, &options)].map(|(name, options)| {
-                        let found = fit(name, options, &rows, k, Privacy::None).unwrap();
-                        assert!(found.privacy.is_none(), "{name}");
-                        found.subspace
+                        let fitted = fit(name, options, &rows, k, Privacy::None).unwrap();
+                        assert!(fitted.privacy.is_none(), "{name}");
+                        fitted.subspace
                     });
                 let distance = projector_distance(&private, &plain).unwrap();
                 assert!(distance < 1e-9, "{table}, k = {k}: {distance}");
@@ -164,23 +164,23 @@ fn true_epsilon_is_reported() {
         for (neighbours, calibration) in pairs(info) {
             for (epsilon, delta) in budget_of(info) {
                 let name = info.name;
-                let what = format!("{name} {neighbours} {calibration}, delta {delta}");
+                let context = format!("{name} {neighbours} {calibration}, delta {delta}");
                 let privacy = private(epsilon, delta, neighbours, calibration);
-                let found = fit(name, &Options::default(), &rows, 2, privacy).unwrap();
-                let promised = found.privacy.unwrap();
-                println!("{what}: {:?}", promised.true_epsilon);
+                let fitted = fit(name, &Options::default(), &rows, 2, privacy).unwrap();
+                let promised = fitted.privacy.unwrap();
+                println!("{context}: {:?}", promised.true_epsilon);
                 let share = promised.true_epsilon.map(|holds| holds / epsilon);
                 match (calibration, share) {
                     (Accounted, Some(share)) => {
-                        assert!(promised.holds() && share > 0.999, "{what}: {share}");
+                        assert!(promised.holds() && share > 0.999, "{context}: {share}");
                     }
                     (AsPublished, Some(share)) => {
                         let expected = published_over_claimed(name, neighbours);
-                        assert!(expected.contains(&share), "{what}: {share}");
-                        assert_eq!(promised.holds(), share <= 1.0, "{what}");
+                        assert!(expected.contains(&share), "{context}: {share}");
+                        assert_eq!(promised.holds(), share <= 1.0, "{context}");
                     }
-                    (AsPublished, None) => assert!(!promised.holds(), "{what}"),
-                    (Accounted, None) => panic!("{what}: nothing holds"),
+                    (AsPublished, None) => assert!(!promised.holds(), "{context}"),
+                    (Accounted, None) => panic!("{context}: nothing holds"),
                 }
                 assert!(name != "wishart" || share.is_none());
                 assert!(name != "ppi" || share.is_some());
@@ -191,7 +191,7 @@ fn true_epsilon_is_reported() {
                     _ => continue,
                 };
                 if calibration == AsPublished {
-                    assert!(promised.note.unwrap().contains(word), "{what}");
+                    assert!(promised.note.unwrap().contains(word), "{context}");
                 }
             }
         }

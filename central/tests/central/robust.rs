@@ -132,12 +132,12 @@ fn optima_agree_with_a_convex_solver() {
             assert!(above > -1e-6 && above < 2e-3, "{variant:?}: {above}");
         }
         let fit = fitted(&default("ggd"), &rows, &request, 1);
-        let found = objective(&rows, &(&fit.subspace * fit.subspace.transpose()));
-        assert!(found > best - 1e-6, "{found} against {best}");
+        let reached = objective(&rows, &(&fit.subspace * fit.subspace.transpose()));
+        assert!(reached > best - 1e-6, "{reached} against {best}");
         let mut eigenvalues = numbers(&case["eigenvalues"]).into_iter();
         if eigenvalues.all(|g| !(1e-4..1.0 - 1e-4).contains(&g)) {
             tight += 1;
-            assert!(found < best + 1e-4, "{found} against {best}");
+            assert!(reached < best + 1e-4, "{reached} against {best}");
         }
     }
     assert!(tight >= 1);
@@ -149,13 +149,13 @@ fn optima_agree_with_a_convex_solver() {
 #[test]
 fn published_noise_has_the_independent_true_epsilon() {
     let (n, p, delta) = (2000, 20, 1.0 / f64::sqrt(2000.0));
-    let of = |variant, neighbours, calibration| {
+    let guarantee_of = |variant, neighbours, calibration| {
         let privacy = private(0.8, delta, neighbours, calibration);
         let method = from_random(variant, &Options::default().with(ITERATIONS, 2000));
         method.calibrate(n, p, &privacy).unwrap().unwrap()
     };
-    let [accounted, published] =
-        CentralCalibration::ALL.map(|rule| of(Variant::DpSggd, Neighbours::ZeroOut, rule));
+    let [accounted, published] = CentralCalibration::ALL
+        .map(|rule| guarantee_of(Variant::DpSggd, Neighbours::ZeroOut, rule));
     println!("{published:?} {accounted:?}");
     assert!((published.step_sd - 0.0109).abs() < 1e-4);
     let holds = published.guarantee.true_epsilon;
@@ -163,7 +163,7 @@ fn published_noise_has_the_independent_true_epsilon() {
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
-        let full = of(Variant::DpGgd, neighbours, AsPublished);
+        let full = guarantee_of(Variant::DpGgd, neighbours, AsPublished);
         let epsilon = full.guarantee.true_epsilon.unwrap();
         assert!((epsilon - expected).abs() < 0.01, "{neighbours}: {epsilon}");
         assert_eq!(full.epsilon_of_steps, full.guarantee.true_epsilon);

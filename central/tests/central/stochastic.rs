@@ -129,8 +129,8 @@ fn the_noise_of_the_steps_averages_out() {
     assert!(mean < 0.5 * last, "{mean} {last}");
 }
 
-/// As published: one row per step, n steps; the true ε is far above the claim, and with the paper's step size the
-/// iterate hardly moves.
+/// The published form takes one row per step, n steps; its true ε is far above the claim, and with the paper's step
+/// size the iterate hardly moves.
 #[test]
 fn as_published_reports_the_true_epsilon() {
     let mut rng = seeded(9);

@@ -46,8 +46,8 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
         .collect()
 }
 
-/// The same at a size that takes a second. A random subspace has error `√(2k(1−k/p))` = 1.95; private-oja, with a whole
-/// row's noise on every row, only needs to be well below.
+/// The comparison at a size that takes a second. A random subspace has error `√(2k(1−k/p))` = 1.95; private-oja, with a
+/// whole row's noise on every row, only needs to be well below.
 #[test]
 fn a_small_stream() {
     for (name, error) in errors_over_a_stream(40_000, 40, 2) {

@@ -55,8 +55,8 @@ pub fn table_of_zeros(d: usize, n: usize) -> Rows {
 /// The exact top-k subspace.
 pub fn exact(rows: &Rows, k: usize) -> DMatrix<f64> {
     let slices = rows.iter().map(FeatureRow::as_slice);
-    let found = pca_of_rows(&slices, rows.dimension(), false, k);
-    found.unwrap().vectors
+    let leading = pca_of_rows(&slices, rows.dimension(), false, k);
+    leading.unwrap().vectors
 }
 
 /// A generator with this seed.
@@ -136,7 +136,7 @@ pub fn few_rows(n: u32) -> Rows {
     clipped(&rows, 1.0)
 }
 
-/// As many rows as this algorithm needs for [`budget_of`].
+/// Enough rows for this algorithm with [`budget_of`].
 pub fn rows_enough_for(info: &AlgorithmInfo) -> Rows {
     few_rows(if has_constants(info) { 8_000 } else { 400 })
 }

@@ -1,32 +1,18 @@
-//! The commands, one file each.
+//! The commands, one file each, by who gives them.
 
-pub(crate) mod account;
-pub(crate) mod audit;
-pub(crate) mod backup;
-pub(crate) mod central;
-mod central_rows;
-pub(crate) mod estimate;
-mod model;
-pub(crate) mod moment;
-pub(crate) mod plan;
-mod plan_chart;
-pub(crate) mod prepare;
-mod prepare_choices;
-mod prepare_columns;
-pub(crate) mod project;
-pub(crate) mod receipt;
-pub(crate) mod report;
-mod report_check;
-mod report_persons;
-pub(crate) mod reproduce;
-pub(crate) mod serve;
-pub(crate) mod simulate;
-pub(crate) mod store;
-pub(crate) mod study;
-mod study_name;
-mod sweep;
-pub(crate) mod token;
-pub(crate) mod work;
+mod analysts;
+mod operators;
+mod participants;
+mod research;
+mod studies;
+
+pub(crate) use self::{
+    analysts::{estimate, moment, project},
+    operators::{backup, serve, store, work},
+    participants::{receipt, report},
+    research::{account, audit, central, plan, prepare, reproduce, simulate},
+    studies::{study, study_name, token},
+};
 
 use std::{path::Path, time::Duration};
 

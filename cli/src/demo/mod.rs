@@ -27,7 +27,7 @@ use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     about::About,
-    api::{CreateStudy, EstimateRequest},
+    api::{CreateStudyRequest, EstimateRequest},
     enrolment::Admission,
     estimate::{ComponentCount, Estimate},
     mechanism::MechanismKind,
@@ -45,6 +45,7 @@ use crate::{
     commands::{estimate::print_components, estimate_of, serve::stop_signal},
     error::{CliError, Result},
     output, results,
+    tables::TableArgs,
 };
 
 /// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
@@ -86,7 +87,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     keep_serving: bool,
     #[command(flatten)]
-    table: crate::rows::TableArgs,
+    table: TableArgs,
 }
 
 impl DemoArgs {
@@ -95,13 +96,13 @@ impl DemoArgs {
     }
 }
 
-/// What the demo may write.
+/// Names of the files that the demo may write.
 fn names() -> Vec<&'static str> {
-    let own = ["estimate.json", "index.html", "biplot.svg"];
-    [&own[..], &results::NAMES].concat()
+    let fixed_names = ["estimate.json", "index.html", "biplot.svg"];
+    [&fixed_names[..], &results::NAMES].concat()
 }
 
-/// What the demo measured; scripts rely on its keys.
+/// The demo's measurements; scripts rely on the keys.
 #[derive(Debug, Serialize)]
 struct DemoResult {
     n: u64,
@@ -123,7 +124,7 @@ struct DemoResult {
     upload_seconds: f64,
 }
 
-/// What a curator who sees every row would compute.
+/// The result of a curator who sees every row.
 struct Reference {
     pca: Pca,
     /// The rows' second moment, or their covariance where the study centres them.
@@ -227,10 +228,10 @@ async fn run_study(
     Ok(document.id)
 }
 
-fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
+fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudyRequest> {
     let (dimension, features) = (rows.table.dimension(), rows.features());
     let mechanism = &args.mechanism;
-    Ok(CreateStudy {
+    Ok(CreateStudyRequest {
         default_k: ComponentCount::Fixed(usize::from(args.k)),
         about: About {
             purpose: Some("To show on one machine what a study does".to_owned()),

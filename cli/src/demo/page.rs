@@ -30,7 +30,7 @@ pub(super) struct Page<'a> {
     pub nonprivate: &'a DMatrix<f64>,
     /// Eigenvalues of the non-private second-moment matrix, descending.
     pub nonprivate_eigenvalues: &'a [f64],
-    /// The rows in the plane of the first two components; `None` with fewer.
+    /// The rows in the plane of the first two components; `None` if there are fewer components.
     pub scatter: Option<&'a Biplot>,
     /// Description of the rows.
     pub rows_described: &'a str,

@@ -3,10 +3,11 @@
 use std::{path::Path, sync::Arc};
 
 use eigenveil_shared::preprocess::Feature;
+use eigenveil_tables::{RowTable, Settings, features, parse};
 
 use crate::{
     error::Result,
-    rows::{self, RowTable, TableArgs},
+    tables::{self, TableArgs},
 };
 
 /// 1,797 × 64 bytes; origin and licence in `examples/data/README.md`.
@@ -26,13 +27,16 @@ impl DemoRows {
     pub(super) fn load(path: Option<&Path>, how: &TableArgs) -> Result<Self> {
         let (table, features, name, described) = match path {
             None => (
-                rows::read_npy(DIGITS)?,
-                Some(rows::features::parse_constants(DIGITS_FEATURES)?),
+                parse(Path::new("digits.npy"), DIGITS, &Settings::default(), None)?,
+                Some(features::parse_constants(
+                    Path::new("features"),
+                    DIGITS_FEATURES,
+                )?),
                 "handwritten digits".to_owned(),
                 "1,797 handwritten digits, 8 × 8 pixels (UCI Optdigits, CC BY 4.0)".to_owned(),
             ),
             Some(path) => {
-                let (table, constants) = rows::read_with_constants(path, how)?;
+                let (table, constants) = tables::read_with_constants(path, how.settings()?)?;
                 let names = || Some(table.names()?.iter().cloned().map(named).collect());
                 let features = constants.or_else(names);
                 let name = path

@@ -9,19 +9,20 @@ use eigenveil_shared::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::terms::StudyTerms;
 use crate::{
     error::{Error, Result},
     exchange::{Request, Server},
+    rules::StudyTerms,
     study::upload_one,
 };
 
-/// What has become of a report.
+/// The state of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryState {
     /// Kept, and still to be sent.
-    Owed,
+    #[serde(rename = "owed")]
+    Pending,
     /// The server has it; its bytes are gone from here.
     Acknowledged,
     /// The server refused it for good. Its bytes are kept; see [`Ledger::requeue_refused`](crate::Ledger::requeue_refused).
@@ -33,11 +34,11 @@ pub enum EntryState {
     },
 }
 
-/// One study that a device took part in, and what became of its report. The report's bytes are apart from it.
+/// One study that a device took part in, and what became of its report. The report's bytes are stored separately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub(crate) number: u64,
-    /// Where the device took part, and where the study moved to since.
+    /// Addresses of the study, oldest first; the last is the current one.
     pub(crate) servers: Vec<Server>,
     pub(crate) study: String,
     pub(crate) fingerprint: Fingerprint,
@@ -52,7 +53,7 @@ pub struct Entry {
     pub(crate) state: EntryState,
     pub(crate) token: Option<ParticipantToken>,
     pub(crate) canonical_params: Vec<u8>,
-    /// The canonical parameters in it are those above, where this version reads them.
+    /// Their parameters are `canonical_params` decoded, if this version can read them.
     pub(crate) terms: StudyTerms,
 }
 
@@ -64,7 +65,7 @@ impl Entry {
 
     /// The server that the report is sent to.
     pub fn server(&self) -> &Server {
-        // There is at least the first.
+        // `servers` is never empty.
         &self.servers[self.servers.len() - 1]
     }
 
@@ -73,12 +74,12 @@ impl Entry {
         self.report
     }
 
-    /// What has become of the report.
+    /// The state of the report.
     pub fn state(&self) -> &EntryState {
         &self.state
     }
 
-    /// What the report was charged.
+    /// The charge of the report.
     pub fn charge(&self) -> Budget {
         self.charge
     }
@@ -91,7 +92,7 @@ impl Entry {
     /// The request that sends the report, with the bytes that were kept.
     ///
     /// # Errors
-    /// When the bytes are not those of the report.
+    /// If the payload has the wrong length.
     pub fn request(&self, payload: Vec<u8>) -> Result<Request> {
         if payload.len() != self.payload_len {
             return Err(Error::usage(format!(

@@ -26,7 +26,7 @@
 //! }
 //! // Whenever the program starts again:
 //! let book = Book::load(records.clone())?;
-//! for entry in book.owed() {
+//! for entry in book.pending() {
 //!     let request = entry.request(records[&entry.payload_key()].clone())?;
 //!     assert_eq!(request.reports(), [entry.report()]);
 //! }
@@ -34,39 +34,28 @@
 //! ```
 
 mod entry;
-mod limits;
 mod receipt;
 mod records;
-mod terms;
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode, about::UtcDate, enrolment::ParticipantToken, preprocess::Row,
-    privacy::Budget, study::Fingerprint,
+    privacy::Budget,
 };
 
 use crate::{
     error::{Error, Result},
-    exchange::{ReportResult, Server},
-    study::{Study, check_fingerprint, random_bytes},
+    exchange::ReportResult,
+    rules::{
+        Limits, PrivacyCost, StudyTerms, TOKEN_ERRORS, charge, check_known, check_move, compose,
+    },
+    study::{Study, random_bytes},
 };
 
 pub use entry::{Entry, EntryState};
-pub use limits::{Limits, PrivacyCost};
 pub use receipt::{Receipt, ReceiptEntry, StudyRecord};
 pub use records::{Revision, Write};
-pub use terms::StudyTerms;
 
-#[cfg(feature = "sqlite")]
-pub(crate) use limits::{charge, compose};
-
-/// Error codes that another token may fix.
-pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
-    ErrorCode::TokenRequired,
-    ErrorCode::ParticipantTokenUnknown,
-    ErrorCode::TokenSpent,
-];
-
-/// What a device has told, as of one write of its store; see the [module](self).
+/// The disclosures of a device, as of one write of its store; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Book {
     revision: Option<Revision>,
@@ -74,7 +63,7 @@ pub struct Book {
     entries: Vec<Entry>,
 }
 
-/// What [`Book::take_part`] found or proposes.
+/// The finding or proposal of [`Book::take_part`].
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 #[derive(Debug)]
 pub enum Step {
@@ -92,7 +81,7 @@ pub struct Change {
     /// How many entries there are afterwards.
     count: usize,
     pub(crate) limits: Limits,
-    /// As they are afterwards.
+    /// The entries afterwards.
     pub(crate) entries: Vec<Entry>,
     /// The bytes of a new report.
     pub(crate) payload: Option<Vec<u8>>,
@@ -107,7 +96,7 @@ impl std::fmt::Debug for Change {
 }
 
 impl Change {
-    /// What the store has to do for it.
+    /// The write that the store has to do for it.
     ///
     /// # Errors
     /// When a record cannot be written as JSON.
@@ -171,15 +160,15 @@ impl Book {
         &self.entries
     }
 
-    /// What is still to be sent, oldest first.
-    pub fn owed(&self) -> impl Iterator<Item = &Entry> {
+    /// The entries whose reports are pending, oldest first.
+    pub fn pending(&self) -> impl Iterator<Item = &Entry> {
         let entries = self.entries.iter();
-        entries.filter(|entry| entry.state == EntryState::Owed)
+        entries.filter(|entry| entry.state == EntryState::Pending)
     }
 
     /// The total cost of all reports of this device, whatever became of them.
     pub fn spent(&self) -> PrivacyCost {
-        limits::compose(self.charges())
+        compose(self.charges())
     }
 
     /// Takes part in a study with one report, once.
@@ -199,7 +188,7 @@ impl Book {
         }
         study.check_open(now)?;
         let statement = study.privacy();
-        let charge = limits::charge(study.id(), study.params(), &statement)?;
+        let charge = charge(study.id(), study.params(), &statement)?;
         let spent: Vec<Budget> = self.charges().collect();
         self.limits.check(&spent, charge).map_err(|exceeded| {
             exceeded.to_error(
@@ -225,7 +214,7 @@ impl Book {
             charge,
             day: UtcDate::from_unix_ms(now),
             report: report.id,
-            state: EntryState::Owed,
+            state: EntryState::Pending,
             token: None,
             canonical_params: study.params().canonical_bytes(),
             terms: StudyTerms::of(study),
@@ -247,7 +236,7 @@ impl Book {
         Ok(entry)
     }
 
-    /// What has become of a report. `None` where that changes nothing: it is not owed, or still is.
+    /// Records the outcome of a report. `None` where that changes nothing: it is not pending, or still is.
     ///
     /// # Errors
     /// `randomness-unavailable`.
@@ -261,7 +250,7 @@ impl Book {
             Some(Some((code, detail))) => EntryState::Refused { code, detail },
             None => return Ok(None),
         };
-        let Some(entry) = self.owed().find(|entry| entry.report == report) else {
+        let Some(entry) = self.pending().find(|entry| entry.report == report) else {
             return Ok(None);
         };
         let token = match state {
@@ -276,7 +265,7 @@ impl Book {
         .map(Some)
     }
 
-    /// Makes all refused reports owed again, with the bytes they had: for a refusal that was the server's mistake. `None`
+    /// Makes all refused reports pending again, with the bytes they had: for a refusal that was the server's mistake. `None`
     /// where there are none.
     ///
     /// # Errors
@@ -284,20 +273,20 @@ impl Book {
     pub fn requeue_refused(&self) -> Result<Option<Change>> {
         let refused = self.entries.iter();
         let refused = refused.filter(|entry| matches!(entry.state, EntryState::Refused { .. }));
-        let owed: Vec<Entry> = refused
+        let pending: Vec<Entry> = refused
             .map(|entry| Entry {
-                state: EntryState::Owed,
+                state: EntryState::Pending,
                 ..entry.clone()
             })
             .collect();
-        if owed.is_empty() {
+        if pending.is_empty() {
             return Ok(None);
         }
-        self.change(owed).map(Some)
+        self.change(pending).map(Some)
     }
 
     /// Remembers the one-time token with which the report for this study is sent, now and whenever it is sent again. A
-    /// second token replaces the first, and a report that was refused because of its token is owed again. `None` if the
+    /// second token replaces the first, and a report that was refused because of its token is pending again. `None` if the
     /// token is of no use because the server already has the report.
     ///
     /// # Errors
@@ -313,7 +302,7 @@ impl Book {
             EntryState::Refused { code, .. }
                 if ErrorCode::parse(code).is_some_and(|code| TOKEN_ERRORS.contains(&code)) =>
             {
-                EntryState::Owed
+                EntryState::Pending
             }
             state => state.clone(),
         };
@@ -350,8 +339,7 @@ impl Book {
                 format!("the device did not take part in study {}", study.id()),
             )
         })?;
-        check_fingerprint(study.fingerprint(), entry.fingerprint)?;
-        entry.terms.check_unchanged(study.about())?;
+        check_move(study, entry.fingerprint, &entry.terms)?;
         if entry.server() == study.server() {
             return Ok(None);
         }
@@ -417,34 +405,4 @@ impl Book {
             local_warning: None,
         })
     }
-}
-
-/// Refuses a study that `who` took part in already, at another address or with other parameters.
-pub(crate) fn check_known(
-    study: &Study,
-    who: &str,
-    server: &Server,
-    fingerprint: Fingerprint,
-) -> Result<()> {
-    let id = study.id();
-    let (code, what) = if server != study.server() {
-        let here = study.server();
-        (
-            ErrorCode::AlreadyParticipated,
-            format!(
-                "{who} took part in study {id} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here, so that the same report is sent here"
-            ),
-        )
-    } else if fingerprint != study.fingerprint() {
-        let now = study.fingerprint();
-        (
-            ErrorCode::WrongFingerprint,
-            format!(
-                "{who} took part in study {id} with parameters {fingerprint}, and now the server gives it parameters {now}; do not take part again"
-            ),
-        )
-    } else {
-        return Ok(());
-    };
-    Err(SharedError::new(code, what).into())
 }

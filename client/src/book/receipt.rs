@@ -5,12 +5,12 @@ use std::{fmt, ops::Deref};
 use eigenveil_shared::privacy::{Budget, format_delta};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    entry::{Entry, EntryState},
-    limits::{Limits, PrivacyCost},
-    terms::StudyTerms,
+use super::entry::{Entry, EntryState};
+use crate::{
+    error::printable,
+    exchange::Server,
+    rules::{Limits, PrivacyCost, StudyTerms},
 };
-use crate::{error::printable, exchange::Server};
 
 /// Which studies a device, or the rows of a file, took part in, and what it cost. `Display` is a short text for a person;
 /// serde gives JSON with exact numbers. It holds no report and nothing of any row.
@@ -19,9 +19,9 @@ use crate::{error::printable, exchange::Server};
 pub struct Receipt<S = ReceiptEntry> {
     /// The device's limits, or those of each row.
     pub limits: Limits,
-    /// What all reports of the device, or of the row that spent most, come to together, rounded up.
+    /// Total of all reports of the device, or of the row that spent most, rounded up.
     pub spent: PrivacyCost,
-    /// What remains of the totals, rounded down.
+    /// The rest of the totals, rounded down.
     pub remaining: PrivacyCost,
     /// The studies, in the order of the first reports.
     pub studies: Vec<S>,
@@ -47,11 +47,11 @@ pub struct StudyRecord {
     pub dimension: u64,
     /// Which two inputs a report must not tell apart.
     pub neighbours: String,
-    /// What a report could tell the server, in a sentence.
+    /// The information that a report could give the server, in a sentence.
     pub sentence: String,
-    /// What a report was charged: the ε that holds, at least the one that was claimed.
+    /// The charge of a report: the ε that holds, at least the one that was claimed.
     pub charged: Budget,
-    /// What was said of the study.
+    /// The terms of the study.
     pub terms: StudyTerms,
 }
 
@@ -63,7 +63,7 @@ pub struct ReceiptEntry {
     pub record: StudyRecord,
     /// Identifier of the report, in hexadecimal.
     pub report: String,
-    /// What became of it.
+    /// The state of the report.
     pub state: EntryState,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for Receipt {
 impl fmt::Display for ReceiptEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            EntryState::Owed => "not yet known to have arrived".to_owned(),
+            EntryState::Pending => "not yet known to have arrived".to_owned(),
             EntryState::Acknowledged => "the server has it".to_owned(),
             EntryState::Refused { code, detail } => format!(
                 "refused by the server ({}: {}); charged all the same, since it may have been seen",
@@ -184,7 +184,7 @@ impl StudyRecord {
 }
 
 impl<S> Receipt<S> {
-    /// What is spent and what remains under the limits.
+    /// Writes the spending, and the rest under the limits.
     pub(crate) fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             limits,

@@ -1,4 +1,4 @@
-//! A book as records for any store of keys and values.
+//! A book as records of any key-value store.
 
 use std::collections::BTreeSet;
 
@@ -11,30 +11,29 @@ use eigenveil_shared::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    entry::{Entry, EntryState},
-    limits::Limits,
-    terms::StudyTerms,
+use super::entry::{Entry, EntryState};
+use crate::{
+    error::{Error, Result},
+    rules::{Limits, StudyTerms},
 };
-use crate::error::{Error, Result};
 
 /// The record that has limits, layout and revision.
 const HEAD: &str = "head";
-/// What the keys of entries begin with.
+/// Prefix of the keys of entries.
 const ENTRY: &str = "entry/";
 const VERSION: u32 = 1;
 
 /// A random number of one write of a store.
 pub type Revision = [u8; 16];
 
-/// What a store has to do: all of it or nothing, durable, and only if its revision is `expects`; it is `becomes`
-/// then, which the record `head` has too.
+/// A write to a store: atomic, durable, and only if the store's revision is `expects`. Afterwards the revision, which
+/// is also in the record `head`, is `becomes`.
 pub struct Write {
     /// `None`: only if there is no record yet.
     pub expects: Option<Revision>,
     /// The revision afterwards.
     pub becomes: Revision,
-    /// Records to put, in the place of what is there.
+    /// Records to put, replacing any with the same keys.
     pub put: Vec<(String, Vec<u8>)>,
     /// Records to delete.
     pub delete: Vec<String>,
@@ -78,7 +77,7 @@ impl std::fmt::Debug for Write {
 }
 
 impl Write {
-    /// Puts these entries, as they are now, and the bytes of the first, if it is new.
+    /// A write of these entries in their current state, and of the payload of the first one if it is new.
     pub(super) fn new(
         expects: Option<Revision>,
         becomes: Revision,

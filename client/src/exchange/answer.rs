@@ -18,7 +18,7 @@ use crate::error::{Error, HttpFailure, Result, printable};
 /// Longest text of a server that is repeated in a message or kept, in characters.
 const MAX_SHOWN: usize = 1_000;
 
-/// What came back, as the HTTP client gives it.
+/// A response, as the HTTP client gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     /// The status.
@@ -31,10 +31,10 @@ pub struct Response<'a> {
     pub now: Option<u64>,
 }
 
-/// What has become of the reports of a [`Request`].
+/// The outcome of a [`Request`] for its reports.
 #[derive(Debug)]
 pub struct Answer {
-    /// What has become of each report, in the order of the request.
+    /// The outcome of each report, in the order of the request.
     pub results: Vec<ReportResult>,
     /// Why some are [`ReportResult::Pending`]: the first reason, where there are several.
     pub error: Option<Error>,
@@ -80,7 +80,7 @@ struct RefusedReport {
     detail: String,
 }
 
-/// What has become of one report.
+/// The outcome of one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportResult {
     /// The server counted it now.
@@ -99,8 +99,8 @@ pub enum ReportResult {
 }
 
 impl ReportResult {
-    /// What a ledger keeps: `None` where nothing is known, otherwise whether the report was refused, with what code and
-    /// sentence.
+    /// The part that a ledger keeps: `None` where nothing is known, otherwise whether the report was refused, with what
+    /// code and sentence.
     pub(crate) fn outcome(self) -> Option<Option<(String, String)>> {
         let cut = |text: String| text.chars().take(MAX_SHOWN).collect();
         match self {
@@ -128,7 +128,7 @@ impl Request {
         )))
     }
 
-    /// What a request comes to that failed as a whole.
+    /// The answer of a request that failed as a whole.
     pub(crate) fn failed(&self, error: Error) -> Answer {
         if let (1, false, Some(code)) = (self.reports.len(), self.batched, error.code_text())
             && is_refusal_of_a_report(&error)
@@ -284,13 +284,13 @@ impl Response<'_> {
             ..HttpFailure::default()
         };
         let media_type = self.media_type();
-        let said = (media_type == PROBLEM_MEDIA_TYPE)
+        let problem = (media_type == PROBLEM_MEDIA_TYPE)
             .then(|| serde_json::from_slice::<ProblemBody>(self.body).ok())
             .flatten();
-        if let Some(said) = said {
-            failure.retryable |= ErrorCode::parse(&said.code).is_some_and(is_transient);
-            failure.code = Some(shown(&said.code));
-            return Error::http(failure, shown(&said.detail));
+        if let Some(problem) = problem {
+            failure.retryable |= ErrorCode::parse(&problem.code).is_some_and(is_transient);
+            failure.code = Some(shown(&problem.code));
+            return Error::http(failure, shown(&problem.detail));
         }
         let status = shown_status(self.status);
         let sentence = match self.header("location") {

@@ -1,4 +1,4 @@
-//! What is to be sent.
+//! Requests to a server, for any HTTP client.
 
 use eigenveil_shared::{names, report::ReportId};
 
@@ -20,7 +20,7 @@ names! {
     pub Method { Get = "GET", Post = "POST" };
 }
 
-/// What is to be sent, by any HTTP client that follows no redirects. It may be sent again, and counts once.
+/// A request, for any HTTP client that follows no redirects. It is idempotent.
 #[derive(Clone)]
 pub struct Request {
     /// The method.
@@ -68,7 +68,7 @@ impl Request {
         }
     }
 
-    /// The request with these reports of a study, as encoded.
+    /// The request that uploads these encoded reports of a study.
     pub(crate) fn upload(
         server: &Server,
         study: &str,

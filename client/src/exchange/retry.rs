@@ -1,4 +1,4 @@
-//! When to send again, and when to give up: numbers and arithmetic alone. Who waits is whoever sends.
+//! When to send again, and when to give up: numbers and arithmetic alone. The sender does the waiting.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! The address of a server.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -23,7 +23,7 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::usage(format!("the server address {why}")));
-        // Never repeated: it may be a token in the wrong place, or hold one or a password.
+        // Never echoed: the text may be, or contain, a token or password.
         let Ok(mut url) = Url::parse(text) else {
             return refuse("is not an address; write it like https://study.example");
         };
@@ -49,7 +49,7 @@ impl Server {
         self.0.as_str().trim_end_matches('/')
     }
 
-    /// The address of something on the server.
+    /// The URL of a path on the server.
     pub(crate) fn join(&self, path: &[&str]) -> Url {
         let mut url = self.0.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -63,7 +63,7 @@ impl Server {
         &self.0
     }
 
-    /// Whether it can only be this machine's.
+    /// Whether the address can only be this machine.
     pub fn is_this_machine(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         // A dot at the end only says that the name is whole.

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        AnalystTokenInfo, AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse,
-        CreateStudy, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
-        IssueTokensRequest, IssueTokensResponse, RotateTokenResponse, STUDY_EXPORT_MEDIA_TYPE,
-        StudyDocument, StudySummary, TokenCounts,
+        AnalystTokenInfo, AnalystTokenList, CreateAnalystTokenRequest, CreateAnalystTokenResponse,
+        CreateStudyRequest, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
+        IssueTokensRequest, IssueTokensResponse, RotateOperatorTokenResponse,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
     names,
@@ -79,7 +79,7 @@ impl OperatorClient {
         Self::with_settings(server, token, &HttpSettings::default())
     }
 
-    /// As [`OperatorClient::new`], with these settings.
+    /// Connects like [`OperatorClient::new`], with these settings.
     pub fn with_settings(
         server: &str,
         token: &BearerToken,
@@ -100,7 +100,7 @@ impl OperatorClient {
     /// # Errors
     /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study
     /// may or may not be there: look at [`OperatorClient::list`].
-    pub async fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
+    pub async fn create_study(&self, study: &CreateStudyRequest) -> Result<StudyDocument> {
         self.post(&["v1", "studies"], study).await
     }
 
@@ -203,8 +203,8 @@ impl OperatorClient {
     /// there: look at [`OperatorClient::list_tokens`].
     pub async fn create_token(
         &self,
-        wanted: &CreateAnalystRequest,
-    ) -> Result<CreateAnalystResponse> {
+        wanted: &CreateAnalystTokenRequest,
+    ) -> Result<CreateAnalystTokenResponse> {
         self.post(&["v1", "tokens"], wanted).await
     }
 
@@ -225,7 +225,7 @@ impl OperatorClient {
     /// `unauthorized`; network failures, after which the file in the server's data directory has the token that counts.
     pub async fn rotate_token(&self) -> Result<BearerToken> {
         let path = ["v1", "operator-token"];
-        let rotated: RotateTokenResponse = self.act(Method::POST, &path).await?;
+        let rotated: RotateOperatorTokenResponse = self.act(Method::POST, &path).await?;
         BearerToken::new(&rotated.token)
     }
 
@@ -233,13 +233,13 @@ impl OperatorClient {
         self.transport.json(&ApiRequest::get(path)).await
     }
 
-    /// What must not be acted on twice, without content.
+    /// Sends a request without content that must not be acted on twice.
     async fn act<T: DeserializeOwned>(&self, method: Method, path: &[&str]) -> Result<T> {
         let request = ApiRequest::non_idempotent(method, path);
         self.transport.json(&request).await
     }
 
-    /// The same with this content.
+    /// Sends this content, which must not be acted on twice.
     async fn post<T: DeserializeOwned>(
         &self,
         path: &[&str],

@@ -1,4 +1,4 @@
-//! What a device asks of a server.
+//! The device's HTTP client.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 /// A device's side of the HTTP interface. Cheap to clone; clones share connections.
 ///
 /// ```no_run
-/// use eigenveil_client::{Ledger, http::{HttpSettings, StudyClient, send_owed}};
+/// use eigenveil_client::{Ledger, http::{HttpSettings, StudyClient, send_pending}};
 /// use eigenveil_shared::preprocess::Row;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = StudyClient::new("http://localhost:8080")?;
@@ -26,8 +26,8 @@ use crate::{
 /// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
 /// let mut ledger = Ledger::open("device.ledger")?;
 /// ledger.participate(&study, &Row::new(vec![0.5; study.params().dimension()]))?;
-/// let sent = send_owed(&mut ledger, &HttpSettings::default()).await?;
-/// println!("{} accepted, {} still owed", sent.accepted, sent.pending);
+/// let sent = send_pending(&mut ledger, &HttpSettings::default()).await?;
+/// println!("{} accepted, {} still pending", sent.accepted, sent.pending);
 /// # Ok(())
 /// # }
 /// ```
@@ -42,7 +42,7 @@ impl StudyClient {
         Self::with_settings(server, &HttpSettings::default())
     }
 
-    /// As [`StudyClient::new`], with these settings.
+    /// Connects like [`StudyClient::new`], with these settings.
     pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
         Self::of(&server.parse()?, settings)
     }
@@ -74,7 +74,7 @@ impl StudyClient {
         self.study(id, None).await
     }
 
-    /// As [`StudyClient::fetch_study`], for a device that knows which parameters it agreed to.
+    /// Fetches like [`StudyClient::fetch_study`], for a device that pins the parameters it agreed to.
     ///
     /// # Errors
     /// As [`StudyClient::fetch_study`]; `wrong-fingerprint` when the study has other parameters.
@@ -96,7 +96,11 @@ impl StudyClient {
     }
 
     #[cfg(feature = "sqlite")]
-    pub(super) async fn call_counted(&self, request: &Request, counters: &Counters) -> Answer {
+    pub(super) async fn call_with_counters(
+        &self,
+        request: &Request,
+        counters: &Counters,
+    ) -> Answer {
         self.transport.call(request, counters).await
     }
 }

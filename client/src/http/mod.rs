@@ -1,4 +1,4 @@
-//! Talking to a server: [`StudyClient`], `send_owed` and `send_rows` for devices, [`OperatorClient`] for whoever
+//! Talking to a server: [`StudyClient`], `send_pending` and `send_rows` for devices, [`OperatorClient`] for whoever
 //! runs the study. `blocking` has what devices need without `async`.
 //!
 //! Every request is bounded: in attempts, in time, and in the size of the response. A request is sent again after a
@@ -22,7 +22,7 @@ pub use analyst::{EstimateFormat, OperatorClient};
 pub use client::StudyClient;
 pub use proxy::{ProxyAddress, ProxySetting};
 #[cfg(feature = "sqlite")]
-pub use send::{SendFailure, SendSummary, UploadMode, UploadSettings, send_owed, send_rows};
+pub use send::{SendFailure, SendSummary, UploadMode, UploadSettings, send_pending, send_rows};
 pub use settings::{BearerToken, HttpSettings, RootCertificates};
 
 pub use crate::exchange::RetryPolicy;

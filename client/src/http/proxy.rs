@@ -1,4 +1,4 @@
-//! Which proxy requests go through, if any.
+//! The proxy for requests, if any.
 
 use std::{fmt, str::FromStr};
 
@@ -7,13 +7,13 @@ use reqwest::{Proxy, Url};
 
 use crate::error::{Error, Result};
 
-/// Which proxy requests go through. `Debug` does not show its password.
+/// The proxy for requests, if any. `Debug` does not show its password.
 ///
 /// From text: the address of a proxy for all servers, or `none`.
 #[derive(Clone, Default)]
 pub enum ProxySetting {
-    /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (or the same in lower case) name for the server, unless
-    /// `NO_PROXY` excepts it, as curl reads them. Never one to a server on this machine.
+    /// The proxy that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (or the same in lower case) names for the server, read
+    /// as curl reads these variables, unless `NO_PROXY` excludes the server. No proxy for a server on this machine.
     #[default]
     Environment,
     /// None, whatever the environment says.
@@ -22,7 +22,7 @@ pub enum ProxySetting {
     Always(ProxyAddress),
 }
 
-/// What the environment calls its proxies.
+/// Environment variables that name proxies.
 const VARIABLES: [&str; 6] = [
     "HTTPS_PROXY",
     "https_proxy",
@@ -39,7 +39,8 @@ pub struct ProxyAddress(Intercept);
 impl FromStr for ProxySetting {
     type Err = Error;
 
-    /// Reads the address of a proxy (`http://proxy.example:3128`, with user and password if it wants them), or `none`.
+    /// Reads the address of a proxy (`http://proxy.example:3128`, with user and password if it requires them), or
+    /// `none`.
     fn from_str(text: &str) -> Result<Self> {
         if text == "none" {
             return Ok(Self::None);
@@ -67,8 +68,8 @@ fn not_a_proxy() -> Error {
     )
 }
 
-/// Whether a `/`, `?` or `#` in the user or password ends this address before its host: what is taken for the host, and
-/// shown, is then a part of them.
+/// Whether an unescaped `/`, `?` or `#` in the user or password ends this address before its host: a part of the
+/// credentials is then taken for the host, and shown.
 fn cuts_credentials(address: &str) -> bool {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     rest.split_once(['/', '?', '#'])
@@ -99,7 +100,7 @@ impl ProxySetting {
     /// The proxy to a server at this address.
     ///
     /// # Errors
-    /// If the environment's address of a proxy has credentials that are not escaped; the error does not show it.
+    /// If a proxy address of the environment has credentials that are not escaped; the error does not show the address.
     pub(super) fn to(&self, server: &Url, is_this_machine: bool) -> Result<Option<ProxyAddress>> {
         match self {
             Self::Environment if !is_this_machine => {

@@ -1,4 +1,4 @@
-//! Waiting and sending again, on tokio's clock.
+//! Retries with tokio timers.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use crate::{
 /// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetrySafety {
-    /// After any failure that may pass: the request may be acted on twice.
+    /// After any transient failure; the request may be processed twice.
     Always,
     /// Only when the server certainly did not act on it.
     IfUnprocessed,
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Runs `attempt` until it succeeds, fails for good, or the policy is used up.
+/// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted.
 pub(crate) async fn retry<T, F>(
     policy: &RetryPolicy,
     gate: &Gate,

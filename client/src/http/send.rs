@@ -1,8 +1,7 @@
-//! Sending what ledgers owe: one loop for a device's [`Ledger`] and for a [`RowLedger`].
+//! Sending the pending reports of ledgers: one loop for a device's [`Ledger`] and for a [`RowLedger`].
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    fmt,
     ops::ControlFlow,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -13,6 +12,7 @@ use eigenveil_shared::{
     enrolment::{Admission, Enrolment},
     report::ReportId,
 };
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
@@ -69,7 +69,7 @@ impl Default for UploadSettings {
 }
 
 /// The outcome of the reports sent, final or so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct SendSummary {
     /// Reports the server stored and counted now.
     pub accepted: u64,
@@ -87,6 +87,7 @@ pub struct SendSummary {
     pub seconds: f64,
     /// Why reports are still to be sent. For a server that could not be reached only the first failures are listed: its
     /// other reports were not tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<SendFailure>,
 }
 
@@ -101,26 +102,32 @@ pub struct SendFailure {
     pub error: Error,
 }
 
-impl fmt::Display for SendFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+impl Serialize for SendFailure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut failure = serializer.serialize_struct("SendFailure", 5)?;
+        failure.serialize_field("url", self.server.as_str())?;
+        failure.serialize_field("study", &self.study)?;
+        failure.serialize_field("code", self.error.name())?;
+        failure.serialize_field("detail", self.error.detail())?;
+        failure.serialize_field("retryable", &self.error.is_retryable())?;
+        failure.end()
     }
 }
 
-/// Sends everything the ledger owes, each report to its own server and study, as often as the retry
+/// Sends every pending report of the ledger, each to its own server and study, as often as the retry
 /// policy of `settings` says, and records what became of it.
 ///
 /// Each report goes out with the bytes it has in the ledger. A response that was lost makes a duplicate
 /// of the next attempt, which the server counts once. An unreachable server does not hold up reports for other
-/// servers. Dropping the future stops the sending: what was not recorded stays owed.
+/// servers. Dropping the future stops the sending: what was not recorded stays pending.
 ///
 /// # Errors
 /// The ledger could not be read or written. Whatever a server responds is not an error, but in
 /// [`SendSummary::failures`].
-pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
-    let waiting = VecDeque::from(ledger.owed()?);
-    let (total, sending) = (waiting.len() as u64, UploadSettings::default());
-    let source = OwedReports { ledger, waiting };
+pub async fn send_pending(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
+    let entries = VecDeque::from(ledger.pending()?);
+    let (total, sending) = (entries.len() as u64, UploadSettings::default());
+    let source = PendingEntries { ledger, entries };
     send(source, total, settings, &sending, |_| {
         ControlFlow::Continue(())
     })
@@ -165,14 +172,16 @@ pub async fn send_rows(
     send(source, total, settings, sending, progress).await
 }
 
-/// What the loop sends from.
+/// The ledger from which the loop sends.
 trait Source {
     /// The next request that was not given yet, of those that are not stopped; or why there is none.
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>>;
     /// Takes in what has become of its reports.
     fn record(&mut self, request: &Request, results: Vec<ReportResult>) -> Result<()>;
     /// Writes what was taken in.
-    fn flush(&mut self) -> Result<()>;
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Reports that are not settled.
     fn pending(&self) -> Result<u64>;
 }
@@ -190,7 +199,7 @@ impl Stopped {
     }
 }
 
-/// What is known of the sending while it goes on.
+/// The state of a sending while it goes on.
 struct Sending<'a> {
     settings: &'a HttpSettings,
     clients: BTreeMap<Server, StudyClient>,
@@ -239,17 +248,17 @@ async fn send<S: Source>(
                     break;
                 }
             };
-            let place = (request.server.clone(), request.study.clone());
+            let target = (request.server.clone(), request.study.clone());
             match state.client(&request.server) {
                 Ok(client) => {
-                    flying.push(place);
+                    flying.push(target);
                     let counters = Arc::clone(&state.counters);
                     flight.spawn(async move {
-                        let answer = client.call_counted(&request, &counters).await;
+                        let answer = client.call_with_counters(&request, &counters).await;
                         (request, answer)
                     });
                 }
-                Err(error) => state.failed(place, error),
+                Err(error) => state.failed(target, error),
             }
         }
         if until.is_none()
@@ -382,15 +391,15 @@ impl Sending<'_> {
     }
 }
 
-/// What a device owes: one report a study.
-struct OwedReports<'a> {
+/// The pending reports of a device, one per study.
+struct PendingEntries<'a> {
     ledger: &'a mut Ledger,
-    waiting: VecDeque<Entry>,
+    entries: VecDeque<Entry>,
 }
 
-impl Source for OwedReports<'_> {
+impl Source for PendingEntries<'_> {
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
-        while let Some(entry) = self.waiting.pop_front() {
+        while let Some(entry) = self.entries.pop_front() {
             if !stopped.has(entry.server(), entry.study()) {
                 self.ledger.check_current()?;
                 // One that is damaged does not hold up the others.
@@ -410,12 +419,8 @@ impl Source for OwedReports<'_> {
         self.ledger.record(request, &results)
     }
 
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn pending(&self) -> Result<u64> {
-        Ok(self.ledger.owed()?.len() as u64)
+        Ok(self.ledger.pending()?.len() as u64)
     }
 }
 
@@ -429,7 +434,7 @@ struct PendingRows<'a> {
     next: Option<u64>,
     /// Whose reports are under way.
     rows: HashMap<ReportId, u64>,
-    /// What is not written yet.
+    /// Results that are not written yet.
     results: Vec<(u64, ReportResult)>,
     recorded: Instant,
 }

@@ -99,7 +99,7 @@ impl HttpSettings {
     }
 }
 
-/// What is at the bottom of a chain of errors.
+/// The last cause of a chain of errors.
 pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -108,7 +108,7 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     printable(&cause.to_string())
 }
 
-/// What precedes a token in its header.
+/// The word before a token in its header.
 const SCHEME: &str = "Bearer ";
 
 /// The operator's (or an analyst's) bearer token. `Debug` does not show it.

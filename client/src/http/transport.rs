@@ -8,7 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use eigenveil_shared::api::{StudyList, StudySummary};
+use eigenveil_shared::{
+    Hint,
+    api::{StudyList, StudySummary},
+};
 use reqwest::{
     Method,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
@@ -89,7 +92,7 @@ struct RawResponse {
 }
 
 impl RawResponse {
-    /// What `read` makes of it.
+    /// The result of `read` on the response.
     fn read<T>(&self, read: impl FnOnce(&Response<'_>) -> T) -> T {
         let headers: Vec<(&str, &str)> = self
             .headers
@@ -149,8 +152,9 @@ impl Transport {
                 None => "to another machine, where anybody on the network path".to_owned(),
             };
             return Err(Error::usage(format!(
-                "{base} is plain HTTP {whom} can read tokens and reports; use https://, or allow it (insecure_http, --insecure-http)"
-            )));
+                "{base} is plain HTTP {whom} can read tokens and reports; use https://, or allow it"
+            ))
+            .with_hint(Hint::PlainHttp));
         }
         Ok(Self {
             http: settings.client(base.scheme() == "https", proxy.as_ref())?,
@@ -400,10 +404,11 @@ impl Transport {
             timeout: error.is_timeout(),
             ..HttpFailure::default()
         };
-        let sentence = if error.is_connect() && cause.contains("certificate") {
+        if error.is_connect() && cause.contains("certificate") {
             failure.retryable = false;
-            refused_certificate(server, &cause)
-        } else if error.is_connect() && cause.contains("InvalidContentType") {
+            return refused_certificate(failure, server, &cause);
+        }
+        let sentence = if error.is_connect() && cause.contains("InvalidContentType") {
             format!(
                 "cannot connect to {server}: what answers there does not speak TLS; is its address http:// and not https://?"
             )
@@ -434,7 +439,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// What sending took, over all attempts.
+/// Counters of a sending, over all attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) retries: AtomicU64,
@@ -447,10 +452,10 @@ impl Counters {
     }
 }
 
-/// The sentence for a certificate that the TLS library refused for this cause.
-fn refused_certificate(server: &str, cause: &str) -> String {
+/// The error for a certificate that the TLS library refused for this cause.
+fn refused_certificate(failure: HttpFailure, server: &str, cause: &str) -> Error {
     let certificate = format!("the certificate of {server}");
-    if cause.contains("expired") {
+    let sentence = if cause.contains("expired") {
         format!(
             "{certificate} has expired ({cause}); its operator has to renew it, unless the clock of this machine is wrong"
         )
@@ -458,17 +463,19 @@ fn refused_certificate(server: &str, cause: &str) -> String {
         format!("{certificate} is not valid yet ({cause}); is the clock of this machine right?")
     } else if cause.contains("CaUsedAsEndEntity") {
         format!(
-            "{certificate} is that of a certificate authority, not of a server ({cause}), so every client refuses it and --ca-cert does not help; the server's operator has to replace it"
+            "{certificate} is that of a certificate authority, not of a server ({cause}), so every client refuses it, whatever it trusts; the server's operator has to replace it"
         )
     } else if cause.contains("not valid for name") {
         format!(
             "{certificate} is for another host ({cause}); use the name that it is for, or ask the server's operator for a certificate for this one"
         )
     } else {
-        format!(
-            "{certificate} is not trusted by this machine: {cause}; if the server has a certificate authority of its own, or is its own authority, get the root certificate from its operator and add it (--ca-cert)"
-        )
-    }
+        let sentence = format!(
+            "{certificate} is not trusted by this machine: {cause}; if the server has a certificate authority of its own, or is its own authority, get the root certificate from its operator and add it"
+        );
+        return Error::http(failure, sentence).with_hint(Hint::RootCertificate);
+    };
+    Error::http(failure, sentence)
 }
 
 #[cfg(test)]
@@ -502,11 +509,10 @@ mod tests {
             "http://notlocalhost",
             "http://127.0.0.1.example",
         ] {
-            let error = Transport::new(&far.parse().unwrap(), &settings, None)
-                .unwrap_err()
-                .to_string();
-            for word in [far, "https://", "--insecure-http"] {
-                assert!(error.contains(word), "{error}");
+            let error = Transport::new(&far.parse().unwrap(), &settings, None).unwrap_err();
+            assert_eq!(error.hint(), Some(&Hint::PlainHttp));
+            for word in [far, "https://"] {
+                assert!(error.detail().contains(word), "{error}");
             }
             Transport::new(&far.parse().unwrap(), &allowed, None).unwrap();
             let https = far.replace("http:", "https:").parse().unwrap();

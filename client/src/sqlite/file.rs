@@ -1,11 +1,11 @@
 //! What the files of this crate have in common: they are created atomically and readable by their owner only, locked
 //! while open, recognised by their application identifier, and self-contained after each commit.
 //!
-//! The files are SQLite databases. SQLite keeps a change in a write-ahead log (WAL) beside the file first, and finds it
-//! by name: a file that is renamed, or opened by another name, has left its log behind. So nothing is given out
-//! before its change is in the file itself and synced (a checkpoint after each commit): a log holds at most
-//! one change, which nobody has seen yet. And each change has a random revision number and
-//! names the one before it, so that a log that is not of the file's last change is noticed and not applied.
+//! The files are SQLite databases. SQLite first writes a change to a write-ahead log (WAL) beside the file, and finds
+//! the log by name: a file that is renamed, or opened under another name, loses its log. Therefore nothing is given out
+//! before its change is in the file itself and synced (a checkpoint after each commit), and a log holds at most one
+//! change, which nobody has seen yet. Each change also records a random revision number and that of the change before,
+//! so that a log that does not belong to the file's last change is detected and not applied.
 
 use std::{
     cell::Cell,
@@ -26,21 +26,22 @@ use crate::error::{Error, Result};
 /// Version of the tables of every kind of file.
 const VERSION: i32 = 1;
 
-/// How a kind of file is recognised.
+/// A kind of file: its tables, and how it is recognised.
 #[derive(Debug)]
 pub(crate) struct FileSchema {
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) name: &'static str,
-    /// Tells it from any other SQLite file.
+    /// Application identifier, which distinguishes it from other SQLite files.
     pub(crate) application_id: i32,
     /// SQL that creates its tables, in addition to `file_state`, which every file has.
     pub(crate) tables: &'static [&'static str],
     /// The append-only table, whose new rows `file_state` counts, so that lost ones are noticed.
     pub(crate) append_only_table: &'static str,
-    /// SQL for how many there must be: its rows, and what else a change adds to `file_state.row_count`.
+    /// SQL expression that must equal `file_state.row_count`: the rows of `append_only_table`, and whatever else a
+    /// change counts there.
     pub(crate) counted: &'static str,
-    /// SQL for whether the tables go together. They do after each change; where a checkpoint was cut off and its log is
-    /// gone, some pages are of before the change and others of after it.
+    /// SQL expression for whether the tables are consistent, as they are after each change. If a checkpoint was cut off
+    /// and its log is gone, some pages are from before the change and others from after it.
     pub(crate) consistent: &'static str,
 }
 
@@ -111,7 +112,7 @@ impl FileSchema {
         }
     }
 
-    /// The error for a file that is none of this kind.
+    /// The error for a file of another kind.
     fn wrong_kind_error(&self, path: &Path) -> Error {
         Error::file(
             self.name,
@@ -135,7 +136,8 @@ impl FileSchema {
         )
     }
 
-    /// The error for a file that holds nothing. It may have been emptied: a new one in its place would forget.
+    /// The error for a file that holds nothing. It may have been emptied: a new file in its place would not know what
+    /// was spent.
     fn empty_file_error(&self, path: &Path) -> Error {
         Error::file(
             self.name,
@@ -194,7 +196,7 @@ impl FileSchema {
         Ok(())
     }
 
-    /// Refuses to make a file where there is the log of one.
+    /// Refuses to create a file where the log of another one is left.
     fn check_no_log(&self, path: &Path) -> Result<()> {
         let log = beside(path, "-wal");
         if fs::symlink_metadata(&log).is_err() {
@@ -216,7 +218,7 @@ impl FileSchema {
         std::path::absolute(path).is_ok_and(|at| application_of(&at).is_ok_and(ours))
     }
 
-    /// Opens a file that is there, and locks it for as long as the value lives.
+    /// Opens an existing file, and locks it for as long as the value lives.
     ///
     /// # Errors
     /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
@@ -225,7 +227,7 @@ impl FileSchema {
         self.open_to_read(path)?.with_log_applied()
     }
 
-    /// The same, to read it only: a log that an interrupted change has left is read too, and stays as it is.
+    /// Opens the file for reading only: the log of an interrupted change is read too, and stays as it is.
     pub(crate) fn open_to_read(&'static self, path: &Path) -> Result<LockedFile> {
         let at = self.absolute(path)?;
         // No lock is left beside a name that was mistyped, or another program's file.
@@ -239,7 +241,7 @@ impl FileSchema {
         }
     }
 
-    /// The same, and creates the file if there is none, with what `fill` adds to it.
+    /// Opens the file, or creates it if there is none, with what `fill` adds to it.
     pub(crate) fn open_or_create(
         &'static self,
         path: &Path,
@@ -263,14 +265,14 @@ impl FileSchema {
         FileLock::acquire(&beside, &locked)
             .map_err(|error| {
                 let lock = beside.display();
-                let what = match beside.exists() {
+                let advice = match beside.exists() {
                     _ if beside.is_symlink() => {
                         format!("{lock} is a symbolic link, and no lock; remove it")
                     }
                     true => format!("{lock} cannot be opened: {error}"),
                     false => format!("{lock} cannot be created: {error}"),
                 };
-                Error::file(self.name, path, what)
+                Error::file(self.name, path, advice)
             })?
             .ok_or_else(|| Error::locked(self.name, path))
     }
@@ -295,18 +297,18 @@ impl FileSchema {
     /// Identifies the file, which must have only one name: SQLite finds its log by name. Refuses one of another kind, as
     /// far as can be told without its log.
     fn identify(&self, path: &Path, at: &Path) -> Result<FileId> {
-        let found = match fs::metadata(at) {
-            Ok(found) if found.is_file() => found,
+        let metadata = match fs::metadata(at) {
+            Ok(metadata) if metadata.is_file() => metadata,
             Ok(_) => return Err(Error::file(self.name, path, "it is not a file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::file(self.name, path, "there is no such file"));
             }
             Err(error) => return Err(Error::file(self.name, path, error)),
         };
-        if found.len() == 0 {
+        if metadata.len() == 0 {
             return Err(self.empty_file_error(path));
         }
-        let (id, names) = identity(&found);
+        let (id, names) = identity(&metadata);
         if names > 1 {
             return Err(Error::file(
                 self.name,
@@ -320,7 +322,7 @@ impl FileSchema {
         let [journal, wal] = ["-journal", "-wal"].map(|suffix| beside(&real, suffix));
         for own in [&journal, &wal] {
             // Opening a pipe would wait for its other end.
-            if fs::metadata(own).is_ok_and(|found| !found.is_file()) {
+            if fs::metadata(own).is_ok_and(|identity| !identity.is_file()) {
                 return Err(Error::file(
                     self.name,
                     path,
@@ -328,7 +330,7 @@ impl FileSchema {
                 ));
             }
         }
-        if fs::metadata(&journal).is_ok_and(|found| found.len() > 0) {
+        if fs::metadata(&journal).is_ok_and(|identity| identity.len() > 0) {
             return Err(Error::file(
                 self.name,
                 path,
@@ -338,7 +340,7 @@ impl FileSchema {
                 ),
             ));
         }
-        // Others' files are not touched.
+        // Files of other programs are not touched.
         if !has_log(at) {
             match application_of(at) {
                 Ok(id) => self.check_kind(path, id)?,
@@ -370,7 +372,7 @@ impl FileSchema {
         // A report that was acknowledged is overwritten, not left in free space.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
-        // `LockedFile::settle` does it, where its failure is seen.
+        // `LockedFile::settle` checkpoints explicitly, so that a failure is reported.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
         Ok(connection)
@@ -388,14 +390,14 @@ impl FileSchema {
 /// A file that is open and locked.
 pub(crate) struct LockedFile {
     schema: &'static FileSchema,
-    /// As the caller named it.
+    /// The path as the caller named it.
     path: PathBuf,
     at: PathBuf,
     id: FileId,
     connection: Connection,
     /// Whether the log may hold something that the file does not.
     wal_pending: Cell<bool>,
-    /// Those of the last change of this value, or found when it was opened.
+    /// Revisions of the last change of this value, or found when it was opened.
     revisions: Cell<Revisions>,
     // After the connection: released when that is closed.
     lock: FileLock,
@@ -403,7 +405,8 @@ pub(crate) struct LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closed by a forked child, or by one of two who hold it, it would take the log from under the other.
+        // If a forked child, or one of two processes that hold the file, closed it normally, SQLite would delete the
+        // log that the other one still uses.
         let alone = self.check_not_moved().is_err() || self.is_unchanged();
         if !(self.lock.is_ours() && alone) {
             let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
@@ -423,7 +426,7 @@ impl LockedFile {
         &self.path
     }
 
-    /// All that a query finds.
+    /// All rows of a query.
     pub(crate) fn all<T>(
         &self,
         query: &str,
@@ -436,7 +439,7 @@ impl LockedFile {
             .map_err(|error| self.failed(&error))
     }
 
-    /// The first that a query finds, if it does.
+    /// The first row of a query, if there is one.
     pub(crate) fn first<T>(
         &self,
         query: &str,
@@ -449,7 +452,7 @@ impl LockedFile {
             .map_err(|error| self.failed(&error))
     }
 
-    /// What must be there.
+    /// The one row of a query, which must be there.
     pub(crate) fn one<T>(
         &self,
         query: &str,
@@ -465,7 +468,7 @@ impl LockedFile {
         self.schema.failed(&self.path, error)
     }
 
-    /// Looks at log and file, and changes neither.
+    /// Checks log and file, and changes neither.
     fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
         let schema = self.schema;
@@ -485,8 +488,8 @@ impl LockedFile {
         if version < 1 {
             return Err(schema.empty_file_error(&self.path));
         }
-        // The log belongs to the file if the file has the log's last change, or the one before it. (Of a file
-        // that cannot be read without its log there is nothing to be learned.)
+        // The log belongs to the file if the file's revision is that of the log's last change, or of the change before
+        // it. (A file that cannot be read without its log cannot be compared.)
         let (revision, previous) = revisions(&self.connection).map_err(sqlite)?;
         if let Ok((in_file, _)) = self.revisions_of_file()
             && in_file != revision
@@ -501,25 +504,25 @@ impl LockedFile {
                 ),
             ));
         }
-        let found: String = self
+        let answer: String = self
             .connection
             .pragma_query_value(None, "integrity_check", |row| row.get(0))
             .map_err(sqlite)?;
-        if found != "ok" {
-            return Err(schema.damaged(&self.path, found));
+        if answer != "ok" {
+            return Err(schema.damaged(&self.path, answer));
         }
         let (counted, consistent) = (schema.counted, schema.consistent);
         let whole = format!("SELECT row_count, {counted}, {consistent} FROM file_state");
-        let (recorded, found, consistent): (i64, i64, bool) = self.one(&whole, [], |row| {
+        let (recorded, present, consistent): (i64, i64, bool) = self.one(&whole, [], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?;
         if !consistent {
             return Err(schema.damaged(&self.path, "its last change is there in part"));
         }
-        if recorded != found {
+        if recorded != present {
             return Err(schema.damaged(
                 &self.path,
-                format_args!("it holds {found} entries and should hold {recorded}"),
+                format_args!("it holds {present} entries and should hold {recorded}"),
             ));
         }
         self.revisions.set((revision, previous));
@@ -537,8 +540,8 @@ impl LockedFile {
 
     /// The revisions in the file alone, whatever a log says.
     ///
-    /// By a second connection and not by reading the file: to close a file that this process has locked
-    /// elsewhere would give up that lock (POSIX), which SQLite knows how to avoid.
+    /// They are read through a second connection rather than directly: closing a file that this process has locked
+    /// elsewhere would give up that lock (POSIX), which SQLite avoids.
     fn revisions_of_file(&self) -> rusqlite::Result<Revisions> {
         revisions(&without_its_log(&self.at)?)
     }
@@ -572,7 +575,7 @@ impl LockedFile {
         )?;
         let revisions = revisions(&transaction)?;
         self.wal_pending.set(true);
-        // Known before the commit: one that fails may have been made all the same.
+        // Set before the commit: a commit that reports failure may have happened all the same.
         self.revisions.set(revisions);
         transaction.commit()?;
         Ok(done)
@@ -594,9 +597,9 @@ impl LockedFile {
         Ok(())
     }
 
-    /// Makes sure that the file is this value's and still says what it knows: before a write, so that nothing of
-    /// another process is overwritten, however the locks were lost; and before anything is given out to be sent, which
-    /// the file would not know of. Looks at the disk: once for many reports, not for each.
+    /// Checks that the file is still this value's, and unchanged: before a write, so that nothing of another process is
+    /// overwritten, however the locks were lost; and before reports are given out to be sent, because the file must
+    /// record them. Reads the disk, so call it once for many reports.
     pub(crate) fn check_current(&self) -> Result<()> {
         self.check_ours()?;
         self.check_not_moved()?;
@@ -610,18 +613,18 @@ impl LockedFile {
         self.settle()
     }
 
-    /// Whether the last change in the file is this value's. A connection that is locked trusts its cache, so another
-    /// one is asked.
+    /// Whether the last change in the file is this value's. A locked connection trusts its cache, so a second
+    /// connection reads the file.
     fn is_unchanged(&self) -> bool {
         let (last, previous) = self.revisions.get();
         match self.revisions_of_file() {
             Ok((in_file, _)) => in_file == last || self.wal_pending.get() && in_file == previous,
-            // A checkpoint that broke off is made again from the log.
+            // An interrupted checkpoint is repeated from the log.
             Err(_) => self.wal_pending.get(),
         }
     }
 
-    /// Refuses to be a copy of the value that a process had when it forked.
+    /// Refuses to work in a forked child of the process that opened the file.
     fn check_ours(&self) -> Result<()> {
         if self.lock.is_ours() {
             return Ok(());
@@ -633,7 +636,7 @@ impl LockedFile {
         ))
     }
 
-    /// Refuses to go on with a file that has another name now: its log would stay at the old one.
+    /// Refuses to continue with a file that now has another name: its log would stay at the old name.
     fn check_not_moved(&self) -> Result<()> {
         match fs::metadata(&self.at) {
             Ok(found) if identity(&found) == (self.id, 1) => Ok(()),
@@ -708,7 +711,7 @@ fn immutable(at: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// The file of SQLite's that goes with this one.
+/// Path of the file that SQLite keeps beside this one.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

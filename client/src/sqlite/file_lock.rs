@@ -1,8 +1,8 @@
-//! The lock of a ledger: a file beside it, named with `.lock` at the end, that stays when it is released.
+//! The lock of a ledger: a file beside the ledger, with its name and `.lock`, that remains when the lock is released.
 //!
 //! SQLite has a lock of its own, but a POSIX one: a process loses it as soon as *any* descriptor of the database is
-//! closed in it (a copy of the file is enough), without being told. This one belongs to an open file that nobody
-//! else opens. A forked child has that file too, so the lock also knows whose it is.
+//! closed in it (a copy of the file is enough), without being told. This one belongs to an open file that nobody else
+//! opens. A forked child inherits that open file, so the lock also records its process.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-/// Attempts at a lock that is held, and the pause after each: another program that a thread of this process is starting
-/// has the file of a lock that was released just now, until it executes.
+/// Number of attempts at a lock that is held, and the pause after each. While a thread of this process starts another
+/// program, that program briefly (until it executes) inherits the file of a lock that has just been released.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -24,7 +24,7 @@ pub(crate) struct FileLock {
     process: u32,
 }
 
-/// Only root can; anybody else's file stays their own.
+/// Gives the file to the owner of `path`. Only root can; otherwise nothing changes.
 #[cfg(unix)]
 fn give_to_owner_of(path: &Path, file: &File) {
     use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -37,8 +37,9 @@ fn give_to_owner_of(path: &Path, file: &File) {
 fn give_to_owner_of(_: &Path, _: &File) {}
 
 impl FileLock {
-    /// Takes the lock at this path; `None` if it is held already. If its file is missing it is created, for the owner of
-    /// `locked` only: made by root (`sudo`, once), it would shut that owner out from then on.
+    /// Takes the lock at this path; `None` if it is held already. If the lock file is missing, it is created for the
+    /// owner of `locked` only: a lock file that belongs to root (after one use of `sudo`) would shut that owner out
+    /// from then on.
     pub(crate) fn acquire(path: &Path, locked: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -87,7 +88,7 @@ impl FileLock {
         self.process == std::process::id()
     }
 
-    /// What a forked child has of it.
+    /// Makes the lock look as it does in a forked child.
     #[cfg(test)]
     pub(crate) fn as_in_a_fork(&mut self) {
         self.process = self.process.wrapping_add(1);

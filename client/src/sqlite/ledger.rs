@@ -4,7 +4,7 @@
 //!
 //! * **A study has no report of this device, or exactly one, fixed for ever.** Charge and report are
 //!   written in one transaction, and synced to the disk, before the report can be sent. Whatever is
-//!   killed at whatever point, no second report of the study is ever drawn, and the one that is owed
+//!   killed at whatever point, no second report of the study is ever drawn, and the one that is pending
 //!   is not lost.
 //! * **A charge stays.** It is made before anybody can have seen the report and never taken back, not
 //!   when the server refuses the report either: its bytes may have been seen.
@@ -42,14 +42,15 @@ use rusqlite::{Connection, Row as SqlRow, params};
 use super::{
     file::{FileSchema, LockedFile},
     tables::{
-        LIMITS, MOVED, STUDY_TERMS, budget, read_limits, read_servers, read_terms, write_limits,
-        write_move, write_terms,
+        ACKNOWLEDGED, LIMITS, MOVED, PENDING, REFUSED, STUDY_TERMS, budget, read_limits,
+        read_servers, read_terms, write_limits, write_move, write_terms,
     },
 };
 use crate::{
-    book::{Book, Change, Entry, EntryState, Limits, PrivacyCost, Receipt, Step, StudyTerms},
+    book::{Book, Change, Entry, EntryState, Receipt, Step},
     error::{Error, Result},
     exchange::{Answer, ReportResult, Request, Response},
+    rules::{Limits, PrivacyCost, StudyTerms},
     study::Study,
 };
 
@@ -64,10 +65,6 @@ const SCHEMA: FileSchema = FileSchema {
     consistent: "(SELECT count(*) FROM entry WHERE state <> 1) = (SELECT count(*) FROM payload)
         AND NOT EXISTS (SELECT 1 FROM payload JOIN entry USING (number) WHERE state = 1)",
 };
-
-const OWED: i64 = 0;
-const ACKNOWLEDGED: i64 = 1;
-const REFUSED: i64 = 2;
 
 // The database itself enforces it with triggers: a charge stays, and so does the report it was for.
 const TABLES: &str = "
@@ -110,12 +107,12 @@ const TABLES: &str = "
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
 ";
 
-/// What [`Ledger::participate`] found or did.
+/// The outcome of [`Ledger::participate`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Participation {
     /// The device takes part now: the report is charged and kept, and may be sent.
     New {
-        /// What is kept of it.
+        /// The stored entry.
         entry: Entry,
         /// Why the row was sent as the zero row, if it was. **For the participant only**: see
         /// [`PreparedReport::local_warning`](crate::PreparedReport::local_warning).
@@ -126,7 +123,7 @@ pub enum Participation {
 }
 
 impl Participation {
-    /// What the device keeps of it.
+    /// The entry that the device keeps.
     pub fn entry(&self) -> &Entry {
         match self {
             Self::New { entry, .. } | Self::Known(entry) => entry,
@@ -148,7 +145,7 @@ pub struct Ledger {
 ledger_file!(Ledger, SCHEMA, |_| Ok(()));
 
 impl Ledger {
-    /// What it holds.
+    /// The book that it holds.
     pub fn book(&self) -> Result<Book> {
         // A change may be there after a write that failed half-way: it is in the file before it is told.
         self.store.settle()?;
@@ -178,7 +175,7 @@ impl Ledger {
         Ok(self.book()?.limits())
     }
 
-    /// As [`Book::set_limits`].
+    /// Sets limits as [`Book::set_limits`] does.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         let change = self.book()?.set_limits(limits)?;
         self.write(&change)
@@ -213,19 +210,19 @@ impl Ledger {
         }
     }
 
-    /// As [`Book::accept_move`].
+    /// Accepts a move as [`Book::accept_move`] does.
     pub fn accept_move(&mut self, study: &Study) -> Result<()> {
         let change = self.book()?.accept_move(study)?;
         self.write_any(change).map(drop)
     }
 
-    /// As [`Book::set_token`]. Returns whether the token is of use.
+    /// Sets a token as [`Book::set_token`] does. Returns whether the token is of use.
     pub fn set_token(&mut self, study: &str, token: &ParticipantToken) -> Result<bool> {
         let change = self.book()?.set_token(study, token)?;
         self.write_any(change)
     }
 
-    /// As [`Book::requeue_refused`]. Gives how many.
+    /// Makes refused reports pending as [`Book::requeue_refused`] does. Returns their number.
     pub fn requeue_refused(&mut self) -> Result<usize> {
         let change = self.book()?.requeue_refused()?;
         let count = change.as_ref().map_or(0, |change| change.entries.len());
@@ -233,9 +230,9 @@ impl Ledger {
         Ok(count)
     }
 
-    /// What is still to be sent, oldest first.
-    pub fn owed(&self) -> Result<Vec<Entry>> {
-        Ok(self.book()?.owed().cloned().collect())
+    /// The entries whose reports are pending, oldest first.
+    pub fn pending(&self) -> Result<Vec<Entry>> {
+        Ok(self.book()?.pending().cloned().collect())
     }
 
     /// The request that sends the report of this entry, which has not been acknowledged; the same bytes each time.
@@ -325,7 +322,7 @@ fn read_entry(row: &SqlRow<'_>) -> rusqlite::Result<Entry> {
         day: UtcDate(row.get(11)?),
         report: ReportId(row.get(12)?),
         state: match row.get(13)? {
-            OWED => EntryState::Owed,
+            PENDING => EntryState::Pending,
             ACKNOWLEDGED => EntryState::Acknowledged,
             _ => EntryState::Refused {
                 code: row.get(14)?,
@@ -361,7 +358,7 @@ fn insert(file: &Connection, entry: &Entry, payload: &[u8]) -> rusqlite::Result<
             entry.charge.delta(),
             entry.day.0,
             entry.report.0,
-            OWED,
+            PENDING,
         ],
     )?;
     file.execute(
@@ -371,11 +368,11 @@ fn insert(file: &Connection, entry: &Entry, payload: &[u8]) -> rusqlite::Result<
     write_terms(file, number, &entry.terms, &entry.canonical_params)
 }
 
-/// What may change of an entry: state, token and address.
+/// Writes the parts of an entry that may change: state, token and address.
 fn update(file: &Connection, entry: &Entry) -> rusqlite::Result<()> {
     let number = entry.number.cast_signed();
     let (state, refusal) = match &entry.state {
-        EntryState::Owed => (OWED, None),
+        EntryState::Pending => (PENDING, None),
         EntryState::Acknowledged => (ACKNOWLEDGED, None),
         EntryState::Refused { code, detail } => (REFUSED, Some((code, detail))),
     };

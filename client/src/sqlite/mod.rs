@@ -40,7 +40,7 @@ macro_rules! ledger_file {
                 Ok(ledger)
             }
 
-            /// The same ledger with another clock.
+            /// Replaces the clock.
             #[must_use]
             pub fn with_clock(mut self, clock: impl crate::Clock + 'static) -> Self {
                 self.clock = Box::new(clock);
@@ -63,5 +63,6 @@ mod tables;
 
 pub use ledger::{Ledger, Participation};
 pub use rows::{
-    PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger, RowReceipt, RowStudy,
+    AdmittedRows, PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger, RowReceipt,
+    RowStudy, UploadRequest, check_weights,
 };

@@ -8,12 +8,17 @@ use rusqlite::{Connection, Row, params, types::Type};
 
 use super::file::{FileSchema, LockedFile};
 use crate::{
-    book::{Limits, StudyTerms},
     error::Result,
     exchange::Server,
+    rules::{Limits, StudyTerms},
 };
 
-/// What may be spent.
+/// States of a report, as they are stored.
+pub(super) const PENDING: i64 = 0;
+pub(super) const ACKNOWLEDGED: i64 = 1;
+pub(super) const REFUSED: i64 = 2;
+
+/// The table of limits.
 pub(super) const LIMITS: &str = "
     CREATE TABLE limits (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -23,7 +28,7 @@ pub(super) const LIMITS: &str = "
     ) STRICT;
 ";
 
-/// What was said of a study, unchanged; the numbers are those of the studies.
+/// The table of terms, unchanged; the numbers are those of the studies.
 pub(super) const STUDY_TERMS: &str = "
     CREATE TABLE study_terms (
         number INTEGER PRIMARY KEY,
@@ -102,7 +107,7 @@ pub(super) fn write_terms(
     .map(drop)
 }
 
-/// What was said of the study with this number, and its canonical parameters.
+/// The terms of the study with this number, and its canonical parameters.
 pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<(StudyTerms, Vec<u8>)> {
     let read = |row: &Row<'_>| {
         let about = About {

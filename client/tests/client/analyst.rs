@@ -6,8 +6,8 @@ use eigenveil_client::http::{BearerToken, EstimateFormat, OperatorClient};
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     api::{
-        BACKUP_MEDIA_TYPE, CreateStudy, EstimateJob, EstimateRequest, EstimateState, Problem,
-        StudyList,
+        BACKUP_MEDIA_TYPE, CreateStudyRequest, EstimateJob, EstimateRequest, EstimateState,
+        Problem, StudyList,
     },
 };
 use serde_json::json;
@@ -22,7 +22,7 @@ fn client(server: &Server) -> OperatorClient {
     OperatorClient::with_settings(&server.address, &token, &http()).unwrap()
 }
 
-fn create() -> CreateStudy {
+fn create() -> CreateStudyRequest {
     let design = json!({"name": "A study", "dimension": 5, "epsilon": 1.0, "draft": true});
     serde_json::from_value(design).unwrap()
 }
@@ -48,7 +48,7 @@ fn routes(request: &Request) -> Reply {
     match line.replace(&prefix, "S").as_str() {
         "POST /v1/studies" => {
             assert_eq!(request.headers["content-type"], "application/json");
-            let asked: CreateStudy = serde_json::from_slice(&request.body).unwrap();
+            let asked: CreateStudyRequest = serde_json::from_slice(&request.body).unwrap();
             assert_eq!(asked, create());
             Reply::json(201, &study)
         }
@@ -110,9 +110,9 @@ async fn calls_have_their_routes() {
         let file = client.fetch_estimate_file(STUDY, 7, format).await;
         assert_eq!(file.unwrap(), bytes);
     }
-    let shown = format!("{client:?}");
-    assert_says(&shown, &[&server.address]);
-    assert!(!shown.contains("s3cret"));
+    let debug_text = format!("{client:?}");
+    assert_says(&debug_text, &[&server.address]);
+    assert!(!debug_text.contains("s3cret"));
 }
 
 #[tokio::test]

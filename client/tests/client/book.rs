@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::common::{NOW, PAYLOAD_LEN, assert_says, limits, params, row, study, study_at};
 
-/// What a browser has, say.
+/// A store such as a browser has.
 #[derive(Clone, Default)]
 struct Store {
     revision: Option<Revision>,
@@ -45,7 +45,7 @@ impl Store {
         assert_eq!(read.receipt(), book.receipt());
         assert_eq!(read.limits(), book.limits());
         assert_eq!(read.entries(), book.entries());
-        assert!(read.owed().eq(book.owed()));
+        assert!(read.pending().eq(book.pending()));
     }
 
     fn body(&self, book: &Book, study: &str) -> Vec<u8> {
@@ -100,14 +100,14 @@ fn of_two_tabs_only_one_takes_part() {
 fn what_is_read_is_the_book_after_every_change() {
     let (mut store, mut book) = filled();
     let before = ["a", "b", "c"].map(|name| store.body(&book, name));
-    let of = |book: &Book, name: &str| book.find(name).unwrap().report();
+    let report_of = |book: &Book, name: &str| book.find(name).unwrap().report();
     let refused = ReportResult::Refused {
         code: "token-spent".to_owned(),
         detail: "spent".to_owned(),
     };
-    let a = of(&book, "a");
+    let a = report_of(&book, "a");
     for (name, result) in [("a", &ReportResult::Accepted), ("b", &refused)] {
-        let report = of(&book, name);
+        let report = report_of(&book, name);
         assert!(
             book.settle(report, &ReportResult::Pending)
                 .unwrap()
@@ -120,7 +120,7 @@ fn what_is_read_is_the_book_after_every_change() {
             assert!(book.settle(report, result).unwrap().is_none());
         }
     }
-    assert_eq!(book.owed().count(), 1);
+    assert_eq!(book.pending().count(), 1);
     // The bytes of an acknowledged report are gone; the others are those that they were.
     let keys: Vec<_> = store.records.keys().map(String::as_str).collect();
     let expected = [
@@ -138,7 +138,7 @@ fn what_is_read_is_the_book_after_every_change() {
     assert!(book.set_token("a", &token).unwrap().is_none());
     type Changing = fn(&Book) -> Result<Option<Change>>;
     let changes: [Changing; 5] = [
-        // Owed again, for it was refused for its token.
+        // Pending again, for it was refused for its token.
         |book| book.set_token("b", &ParticipantToken::from_bytes([7; 32])),
         |book| book.settle(book.find("c").unwrap().report(), &too_large()),
         Book::requeue_refused,
@@ -149,14 +149,14 @@ fn what_is_read_is_the_book_after_every_change() {
         let change = change(&book).unwrap().unwrap();
         store.keep(&mut book, change);
     }
-    assert_eq!(book.owed().count(), 2);
+    assert_eq!(book.pending().count(), 2);
     assert_eq!(store.body(&book, "b"), [&[7; 32], &before[1][..]].concat());
     assert_eq!(store.body(&book, "c"), before[2]);
     assert_eq!(
         book.find("c").unwrap().server().as_str(),
         "https://new.example"
     );
-    assert_eq!((of(&book, "a"), book.spent().epsilon), (a, 1.5));
+    assert_eq!((report_of(&book, "a"), book.spent().epsilon), (a, 1.5));
     assert!(book.requeue_refused().unwrap().is_none());
 }
 
@@ -201,15 +201,15 @@ fn nothing_shows_the_bytes_of_a_report_or_a_token() {
         .find(|(key, _)| key == "payload/4")
         .unwrap();
     let list = format!("{payload:?}");
-    let shown = format!("{change:?} {write:?}");
-    assert!(!shown.contains(&list[1..30]));
+    let debug_text = format!("{change:?} {write:?}");
+    assert!(!debug_text.contains(&list[1..30]));
     book.stored(change).unwrap();
     let token = ParticipantToken::from_bytes([7; 32]);
     let change = book.set_token("d", &token).unwrap().unwrap();
     let write = change.write().unwrap();
     let list = format!("{:?}", token.reveal().as_bytes());
-    let shown = format!("{change:?} {write:?} {book:?}");
-    assert!(!shown.contains(&token.reveal()) && !shown.contains(&list[1..30]));
+    let debug_text = format!("{change:?} {write:?} {book:?}");
+    assert!(!debug_text.contains(&token.reveal()) && !debug_text.contains(&list[1..30]));
 }
 
 #[test]

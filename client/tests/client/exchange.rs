@@ -1,4 +1,4 @@
-//! What is read from a response, whatever came: the table is for other clients, too.
+//! How responses are interpreted; the shared table also tests other clients.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -76,11 +76,11 @@ fn answers_are_read_as_the_table_says() {
         let results: Vec<_> = answer.results.iter().map(shown).collect();
         assert_eq!(results, case.expect, "{name}");
         let error = answer.error.as_ref();
-        let found = error.map(|error| error.name().to_owned());
-        assert_eq!(found, case.error, "{name}");
+        let error_name = error.map(|error| error.name().to_owned());
+        assert_eq!(error_name, case.error, "{name}");
         let wait = error.and_then(Error::retry_after);
         assert_eq!(wait.map(|wait| wait.as_secs()), case.retry_after, "{name}");
-        // What is not counted is never taken for a success.
+        // A report that was not counted is never treated as sent.
         let counted = case
             .expect
             .iter()
@@ -139,7 +139,7 @@ fn without_a_response_every_report_is_still_to_be_sent() {
     assert!(error.is_retryable() && error.to_string().contains("tunnel"));
 }
 
-/// Bodies as they may come: whole, cut, of something else.
+/// Response bodies: complete, truncated or unrelated.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         r#"{"outcome":"accepted"}"#,

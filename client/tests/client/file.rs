@@ -21,11 +21,11 @@ trait Reports: Debug {
     fn to_send(&self) -> Vec<Vec<u8>> {
         self.try_to_send().unwrap()
     }
-    /// What it shows of itself.
+    /// The ledger's state as text.
     fn shown(&self) -> String;
 }
 
-/// As many studies as the limits allow, and one less.
+/// Studies: one less than the limits allow.
 const REPORTS: u64 = 9;
 
 fn name(number: u64) -> String {
@@ -51,8 +51,8 @@ impl Reports for Ledger {
     }
 
     fn try_to_send(&self) -> Result<Vec<Vec<u8>>> {
-        let owed = self.owed().unwrap().into_iter();
-        let bodies = owed.map(|owed| Ok(self.request(&owed)?.body));
+        let pending = self.pending().unwrap().into_iter();
+        let bodies = pending.map(|pending| Ok(self.request(&pending)?.body));
         bodies
             .map(|body| body.map(|body| body[body.len() - PAYLOAD_LEN..].to_vec()))
             .collect()
@@ -61,7 +61,7 @@ impl Reports for Ledger {
     fn shown(&self) -> String {
         let receipt = self.receipt().unwrap();
         let json = serde_json::to_string(&receipt).unwrap();
-        format!("{:?} {receipt} {receipt:?} {json}", self.owed().unwrap())
+        format!("{:?} {receipt} {receipt:?} {json}", self.pending().unwrap())
     }
 }
 
@@ -287,8 +287,8 @@ fn no_row_value_reaches_the_file_or_a_message() {
         let path = folder.join("file");
         let mut file = (kind.open)(&path).unwrap();
         file.keep(0, &Row::new(vec![sentinel; 5])).unwrap();
-        let shown = format!("{file:?} {}", file.shown());
-        assert!(!shown.contains("54321"), "{shown}");
+        let messages = format!("{file:?} {}", file.shown());
+        assert!(!messages.contains("54321"), "{messages}");
         let mut stored = fs::read(folder.join("file-wal")).unwrap();
         drop(file);
         stored.extend(fs::read(&path).unwrap());
@@ -329,7 +329,7 @@ fn an_acknowledged_report_is_overwritten() {
     });
 }
 
-/// As a kill or a power cut leaves the file, without what is beside it: everything that was given is in it.
+/// A file as a kill or a power cut leaves it, without the log beside it, has every report that was given.
 #[test]
 fn copied_while_open_without_its_log_it_has_every_report() {
     each(|kind, folder| {
@@ -339,8 +339,8 @@ fn copied_while_open_without_its_log_it_has_every_report() {
             file.keep(number, &row(1.0)).unwrap();
             let copy = folder.join(format!("copy-{number}"));
             fs::copy(&path, &copy).unwrap();
-            let found = (kind.open)(&copy).unwrap();
-            assert_eq!(found.to_send(), file.to_send(), "{number}");
+            let opened = (kind.open)(&copy).unwrap();
+            assert_eq!(opened.to_send(), file.to_send(), "{number}");
         }
     });
 }

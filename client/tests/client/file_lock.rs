@@ -102,7 +102,7 @@ fn start(ledger: &Path) -> Child {
         .unwrap()
 }
 
-/// What the child may send: study and report.
+/// Study and report that the child may send.
 fn given(child: Child) -> Given {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -200,8 +200,8 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     fs::remove_file(&lock).unwrap();
     drop(Ledger::open(&path).unwrap());
     let owner = |path: &Path| {
-        let found = fs::metadata(path).unwrap();
-        (found.uid(), found.gid(), found.mode() & 0o777)
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.uid(), metadata.gid(), metadata.mode() & 0o777)
     };
     assert_eq!(owner(&lock), (OWNER, OWNER, 0o600));
 }

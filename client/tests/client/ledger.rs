@@ -48,7 +48,7 @@ fn a_second_participation_gives_the_very_same_report() {
             let again = ledger.participate(&one, &other).unwrap();
             assert_eq!(again, Participation::Known(entry.clone()));
         }
-        assert_eq!(ledger.owed().unwrap(), std::slice::from_ref(&entry));
+        assert_eq!(ledger.pending().unwrap(), std::slice::from_ref(&entry));
         let again = ledger.request(&entry).unwrap();
         assert_eq!((&again.url, &again.body), (&request.url, &request.body));
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
@@ -67,7 +67,7 @@ fn a_second_participation_gives_the_very_same_report() {
         assert!(!after.is_new());
         assert_eq!(after.entry().state(), &EntryState::Acknowledged);
         assert_eq!(after.entry().report(), entry.report());
-        assert!(ledger.owed().unwrap().is_empty());
+        assert!(ledger.pending().unwrap().is_empty());
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
         drop(ledger);
         ledger = Ledger::open(&path).unwrap();
@@ -95,7 +95,7 @@ fn limits_hold_and_stay() {
     ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
     assert_eq!(code_of(&mut ledger, &study("c", 0.5)), refused);
     assert!(!participate(&mut ledger, &study("a", 8.0)).is_new());
-    assert_eq!(ledger.owed().unwrap().len(), 2);
+    assert_eq!(ledger.pending().unwrap().len(), 2);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_charge_survives_refusal() {
         "payload-not-finite",
         &"é".repeat(5_000),
     );
-    // Refused is not owed: what comes later changes nothing.
+    // Refused is not pending: what comes later changes nothing.
     refuse(&mut ledger, &entry, "malformed-report", "again");
     ledger.settle(&request, &ACCEPTED).unwrap();
     drop(ledger);
@@ -152,14 +152,14 @@ fn a_charge_survives_refusal() {
     assert_eq!(again.entry().report(), entry.report());
     assert_eq!(code, "payload-not-finite");
     assert_eq!(detail.chars().count(), 1_000);
-    assert!(ledger.owed().unwrap().is_empty());
+    assert!(ledger.pending().unwrap().is_empty());
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The server's mistake is made good with the same bytes and no second charge.
     assert_eq!(ledger.requeue_refused().unwrap(), 1);
     assert_eq!(ledger.requeue_refused().unwrap(), 0);
     assert_eq!(participate(&mut ledger, &one), Participation::Known(entry));
-    let owed = ledger.owed().unwrap().remove(0);
-    assert_eq!(ledger.request(&owed).unwrap().body, request.body);
+    let pending = ledger.pending().unwrap().remove(0);
+    assert_eq!(ledger.request(&pending).unwrap().body, request.body);
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 }
 
@@ -209,8 +209,8 @@ fn the_file_itself_refuses_to_forget() {
 }
 
 fn requests(ledger: &Ledger) -> Result<Vec<Request>> {
-    let owed = ledger.owed()?;
-    owed.iter().map(|entry| ledger.request(entry)).collect()
+    let pending = ledger.pending()?;
+    pending.iter().map(|entry| ledger.request(entry)).collect()
 }
 
 #[test]
@@ -334,12 +334,12 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     let report = ledger.request(taken.entry()).unwrap().body;
     // The same report, behind the token.
     let assert_sent_with = |ledger: &Ledger, byte: u8| {
-        let owed = ledger.owed().unwrap().remove(0);
-        let request = ledger.request(&owed).unwrap();
+        let pending = ledger.pending().unwrap().remove(0);
+        let request = ledger.request(&pending).unwrap();
         let of_type = ("content-type", ENROLLED_REPORT_MEDIA_TYPE.to_owned());
         assert!(request.headers.contains(&of_type), "{:?}", request.headers);
         assert_eq!(request.body, [&[byte; 32], &report[..]].concat());
-        assert!(!format!("{owed:?} {request:?}").contains("01010101"));
+        assert!(!format!("{pending:?} {request:?}").contains("01010101"));
     };
     assert!(ledger.set_token(STUDY, &token(1)).unwrap());
     drop(ledger);
@@ -348,13 +348,13 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     // Refused for its token, another one makes it good.
     let entry = entry_of(&ledger, STUDY);
     refuse(&mut ledger, &entry, "participant-token-unknown", "no such");
-    assert!(ledger.owed().unwrap().is_empty());
+    assert!(ledger.pending().unwrap().is_empty());
     assert!(ledger.set_token(STUDY, &token(2)).unwrap());
     assert_sent_with(&ledger, 2);
     // Refused for another reason: it does not.
     refuse(&mut ledger, &entry, "implausible-report", "too large");
     assert!(ledger.set_token(STUDY, &token(3)).unwrap());
-    assert!(ledger.owed().unwrap().is_empty());
+    assert!(ledger.pending().unwrap().is_empty());
     ledger.requeue_refused().unwrap();
     assert_sent_with(&ledger, 3);
     acknowledge(&mut ledger, &entry);

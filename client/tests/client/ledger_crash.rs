@@ -27,19 +27,19 @@ fn ledger_path(folder: &Path) -> PathBuf {
     folder.join("ledger")
 }
 
-/// What the network has seen: one line a report.
+/// The reports that the network has seen, one per line.
 fn sent_path(folder: &Path) -> PathBuf {
     folder.join("sent")
 }
 
-/// What the ledger says of an entry's report: its identifier, and all that is sent.
+/// An entry's report: its identifier, and all that is sent.
 fn bytes_of(ledger: &Ledger, entry: &Entry) -> Result<String> {
     let body = ledger.request(entry)?.body;
     Ok(format!("{}{}", entry.report(), to_hex(&body)))
 }
 
-/// What the device does until it is killed: send what it owes, take part in what it has not taken part
-/// in, send that. Its row is another one each time.
+/// Works as a device until it is killed: sends pending reports, takes part in the other studies, sends those. Its row
+/// is another one each time.
 #[test]
 fn child() {
     let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
@@ -72,7 +72,7 @@ fn child() {
         .set_limits(Limits::new(1.0, EPSILON * STUDIES as f64, 2e-5).unwrap())
         .unwrap();
     ledger.requeue_refused().unwrap();
-    for (number, entry) in ledger.owed().unwrap().iter().enumerate() {
+    for (number, entry) in ledger.pending().unwrap().iter().enumerate() {
         send(&mut ledger, number + 2, entry);
     }
     let changing = f64::from(std::process::id());
@@ -87,7 +87,7 @@ fn child() {
             continue;
         }
         let taken = taken.unwrap();
-        if taken.entry().state() == &EntryState::Owed {
+        if taken.entry().state() == &EntryState::Pending {
             send(&mut ledger, number, taken.entry());
         }
     }
@@ -139,7 +139,7 @@ pub(crate) fn spin(time: Duration) {
     }
 }
 
-/// What this test knows of one device over all its restarts.
+/// One device over all its restarts, as this test knows it.
 #[derive(Clone, Default)]
 struct Device {
     /// Study → the only bytes it may ever get.
@@ -179,9 +179,9 @@ impl Device {
             }
         }
         let ledger = Ledger::open(ledger_path(folder)).unwrap();
-        let owed = ledger.owed().unwrap();
-        for owed in &owed {
-            self.note(owed.study(), &bytes_of(&ledger, owed).unwrap());
+        let pending = ledger.pending().unwrap();
+        for pending in &pending {
+            self.note(pending.study(), &bytes_of(&ledger, pending).unwrap());
         }
         let receipt = ledger.receipt().unwrap();
         let entries = receipt.studies.iter();
@@ -199,8 +199,8 @@ impl Device {
         }
         for (study, entry) in &entries {
             match &entry.state {
-                EntryState::Owed => {
-                    assert!(owed.iter().any(|owed| owed.study() == *study));
+                EntryState::Pending => {
+                    assert!(pending.iter().any(|pending| pending.study() == *study));
                 }
                 // Nothing is acknowledged or refused that was not sent.
                 _ => assert!(sent.contains(*study), "{study} was never sent"),
@@ -295,7 +295,7 @@ fn killed_at_every_system_call_that_changes_a_file() {
         println!("SKIPPED: strace does not run here");
         return;
     }
-    // A new device; one that has owed and refused reports from a run before.
+    // A new device; one that has pending and refused reports from a run before.
     for runs_before in 0..2 {
         let mut kills = Vec::new();
         let calls = "write pwrite64 fsync fdatasync ftruncate unlink renameat2";
@@ -391,8 +391,8 @@ impl Device {
     fn goes_on(&mut self, folder: &Path) -> bool {
         // A file that was being written when its log went may show only when a report is read that it is damaged.
         let read = |ledger: Ledger| -> Result<()> {
-            let mut owed = ledger.owed()?.into_iter();
-            owed.try_for_each(|owed| bytes_of(&ledger, &owed).map(drop))
+            let mut pending = ledger.pending()?.into_iter();
+            pending.try_for_each(|pending| bytes_of(&ledger, &pending).map(drop))
         };
         match Ledger::open(ledger_path(folder)).and_then(read) {
             Ok(()) => {}

@@ -1,11 +1,11 @@
-//! Sending what a ledger owes, to servers that misbehave. (Whatever the network does: `upload.rs`, by the same loop.)
+//! Sending the pending reports of a ledger to servers that misbehave. (Whatever the network does: `upload.rs`, by the same loop.)
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
-use eigenveil_client::{EntryState, Ledger, http::send_owed};
+use eigenveil_client::{EntryState, Ledger, http::send_pending};
 use eigenveil_shared::{
     ErrorCode,
     codec::{self, ReportFormat},
@@ -101,7 +101,7 @@ async fn unreachable_server_does_not_block_others() {
     let far = "http://study.example";
     let unsent = participate(&mut ledger, far, &["bb"]);
     let reports = participate(&mut ledger, &here.address, &["cc", "dd"]);
-    let sent = send_owed(&mut ledger, &http()).await.unwrap();
+    let sent = send_pending(&mut ledger, &http()).await.unwrap();
     assert_eq!((sent.accepted, sent.pending), (2, 2));
     assert_stored(&stores, &reports);
     let failures = sent.failures.iter();
@@ -116,19 +116,21 @@ async fn unreachable_server_does_not_block_others() {
         let failure = failures[study];
         assert_eq!(failure.server.as_str(), server);
         assert_eq!(failure.error.is_retryable(), retryable);
-        assert_says(failure, &[says]);
+        assert_says(&failure.error, &[says]);
     }
-    // What is owed stays, with its bytes.
+    // What is pending stays, with its bytes.
     drop(ledger);
     let ledger = Ledger::open(&path).unwrap();
-    let owed = ledger.owed().unwrap();
-    let bodies = owed.iter().map(|owed| ledger.request(owed).unwrap().body);
+    let pending = ledger.pending().unwrap();
+    let bodies = pending
+        .iter()
+        .map(|pending| ledger.request(pending).unwrap().body);
     let expected = [&lost["aa"], &unsent["bb"]].map(codec::encode_report);
     assert_eq!(bodies.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
-async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed() {
+async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_pending() {
     let (server, _) = server(|study, number| match (study, number) {
         ("aa", 0) => Some(Reply::problem(
             422,
@@ -144,7 +146,7 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
     let mut ledger = Ledger::open(folder.at("ledger")).unwrap();
     let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
     let spent = ledger.spent().unwrap();
-    let sent = send_owed(&mut ledger, &http()).await.unwrap();
+    let sent = send_pending(&mut ledger, &http()).await.unwrap();
     assert_eq!((sent.accepted, sent.refused), (1, 1));
     assert_eq!((sent.pending, sent.retries), (2, 0));
     assert_eq!(sent.failures.len(), 2);
@@ -155,14 +157,14 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
         detail: "entry 3 is no number".to_owned(),
     };
     assert_eq!(state(&ledger, "aa"), refused);
-    assert_eq!(state(&ledger, "bb"), EntryState::Owed);
-    assert_eq!(state(&ledger, "cc"), EntryState::Owed);
+    assert_eq!(state(&ledger, "bb"), EntryState::Pending);
+    assert_eq!(state(&ledger, "cc"), EntryState::Pending);
     assert_eq!(ledger.spent().unwrap(), spent);
     // The study opens, the proxy goes away; the refused one is not sent again unless it is asked for.
-    let sent = send_owed(&mut ledger, &http()).await.unwrap();
+    let sent = send_pending(&mut ledger, &http()).await.unwrap();
     assert_eq!((sent.accepted, sent.pending), (2, 0));
     assert_eq!(ledger.requeue_refused().unwrap(), 1);
-    let sent = send_owed(&mut ledger, &http()).await.unwrap();
+    let sent = send_pending(&mut ledger, &http()).await.unwrap();
     assert_eq!((sent.accepted, sent.pending), (1, 0));
     assert_eq!(server.uploads().len(), 7);
     let mut uploads = server.uploads();

@@ -16,6 +16,8 @@ mod server;
 #[path = "../../../server/tests/common/waiting.rs"]
 mod waiting;
 
+#[cfg(feature = "sqlite")]
+mod admission;
 #[cfg(feature = "http")]
 mod analyst;
 mod book;
@@ -38,6 +40,8 @@ mod row_ledger;
 mod row_ledger_crash;
 #[cfg(feature = "http")]
 mod study;
+#[cfg(all(feature = "http", feature = "sqlite"))]
+mod table;
 #[cfg(feature = "sqlite")]
 mod terms;
 #[cfg(feature = "http")]

@@ -21,7 +21,7 @@ fn study(server: &str, epsilon: f64, purpose: &str) -> Study {
     study_at(server, "one", params(epsilon)).with_info("One", about)
 }
 
-/// What is no move: other parameters, another purpose.
+/// Changes that are no move: other parameters, another purpose.
 fn others() -> [(Study, ErrorCode); 2] {
     [
         (study(NEW, 0.25, "sleep"), ErrorCode::WrongFingerprint),
@@ -47,20 +47,20 @@ fn a_ledger_sends_the_same_report_to_the_new_address() {
         let error = ledger.accept_move(&other).unwrap_err();
         assert_eq!(error.code(), Some(code), "{error}");
     }
-    assert_eq!(ledger.owed().unwrap()[0].server(), old.server());
+    assert_eq!(ledger.pending().unwrap()[0].server(), old.server());
 
     ledger.accept_move(&new).unwrap();
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
-    let owed = ledger.owed().unwrap().remove(0);
-    let moved = ledger.request(&owed).unwrap();
+    let pending = ledger.pending().unwrap().remove(0);
+    let moved = ledger.request(&pending).unwrap();
     assert_eq!((moved.server(), &moved.body), (new.server(), &first.body));
     assert_eq!(moved.url, format!("{NEW}/v1/studies/one/reports"));
     let again = ledger.participate(&new, &row(2.0)).unwrap();
-    assert_eq!(again, Participation::Known(owed.clone()));
+    assert_eq!(again, Participation::Known(pending.clone()));
     assert!(ledger.participate(&old, &row(1.0)).is_err());
     // Also after the server has it; all addresses are in the receipt.
-    acknowledge(&mut ledger, &owed);
+    acknowledge(&mut ledger, &pending);
     let third = study(THIRD, 0.5, "sleep");
     ledger.accept_move(&third).unwrap();
     ledger.accept_move(&third).unwrap();
@@ -111,14 +111,13 @@ fn rows_keep_their_reports_at_the_new_address() {
 
     let mut ledger = RowLedger::open(&path).unwrap();
     assert_eq!(&at(&ledger), new.server());
-    let terms = ledger.terms_of("one").unwrap().unwrap();
-    assert_eq!(terms.about.purpose.as_deref(), Some("sleep"));
     // The rows without a report get theirs; the others keep the one they have.
     assert!(prepare(&mut ledger, &old, &file).is_err());
     let rest = prepare(&mut ledger, &new, &file).unwrap();
     assert_eq!(rest.rows, 1_500 - made);
     assert_eq!(ledger.pending(&new, 0, pending.len()).unwrap(), pending);
     let study = ledger.receipt().unwrap().studies.remove(0);
+    assert_eq!(study.terms.about.purpose.as_deref(), Some("sleep"));
     assert_eq!(
         (study.rows, study.record.moved_to),
         (1_500, vec![NEW.to_owned()])

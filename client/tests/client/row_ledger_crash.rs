@@ -32,8 +32,8 @@ fn bytes_of(pending: &PendingReport) -> String {
     format!("{}{}", pending.report.id, to_hex(&pending.report.payload))
 }
 
-/// What the child does until it is killed: make the reports that are missing and say which are kept, take some as
-/// acknowledged and say that *after* it is.
+/// Works as the child until it is killed: makes the missing reports and says which are kept, takes some as acknowledged
+/// and says so *afterwards*.
 #[test]
 fn child() {
     let Some(path) = env::var_os(PATH) else {
@@ -60,7 +60,7 @@ fn child() {
     out.write_all(b"finished\n").unwrap();
 }
 
-/// What this test knows of a ledger over all its restarts.
+/// A ledger over all its restarts, as this test knows it.
 #[derive(Default)]
 struct Seen {
     /// Study and row → identifier and payload, for ever.

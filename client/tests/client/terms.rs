@@ -142,8 +142,8 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
             prepare(&mut rows).unwrap_err(),
         ] {
             assert_eq!(error.code(), Some(ErrorCode::StudyEnded), "{error}");
-            let what = "nothing was perturbed or charged";
-            assert_says(error, &["\"wines\"", "2027-03-31", what, "clock"]);
+            let assurance = "nothing was perturbed or charged";
+            assert_says(error, &["\"wines\"", "2027-03-31", assurance, "clock"]);
         }
         assert_eq!(ledger.spent().unwrap().epsilon, 0.0);
         assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
@@ -154,11 +154,11 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
     assert!(taken.is_new());
     assert_eq!(prepare(&mut rows).unwrap().rows, 1);
     let pending = rows.pending(&study, 0, 9).unwrap();
-    // What was charged in time is still owed, and asked for again it is the same.
+    // What was charged in time is still pending, and asked for again it is the same.
     clock.store(end, Ordering::Relaxed);
     let again = ledger.participate(&study, &row).unwrap();
     assert_eq!(again.entry(), taken.entry());
-    assert_eq!(ledger.owed().unwrap().len(), 1);
+    assert_eq!(ledger.pending().unwrap().len(), 1);
     assert_eq!(prepare(&mut rows).unwrap(), Prepared::default());
     assert_eq!(rows.pending(&study, 0, 9).unwrap(), pending);
 }

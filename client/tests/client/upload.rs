@@ -216,7 +216,7 @@ async fn connections_are_kept_and_used_side_by_side() {
     assert!(!uploads.iter().any(authorized));
 }
 
-/// The server takes error bars from the differences between commits: not all of a small upload may be in one.
+/// The server computes error bars from differences between commits, so a small upload must not fit in one.
 #[tokio::test]
 async fn a_small_upload_is_many_requests() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
@@ -265,7 +265,7 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
     );
     assert!(failure.error.is_retryable());
     assert_eq!(failure.error.code(), Some(ErrorCode::ShuttingDown));
-    assert_says(failure, &["6 attempts"]);
+    assert_says(&failure.error, &["6 attempts"]);
     assert_eq!(server.uploads().len(), 6);
 
     drop(ledger);
@@ -310,7 +310,7 @@ async fn refusals_within_a_batch_are_told_apart() {
     );
     let refused = set_up.ledger.refused(&set_up.study, 9).unwrap();
     assert!(refused.iter().map(|refused| refused.row).eq([2, 7]));
-    // What was busy is for the next run, and it is said.
+    // The busy report stays pending and is reported as a failure.
     assert_eq!((summary.pending, summary.failures.len()), (1, 1));
     assert!(summary.failures[0].error.is_retryable());
     let pending = set_up.ledger.pending(&set_up.study, 0, 9).unwrap();
@@ -355,7 +355,7 @@ async fn a_refusal_that_concerns_the_study_stops_the_upload() {
             let summary = set_up.send(settings).await;
             for failure in &summary.failures {
                 assert_eq!(failure.error.code(), code);
-                assert_says(failure, &[says]);
+                assert_says(&failure.error, &[says]);
             }
             assert!(!summary.failures.is_empty());
             let counts = set_up.ledger.counts(&set_up.study).unwrap();
@@ -377,7 +377,7 @@ async fn an_upload_keeps_its_deadline() {
             // Past the deadline by more than the millisecond to which timers are rounded.
             tokio::spawn(async {
                 tokio::time::advance(ms(400)).await;
-                // What is under way has a while to end.
+                // Requests in flight get a grace period.
                 tokio::time::resume();
             });
             Reply::After(NEVER, Box::new(Reply::Drop))
@@ -397,7 +397,7 @@ async fn an_upload_keeps_its_deadline() {
     assert_eq!((summary.accepted, summary.pending), (10, 10));
 }
 
-/// Whoever answers for the rows says that a study has moved; until then its reports go nowhere else.
+/// Only the owner of the rows may confirm that a study has moved; until then its reports go to the old address.
 #[tokio::test]
 async fn reports_for_another_address_are_not_sent() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
@@ -499,7 +499,7 @@ fn blocking_client_does_the_same() {
     let mut device = Ledger::open(folder.at("device")).unwrap();
     runtime.block_on(async {
         for error in [
-            blocking::send_owed(&mut device, &http()).unwrap_err(),
+            blocking::send_pending(&mut device, &http()).unwrap_err(),
             client.fetch_study(STUDY).unwrap_err(),
             client.call(&one).unwrap_err(),
             blocking::StudyClient::new(&server.address).unwrap_err(),
@@ -518,23 +518,23 @@ async fn no_message_of_an_upload_shows_a_payload_number() {
     let mut set_up = SetUp::new(&server, 3).await;
     let summary = set_up.send(singles(1)).await;
     let one = (&set_up.reports[0], &Admission::Open);
-    let shown = format!(
+    let messages = format!(
         "{} {summary:?} {:?} {:?} {:?} {:?}",
-        summary.failures[0],
+        summary.failures[0].error,
         set_up.study,
         set_up.ledger,
         set_up.study.upload_batch(&[one]),
         set_up.ledger.pending(&set_up.study, 0, 3)
     );
-    assert!(shown.contains("payload bytes"));
+    assert!(messages.contains("payload bytes"));
     let mut searched = 0;
     for report in &set_up.reports {
-        assert!(!shown.contains(&to_hex(&report.payload)[..16]));
+        assert!(!messages.contains(&to_hex(&report.payload)[..16]));
         for bytes in report.payload.chunks_exact(4) {
             let number = f32::from_le_bytes(bytes.try_into().unwrap()).to_string();
             // Numbers of a grid may be as short as "2.5", which is elsewhere by chance.
             if number.len() >= 6 {
-                assert!(!shown.contains(&number), "{number}");
+                assert!(!messages.contains(&number), "{number}");
                 searched += 1;
             }
         }

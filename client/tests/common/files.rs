@@ -47,7 +47,7 @@ pub(crate) fn participate(ledger: &mut Ledger, study: &Study) -> Participation {
     ledger.participate(study, &row(1.0)).unwrap()
 }
 
-/// What the ledger has of this study.
+/// The ledger's entry of this study.
 pub(crate) fn entry_of(ledger: &Ledger, study: &str) -> Entry {
     ledger.book().unwrap().find(study).unwrap().clone()
 }

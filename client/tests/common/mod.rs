@@ -68,7 +68,7 @@ pub(crate) const ACCEPTED: Response<'static> = Response {
     now: None,
 };
 
-/// What `then` makes of the response that refuses one report for good.
+/// The result of `then` for a response that refuses one report for good.
 pub(crate) fn with_refusal<T>(
     code: &str,
     detail: &str,
@@ -86,9 +86,9 @@ pub(crate) fn with_refusal<T>(
 /// An error, or what an owner is shown, has these words.
 #[track_caller]
 pub(crate) fn assert_says(said: impl Display, words: &[&str]) {
-    let said = said.to_string();
+    let text = said.to_string();
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
+        assert!(text.contains(word), "{word:?} is not in: {text}");
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Request {
     pub(crate) connection: usize,
 }
 
-/// What to do with it.
+/// The server's reaction.
 pub(crate) enum Reply {
     Answer(u16, &'static str, Vec<u8>, Vec<(&'static str, String)>),
     /// These bytes, then the end of the connection.
@@ -232,7 +232,7 @@ pub(crate) fn document(params: &StudyParams) -> StudyDocument {
     }
 }
 
-/// What a server must do with reports, and what it saw.
+/// A server's orders for reports, and the reports it saw.
 #[derive(Default)]
 pub(crate) struct Store {
     /// Identifier → payload of what is stored.

@@ -24,7 +24,7 @@ pub struct HouseholderQr {
 }
 
 impl HouseholderQr {
-    /// Of this matrix; on the calling thread.
+    /// Reduces this matrix; on the calling thread.
     pub fn new(matrix: &DMatrix<f64>) -> Self {
         let (m, n) = matrix.shape();
         assert!(n <= m, "R is n × n");

@@ -71,8 +71,8 @@ pub(crate) fn block_ritz(
         let width = basis.ncols();
         let small = symmetric_eigen(&cross_product(&basis, &image))?;
         let RitzTarget { count, accuracy } = wanted(small.values.as_slice())?;
-        let kept = guard.max(count + 2).min(width);
-        let turn = leading_columns(&small.vectors, kept);
+        let kept_columns = guard.max(count + 2).min(width);
+        let turn = leading_columns(&small.vectors, kept_columns);
         let vectors = product(&basis, &turn);
         let rotated = product(&image, &turn);
         let mut residuals = rotated.clone();
@@ -80,19 +80,19 @@ pub(crate) fn block_ritz(
             column.axpy(-small.values[j], &vectors.column(j), 1.0);
         }
         let norms: Vec<f64> = residuals.column_iter().map(|c| c.norm()).collect();
-        let met =
-            count < kept && norms[..count].iter().map(|r| r * r).sum::<f64>().sqrt() <= accuracy;
+        let met = count < kept_columns
+            && norms[..count].iter().map(|r| r * r).sum::<f64>().sqrt() <= accuracy;
         let spent = products >= budget.products || count > budget.pairs;
         let open = 0.1 * accuracy / (count.max(1) as f64).sqrt();
-        let useful: Vec<usize> = (0..kept).filter(|&j| norms[j] > open).collect();
+        let useful: Vec<usize> = (0..kept_columns).filter(|&j| norms[j] > open).collect();
         if met || spent || useful.is_empty() {
             return Ok(RitzPairs {
-                values: small.values.as_slice()[..kept].to_vec(),
+                values: small.values.as_slice()[..kept_columns].to_vec(),
                 vectors,
                 converged: met,
             });
         }
-        if width + useful.len() > 3 * guard.max(kept) {
+        if width + useful.len() > 3 * guard.max(kept_columns) {
             (basis, image) = (vectors, rotated);
         }
         let before = basis.ncols();

@@ -6,7 +6,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{
     SymmetricEigen, cholesky::factorises, fix_signs, leading_columns, leading_values, outer_scaled,
-    product, product::product_of_views, require_rank, require_square_and_finite, symmetric_eigen,
+    product, products::product_of_views, require_rank, require_square_and_finite, symmetric_eigen,
     symmetric_eigenvalues, view,
 };
 
@@ -69,12 +69,15 @@ enum CachedSpectrum {
 impl<'a> LazySpectrum<'a> {
     /// The spectrum of the symmetric `p × p` matrix.
     pub fn new(matrix: &'a DMatrix<f64>) -> Result<Self> {
-        let found = if matrix.nrows() < MIN_PARTIAL_DIMENSION {
+        let leading = if matrix.nrows() < MIN_PARTIAL_DIMENSION {
             CachedSpectrum::All(symmetric_eigen(matrix)?)
         } else {
             CachedSpectrum::Values(symmetric_eigenvalues(matrix)?)
         };
-        Ok(Self { matrix, found })
+        Ok(Self {
+            matrix,
+            found: leading,
+        })
     }
 
     /// All p eigenvalues, descending.
@@ -85,7 +88,7 @@ impl<'a> LazySpectrum<'a> {
         }
     }
 
-    /// What [`top_k`] of the matrix is.
+    /// Leading pairs, as [`top_k`] of the matrix gives them.
     pub fn top_k(&self, k: usize) -> Result<SymmetricEigen> {
         match &self.found {
             CachedSpectrum::All(all) => {

@@ -5,45 +5,39 @@
 //! independent chunks of work run in parallel instead (the panels of a large matrix, the jackknife), on
 //! [`Threads::current`] threads.
 
-mod blocked_cholesky;
 mod cholesky;
 mod convert;
 mod eigen;
-mod gram;
 mod householder;
 mod krylov;
 mod lanczos;
 mod orthonormal;
-mod panels;
 mod parallel;
-mod product;
+mod products;
 mod row_factor;
-mod tall;
 mod threads;
 
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues, tridiagonal_eigenvalues};
-pub use gram::{GramSum, Precision};
 pub use householder::HouseholderQr;
 pub use krylov::Symmetric;
 pub use lanczos::{LazySpectrum, StartVectors, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
-pub use product::{
-    add_outer_lower, add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled,
-    product,
+pub use products::{
+    GramSum, Precision, RowBlock, add_outer_lower, add_row_block_product,
+    add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled, product,
+    row_block_cross_product, tall_cross_product, tall_product,
 };
-pub use row_factor::{MIN_SHARE_OF_SUM, RowFactor};
-pub use tall::{
-    RowBlock, add_row_block_product, row_block_cross_product, tall_cross_product, tall_product,
-};
+pub use row_factor::{MIN_RELATIVE_EIGENVALUE, RowFactor};
 pub use threads::Threads;
 
-pub(crate) use blocked_cholesky::{Definiteness, blocked_cholesky, rounding_of_cholesky};
-pub(crate) use cholesky::spectrum_is_below;
+pub(crate) use cholesky::{
+    Definiteness, PANEL_WIDTH, Panels, add_outer_to_panel, blocked_cholesky, rounding_of_cholesky,
+    spectrum_is_below,
+};
 pub(crate) use krylov::{RitzPairs, RitzTarget, WorkLimit, block_ritz};
-pub(crate) use panels::{PANEL_WIDTH, Panels, add_outer_to_panel};
 pub(crate) use parallel::parallel_for_each;
-pub(crate) use product::{outer_columns_lower, symmetric_product};
+pub(crate) use products::{outer_columns_lower, symmetric_product};
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};

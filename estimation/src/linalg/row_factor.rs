@@ -1,4 +1,4 @@
-//! Principal components of a table from its rows, where their second moment does not hold them.
+//! Principal components of a table computed from its rows, when the second moment has lost them to rounding.
 
 use eigenveil_shared::{Error, Result};
 use nalgebra::{DMatrix, DVector};
@@ -7,15 +7,15 @@ use super::{HouseholderQr, SymmetricEigen, fix_signs, leading_columns, require_r
 
 /// Eigenvalues of a second moment below this share of the largest are lost in its rounding, or nearly: a direction is
 /// known to about 2⁻⁵³ times the ratio. [`RowFactor`] keeps them down to the square of that.
-pub const MIN_SHARE_OF_SUM: f64 = 1e-8;
+pub const MIN_RELATIVE_EIGENVALUE: f64 = 1e-8;
 /// Rows that are added at a time, at least.
 const MIN_BLOCK: usize = 64;
 
 /// R of the QR factorisation of a table whose rows come one after another: `RᵀR = Σxxᵀ`, `p × p`.
 ///
-/// Numbers of 64 bits beside 1 have 16 digits; squares of numbers of 1e-8 are gone beside it. R holds the numbers
-/// themselves, so that rows far from 0 (an offset 10⁸ times their spread) still show in which directions they spread.
-/// About 4 times the work of the sum (Golub & Van Loan, Matrix Computations, 4th ed., 5.3.8 and 8.6.3).
+/// An f64 near 1 has 16 digits, so the square of 1e-8 vanishes next to 1. R holds the numbers themselves, so that rows
+/// far from 0 (an offset 10⁸ times their spread) still show in which directions they spread. About 4 times the work of
+/// the sum (Golub & Van Loan, Matrix Computations, 4th ed., 5.3.8 and 8.6.3).
 #[derive(Clone, Debug)]
 pub struct RowFactor {
     /// R, and the rows below it that are not in it yet.
@@ -25,7 +25,7 @@ pub struct RowFactor {
 }
 
 impl RowFactor {
-    /// Of a table of no rows yet.
+    /// An empty table.
     pub fn new(p: usize) -> Self {
         Self {
             stack: DMatrix::zeros(p + p.max(MIN_BLOCK), p),
@@ -100,16 +100,20 @@ mod tests {
         let half = 0.5_f64.sqrt();
         let of_sum = top_k(&sum, 3).unwrap();
         assert!((of_sum.vectors[(0, 1)].abs() - half).abs() > 1e-3);
-        let found = factor.top_k(3).unwrap();
+        let leading = factor.top_k(3).unwrap();
         let expected = [[0.5; 4], [half, -half, 0.0, 0.0], [0.0, 0.0, half, -half]];
         for (j, expected) in expected.iter().enumerate() {
-            let column = found.vectors.column(j);
+            let column = leading.vectors.column(j);
             let along: f64 = column.iter().zip(expected).map(|(a, b)| a * b).sum();
-            assert!((along.abs() - 1.0).abs() < 1e-10, "{j}: {}", found.vectors);
+            assert!(
+                (along.abs() - 1.0).abs() < 1e-10,
+                "{j}: {}",
+                leading.vectors
+            );
         }
-        assert!((found.values[0] - 1120.0).abs() < 1e-6);
+        assert!((leading.values[0] - 1120.0).abs() < 1e-6);
         // 8e-16·Σt² and 2e-16·Σu², the means of t² and u² being 4 and 2.
-        assert!((found.values[1] / found.values[2] - 8.0).abs() < 1e-6);
+        assert!((leading.values[1] / leading.values[2] - 8.0).abs() < 1e-6);
     }
 
     #[test]

@@ -14,12 +14,12 @@ thread_local! {
 pub struct Threads(NonZeroUsize);
 
 impl Threads {
-    /// So many threads; `None` for 0.
+    /// `count` threads; `None` if 0.
     pub fn new(count: usize) -> Option<Self> {
         NonZeroUsize::new(count).map(Self)
     }
 
-    /// As many as are available to this process, 1 if unknown.
+    /// The threads available to this process, 1 if unknown.
     pub fn available() -> Self {
         Self(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
@@ -29,12 +29,12 @@ impl Threads {
         Self::new(CURRENT.get()).unwrap_or(Self(NonZeroUsize::MIN))
     }
 
-    /// The number.
+    /// The number of threads.
     pub fn count(self) -> usize {
         self.0.get()
     }
 
-    /// Lets the linear algebra that `work` calls on this thread take this many threads.
+    /// Runs `work`, allowing linear algebra called from this thread to use this many threads.
     pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
         /// Puts the old number back, after a panic too.
         struct Restore(usize);

@@ -1,16 +1,17 @@
-//! The exact distribution of a released direction given the row, without expanding a seed or a second attempt.
+//! The exact distribution of a released direction given the row, sampled without expanding seeds and without rejected
+//! attempts.
 
 use eigenveil_shared::mechanism::double_cap::DoubleCapParameters;
 use rand::{Rng, RngExt};
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
-/// Draws g given a row x = r·u: `(gᵀu)²` is a Beta(1/2, (p−1)/2) variable truncated to the cap or to its
-/// complement, and g is uniform given that. With probability 1 − r² it is uniform altogether.
+/// Distribution of g given a row x = r·u: with probability 1 − r², g is uniform; otherwise `(gᵀu)²` is a Beta(1/2,
+/// (p−1)/2) variable truncated to the cap or to its complement, and g is uniform given its value.
 pub(super) struct DirectionDistribution {
     threshold: f64,
-    /// q e^ε / Z: how often a released direction lies in the cap.
+    /// q e^ε / Z: probability that a released direction lies in the cap.
     inside: f64,
-    /// Of the part of g across the row: χ² with p − 1 degrees of freedom.
+    /// Squared length of the part of g across the row: χ² with p − 1 degrees of freedom.
     across: ChiSquared<f64>,
     /// (p − 1)/2.
     b: f64,
@@ -54,7 +55,7 @@ impl DirectionDistribution {
         }
     }
 
-    /// `(gᵀu)²`, from an untruncated draw of it.
+    /// A draw of `(gᵀu)²`, given an untruncated one.
     fn share<R: Rng + ?Sized>(&self, untruncated: f64, rng: &mut R) -> f64 {
         if rng.random::<f64>() < self.inside {
             // Density x^(−1/2)(1−x)^(b−1) above τ: propose from (1−x)^(b−1), keep with √(τ/x).

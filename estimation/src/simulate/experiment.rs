@@ -9,13 +9,14 @@ use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use super::{NoisePath, Participants, RowSource, noisy_sum};
 use crate::{
+    assessment::{Prediction, Spectrum, predict},
     cancel::Cancel,
-    components::{ComponentsReport, principal, sparse_components},
-    floor::{Prediction, Spectrum, predict},
+    components::ComponentsReport,
+    dense::{pca::pca, principal},
+    input::moment::NoisyMoment,
     linalg::{require_rank, submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
-    moment::NoisyMoment,
-    pca::pca,
+    sparse::sparse_components,
 };
 
 /// A simulated study.
@@ -177,14 +178,14 @@ fn repeat(
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
-            let found =
+            let sparse_report =
                 sparse_components(&noisy, ComponentCount::Fixed(k), settings, &setting, cancel)?;
-            let outcome = found.sparse.as_ref();
+            let outcome = sparse_report.sparse.as_ref();
             let support = outcome
                 .zip(participants.support())
                 .map(|(o, truth)| support_score(&o.support, truth));
             let converged = outcome.is_none_or(|o| o.converged);
-            (found, support, converged)
+            (sparse_report, support, converged)
         }
     };
     let oracle = experiment.sparse.and(participants.support());

@@ -6,11 +6,13 @@
 //!
 //! Noise comes from a seeded generator, so that a run can be repeated: a simulation has nobody to protect.
 
+mod answer;
 mod double_cap_direction;
 mod experiment;
 mod noisy_sum;
 mod participants;
 
+pub use answer::{SimulateAnswer, Sweep};
 pub use experiment::{Experiment, Repeat, Summary, run, summarize};
 pub use noisy_sum::{NoisePath, noisy_sum};
 pub use participants::{Participants, RowSource};

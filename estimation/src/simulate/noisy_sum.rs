@@ -11,23 +11,27 @@ use eigenveil_shared::{
 };
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
+use serde::Serialize;
 
 use super::{
     double_cap_direction::DirectionDistribution,
     participants::{Participants, without_noise},
 };
 use crate::{
-    accumulate::{Accumulator, ReportSum, SeedSum},
-    centring::move_rows,
+    input::{
+        accumulate::{Accumulator, ReportSum, SeedSum},
+        centring::move_rows,
+        moment::NoisyMoment,
+    },
     linalg::GramSum,
-    moment::NoisyMoment,
 };
 
 /// Number of buckets of a simulated study, the same as the server's.
 const BUCKETS: u64 = 32;
 
 /// How the noise of the sum is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NoisePath {
     /// Drawn from the exact distribution of the sum, once per bucket.
     #[default]
@@ -158,7 +162,7 @@ impl ExactSum {
         let unknown = || {
             Error::new(
                 ErrorCode::InvalidMechanism,
-                "the distribution of this mechanism's sum is not implemented; use --noise per-report",
+                "the distribution of this mechanism's sum is not implemented; use `noise` per-report",
             )
         };
         let grid = match params.mechanism().decoding() {

@@ -11,11 +11,10 @@ use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 
 use crate::{
-    accumulate::Accumulator,
+    dense::pca::{pca, pca_of_rows},
+    input::{accumulate::Accumulator, moment::NoisyMoment},
     linalg::GramSum,
     models::{Model, Population},
-    moment::NoisyMoment,
-    pca::{pca, pca_of_rows},
 };
 
 /// Where participants come from.
@@ -25,8 +24,8 @@ pub enum RowSource<'a> {
     Model(Model),
     /// These raw rows, drawn with replacement, and compared with their non-private top-k.
     Rows(&'a [Row]),
-    /// The same, compared with this orthonormal `p × k` subspace, for example the sparse reference of Wang & Xu; the
-    /// true support is its nonzero rows.
+    /// Rows, compared with this orthonormal `p × k` subspace, for example the sparse reference of Wang & Xu; the true
+    /// support is its nonzero rows.
     Referenced(&'a [Row], &'a DMatrix<f64>),
 }
 
@@ -89,8 +88,8 @@ impl<'a> Participants<'a> {
                             )));
                         }
                         let rows = reference.row_iter().enumerate();
-                        let kept = rows.filter(|(_, row)| row.iter().any(|x| *x != 0.0));
-                        let support: Vec<usize> = kept.map(|(index, _)| index).collect();
+                        let nonzero = rows.filter(|(_, row)| row.iter().any(|x| *x != 0.0));
+                        let support: Vec<usize> = nonzero.map(|(index, _)| index).collect();
                         let sparse = support.len() < p;
                         ((*reference).clone(), sparse.then_some(support))
                     }

@@ -1,11 +1,12 @@
 //! Correlations with intervals by inversion (Fieller 1954).
 
 use nalgebra::DMatrix;
+use serde::Serialize;
 
 use super::{MIN_VARIANCE_IN_STANDARD_ERRORS, MomentEstimate, Refusal, Z_95, estimate::BETWEEN};
 
 /// A correlation of two features.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Correlation {
     /// The estimate, −1 to 1.
     pub value: f64,
@@ -28,7 +29,7 @@ impl MomentEstimate {
         self.correlation_in(projected, i, j)
     }
 
-    /// As [`correlation`](Self::correlation), from the unprojected moment: its value may lie outside −1 to 1.
+    /// The [`correlation`](Self::correlation) by the unprojected moment: its value may lie outside −1 to 1.
     pub fn raw_correlation(&self, i: usize, j: usize) -> Result<Correlation, Refusal> {
         self.correlation_in(self.raw(), i, j)
     }

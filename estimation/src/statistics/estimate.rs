@@ -14,10 +14,10 @@ use crate::{floor::Floor, linalg::packed_to_dense, linalg::symmetric_eigenvalues
 
 /// `w₁₁·qqᵀ + w₁₂·(qwᵀ + wqᵀ) + w₂₂·wwᵀ`, as weight on the covariance: that of an entry between q and w.
 pub(super) const BETWEEN: [f64; 3] = [0.0, 0.5, 0.0];
-/// That of the variance along q.
+/// Slopes of the variance along q.
 pub(super) const ALONG: [f64; 3] = [1.0, 0.0, 0.0];
 
-/// What second moments are taken around.
+/// The point around which second moments are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
     /// The public centre of each feature, 0 where the study has none: `E[xxᵀ]`.
@@ -111,7 +111,7 @@ impl MomentEstimate {
             return Ok(());
         }
         Err(Error::invalid_request(
-            "the study allows missing cells or weights, for which the errors of a moment are not known; it gives components only: eigenveil estimate",
+            "the study allows missing cells or weights, for which the errors of a moment are not known; it gives components only",
         ))
     }
 
@@ -119,7 +119,7 @@ impl MomentEstimate {
     pub fn of_document(estimate: &Estimate) -> Result<Self> {
         let report = estimate.mean_report.clone().ok_or_else(|| {
             Error::invalid_request(
-                "this estimate was requested without the moment; request one that has it: eigenveil moment --study ID",
+                "this estimate was requested without the moment; request one that has it",
             )
         })?;
         let (dimension, numbers) = (estimate.params.report_dimension(), report.len());
@@ -142,8 +142,8 @@ impl MomentEstimate {
             let eigenvalues = symmetric_eigenvalues(&report)?;
             let floor = Floor::from_eigenvalues(eigenvalues.as_slice(), &law.noise, law.n)?;
             let least = (-law.dimension * floor.centre).clamp(0.0, 1.0);
-            let of = |rho| Population::new(&report, rho, rho);
-            let populations = vec![of(1.0)?, of(least)?];
+            let population = |rho| Population::new(&report, rho, rho);
+            let populations = vec![population(1.0)?, population(least)?];
             report.fill_diagonal(f64::NAN);
             populations
         } else {
@@ -210,7 +210,7 @@ impl MomentEstimate {
         self.raw.nrows()
     }
 
-    /// What the moment is taken around.
+    /// The point around which the moment is taken.
     pub fn around(&self) -> Around {
         match self.centring {
             Some(_) => Around::EstimatedMean,
@@ -301,7 +301,7 @@ impl MomentEstimate {
             moment
         });
         let mut moments: Vec<Matrix3<f64>> = moments.collect();
-        let own = rows.iter().map(|(_, row)| row * row.transpose()).sum();
+        let products = rows.iter().map(|(_, row)| row * row.transpose()).sum();
         let mut lifted: Vec<Vector3<f64>> = rows.iter().map(|(_, row)| *row).collect();
         let mut constant = Vector3::zeros();
         if let Some(centring) = &self.centring {
@@ -321,7 +321,7 @@ impl MomentEstimate {
         Plane {
             of: self,
             frame: Frame::new(lifted),
-            own,
+            own: products,
             constant,
             moments,
         }

@@ -7,12 +7,17 @@
 mod correlation;
 mod estimate;
 mod law;
+mod moment;
 mod projection;
 mod refusal;
 mod regression;
 
 pub use correlation::Correlation;
 pub use estimate::{Around, MomentEstimate};
+pub use moment::{
+    MomentAnswer, MomentRequest, MomentTables, NamedCoefficient, NamedCorrelation, NamedRegression,
+    moment, regress,
+};
 pub use projection::nearest_with_trace;
 pub use refusal::Refusal;
 pub use regression::{Coefficient, Regression};

@@ -10,14 +10,14 @@ use crate::linalg::{outer_scaled, symmetric_eigen};
 pub fn nearest_with_trace(matrix: &DMatrix<f64>, trace: f64) -> Result<DMatrix<f64>> {
     let eigen = symmetric_eigen(matrix)?;
     let shift = simplex_shift(eigen.values.as_slice(), trace);
-    let kept: Vec<f64> = eigen
+    let shifted: Vec<f64> = eigen
         .values
         .iter()
         .map(|value| value - shift)
         .take_while(|value| *value > 0.0)
         .collect();
-    let vectors = eigen.vectors.columns(0, kept.len()).into_owned();
-    Ok(outer_scaled(&vectors, &kept))
+    let vectors = eigen.vectors.columns(0, shifted.len()).into_owned();
+    Ok(outer_scaled(&vectors, &shifted))
 }
 
 /// θ with Σ max(value − θ, 0) = `total`, for descending values.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_trace_of_zero_leaves_nothing() {
-        let found = nearest_with_trace(&dmatrix![2.0, 1.0; 1.0, -3.0], 0.0).unwrap();
-        assert_eq!(found, DMatrix::zeros(2, 2));
+        let projected = nearest_with_trace(&dmatrix![2.0, 1.0; 1.0, -3.0], 0.0).unwrap();
+        assert_eq!(projected, DMatrix::zeros(2, 2));
     }
 }

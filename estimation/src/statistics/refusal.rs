@@ -2,7 +2,7 @@
 
 use super::{MIN_EIGENVALUE_IN_STANDARD_ERRORS, MIN_VARIANCE_IN_STANDARD_ERRORS};
 
-/// What the reports cannot hold.
+/// A number that the reports cannot give.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
     /// `double-cap` reports show no trace, and the study neither normalises rows nor centres privately.
@@ -32,7 +32,7 @@ impl Refusal {
     pub fn in_words(&self, features: &[String]) -> String {
         match *self {
             Refusal::NoVariances => {
-                "the reports of double-cap show no variances under clip or require without private centring; create a study with normalize, or with --centring".to_owned()
+                "the reports of double-cap show no variances under clip or require without private centring; create a study with normalize, or with centring".to_owned()
             }
             Refusal::SmallVariance {
                 feature,

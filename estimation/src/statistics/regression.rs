@@ -1,6 +1,7 @@
 //! The regression of one feature on others, from their covariance.
 
 use nalgebra::{Cholesky, DMatrix, DVector};
+use serde::Serialize;
 
 use super::{
     MIN_EIGENVALUE_IN_STANDARD_ERRORS, MomentEstimate, Refusal, Z_95,
@@ -9,9 +10,10 @@ use super::{
 use crate::linalg::{submatrix, symmetric_eigen};
 
 /// A coefficient, in units of the prepared rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Coefficient {
     /// The predictor.
+    #[serde(skip)]
     pub feature: usize,
     /// The estimate.
     pub value: f64,
@@ -48,7 +50,7 @@ impl MomentEstimate {
         self.regression_in(projected, y, on)
     }
 
-    /// As [`regression`](Self::regression), from the unprojected moment.
+    /// The [`regression`](Self::regression) by the unprojected moment.
     pub fn raw_regression(&self, y: usize, on: &[usize]) -> Result<Regression, Refusal> {
         self.regression_in(self.raw(), y, on)
     }

@@ -37,7 +37,7 @@ fn rows(p: usize, norm: Norm) -> Vec<DVector<f64>> {
     rows.collect()
 }
 
-/// What a device perturbs.
+/// Rows in the form that a device perturbs.
 fn lifted(rows: &[DVector<f64>], centring: Option<f64>) -> Vec<DVector<f64>> {
     let lift = |row: &DVector<f64>| match centring {
         Some(a) => row.push(a) / (1.0 + a * a).sqrt(),
@@ -118,8 +118,8 @@ fn without_noise_statistics_are_those_of_the_rows() {
             let x = DMatrix::from_fn(rows.len(), 3, |i, j| rows[i][j + 1] - mean[j + 1]);
             let y = DVector::from_fn(rows.len(), |i, _| rows[i][0] - mean[0]);
             let expected = x.svd(true, true).solve(&y, 1e-12).unwrap();
-            let found = moment.regression(0, &[1, 2, 3]).unwrap();
-            for (coefficient, expected) in found.coefficients.iter().zip(&expected) {
+            let regression = moment.regression(0, &[1, 2, 3]).unwrap();
+            for (coefficient, expected) in regression.coefficients.iter().zip(&expected) {
                 assert!((coefficient.value - expected).abs() < 1e-6);
                 assert!(coefficient.standard_error < 1e-5);
             }
@@ -161,7 +161,8 @@ fn variance_of(g: &DMatrix<f64>, m: &DMatrix<f64>, noise: &NoiseModel) -> f64 {
     }
 }
 
-/// Every standard error is that of the statistic's gradient, found by differences, in whole matrices.
+/// Every standard error agrees with the one from the statistic's gradient, which finite differences on whole matrices
+/// give.
 #[test]
 fn standard_errors_follow_from_numerical_gradients() {
     type Statistic = fn(&MomentEstimate) -> f64;
@@ -216,14 +217,14 @@ fn standard_errors_follow_from_numerical_gradients() {
                     }
                 }
                 let expected = variance_of(&gradient, &m, &params.noise_model());
-                let found = error(&moment).powi(2) * n as f64;
+                let variance = error(&moment).powi(2) * n as f64;
                 if without_variances {
                     // The larger noise of two lengths that the rows may have.
-                    assert!(found >= 0.999 * expected && found < 1.5 * expected);
+                    assert!(variance >= 0.999 * expected && variance < 1.5 * expected);
                 } else {
                     assert!(
-                        (found - expected).abs() <= 1e-5 * expected,
-                        "{kind} {norm:?} {centring:?} {number}: {found} {expected}"
+                        (variance - expected).abs() <= 1e-5 * expected,
+                        "{kind} {norm:?} {centring:?} {number}: {variance} {expected}"
                     );
                 }
             }
@@ -231,8 +232,8 @@ fn standard_errors_follow_from_numerical_gradients() {
     }
 }
 
-/// The law of a report in the plane is integrated numerically: only what takes the place of the rows' fourth moments
-/// differs.
+/// The distribution of a report in the plane is integrated numerically; the only difference is the approximation of the
+/// rows' fourth moments.
 #[test]
 fn the_variance_is_that_of_released_directions() {
     const STEPS: usize = 200_000;
@@ -293,7 +294,7 @@ fn the_variance_is_that_of_released_directions() {
         let elliptical =
             2.0 / (4.0 * m.trace()) * (gm.trace() * hm.trace() + 2.0 * (&gm * &hm).trace());
         let correction = constants.scale.powi(2) * moments.a2 * (exact - elliptical);
-        let found = law.covariance(
+        let covariance = law.covariance(
             &frame,
             &embedded(&m),
             m.trace(),
@@ -302,8 +303,8 @@ fn the_variance_is_that_of_released_directions() {
         );
         let expected = product(s, t);
         assert!(
-            (found + correction - expected).abs() < 1e-4 * expected.abs().max(0.1),
-            "{s} {t}: {found} {correction} {expected}"
+            (covariance + correction - expected).abs() < 1e-4 * expected.abs().max(0.1),
+            "{s} {t}: {covariance} {correction} {expected}"
         );
     }
 }

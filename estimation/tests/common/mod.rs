@@ -14,7 +14,6 @@ use std::path::Path;
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
     moment::NoisyMoment,
-    npy,
     simulate::{
         Experiment, NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum, run,
     },
@@ -25,6 +24,7 @@ use eigenveil_shared::{
     preprocess::{BoundedRow, Norm, Row},
     study::{StudyDesign, StudyParams},
 };
+use eigenveil_tables::npy;
 use rand::Rng;
 
 /// The mechanism's own δ, analytic calibration, unit rows, no centring.
@@ -32,7 +32,7 @@ pub fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     params_with(p, mechanism, epsilon, Norm::Normalize, None)
 }
 
-/// The same with another preprocessing.
+/// Parameters with another preprocessing.
 pub fn params_with(
     p: usize,
     mechanism: MechanismKind,

@@ -2,14 +2,14 @@
 //! both paths, real data.
 
 use eigenveil_estimation::{
-    Warning,
+    ComponentsReport, Warning,
     accumulate::Accumulator,
     centring::planned_noise,
-    components::{ComponentsReport, principal_components},
     linalg::packed_to_dense,
     metrics::projector_distance,
     moment::NoisyMoment,
     pca::pca,
+    principal_components,
     simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
@@ -112,7 +112,7 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
                     total.merge(bucket).unwrap();
                 }
                 assert_eq!(total.count(), 103);
-                let own: Vec<DVector<f64>> = rows
+                let bucket_rows: Vec<DVector<f64>> = rows
                     .iter()
                     .enumerate()
                     .filter(|(i, _)| i % 4 == 2)
@@ -121,7 +121,10 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
                         DVector::from_column_slice(x.as_slice()) - &mean
                     })
                     .collect();
-                let sum = own.iter().map(|x| x * x.transpose()).sum::<DMatrix<f64>>();
+                let sum = bucket_rows
+                    .iter()
+                    .map(|x| x * x.transpose())
+                    .sum::<DMatrix<f64>>();
                 let difference = packed_to_dense(moment.buckets()[1].sum()) - sum;
                 // A bucket's rows have another mean length than all rows: only a multiple of I is off.
                 let level = match (mechanism, norm) {

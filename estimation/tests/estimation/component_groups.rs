@@ -1,11 +1,11 @@
 //! Components that cannot be distinguished, and a first component that is the mean.
 
 use eigenveil_estimation::{
-    Warning,
-    components::{ComponentsReport, principal_components},
+    ComponentsReport, Warning,
     floor::probably_the_mean,
     metrics::projector_distance,
     models::Model,
+    principal_components,
     simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
@@ -168,7 +168,7 @@ fn an_uncentred_mean_is_recognised() {
     assert_eq!(probably_the_mean(&centred, floor_report), None);
 }
 
-/// Of 200 studies of centred rows (p = 12, one spike) almost none has the warning: a direction has about nine clear
+/// Almost none of 200 studies of centred rows (p = 12, one spike) has the warning: a direction has about nine clear
 /// loadings, whose signs agree once in 256, so more than 5 occur once in 1,000 times.
 #[test]
 fn centred_rows_are_rarely_called_a_mean() {

@@ -128,9 +128,9 @@ fn screening_is_exact() {
         }
         assert!(ours.dual.amax() <= lambda * (1.0 + 1e-12));
         let bound = symmetric_eigenvalues(&residual).unwrap();
-        let own = bound.iter().take(k).sum::<f64>() - ours.objective;
-        println!("bound {own}, gap {}", ours.gap);
-        assert!(own > -1e-9 && own <= ours.gap.max(1e-6) + 1e-9);
+        let own_gap = bound.iter().take(k).sum::<f64>() - ours.objective;
+        println!("bound {own_gap}, gap {}", ours.gap);
+        assert!(own_gap > -1e-9 && own_gap <= ours.gap.max(1e-6) + 1e-9);
     }
 }
 

@@ -42,7 +42,7 @@ fn alarms(runs: usize, n: usize) -> usize {
         for epsilon in [0.5, 4.0, 8.0] {
             let params = params(p, MechanismKind::DoubleCap, epsilon);
             for kind in 0..3 {
-                let found = (0..runs)
+                let alarm_count = (0..runs)
                     .filter(|_| {
                         let check = honest_study(&params, kind, n, &mut rng).check(&params);
                         assert_eq!(check.reports as usize, n / 2);
@@ -50,9 +50,9 @@ fn alarms(runs: usize, n: usize) -> usize {
                     })
                     .count();
                 if runs > 100 {
-                    println!("p {p} epsilon {epsilon} rows {kind}: {found} in {runs}");
+                    println!("p {p} epsilon {epsilon} rows {kind}: {alarm_count} in {runs}");
                 }
-                alarms += found;
+                alarms += alarm_count;
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Jackknife standard errors against the spread over repeats, fixed seeds.
 
 use eigenveil_estimation::{
-    components::principal_components,
     models::Model,
+    principal_components,
     simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind, preprocess::Norm};
@@ -45,11 +45,11 @@ fn standard_errors_are_the_spread_over_repeats() {
             (vec![], vec![], vec![]);
         for _ in 0..REPEATS {
             let noisy = noisy_study(&params, &people, n, &mut rng);
-            let found = principal_components(&noisy, ComponentCount::Fixed(k), "").unwrap();
-            let component = &found.floor_report.components[0];
+            let report = principal_components(&noisy, ComponentCount::Fixed(k), "").unwrap();
+            let component = &report.floor_report.components[0];
             values.push(component.eigenvalue);
             debiased.push(component.debiased_eigenvalue.unwrap());
-            let cosine = found.vectors.column(0).dot(&truth.column(0));
+            let cosine = report.vectors.column(0).dot(&truth.column(0));
             sines.push((1.0 - cosine * cosine).sqrt());
             value_errors.push(component.eigenvalue_se.unwrap());
             debiased_errors.push(component.debiased_eigenvalue_se.unwrap());

@@ -4,14 +4,14 @@
 use std::cell::Cell;
 
 use eigenveil_estimation::{
-    Cancel,
-    components::{ComponentsReport, sparse_components},
+    Cancel, ComponentsReport,
     fantope::diagonal_lambda,
     linalg::{submatrix, top_k},
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
     simulate::{Participants, RowSource},
+    sparse_components,
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -65,8 +65,8 @@ fn sparse(
 fn the_path_equals_single_estimates() {
     let (moment, _, truth) = study(MechanismKind::SymmetricGaussian, 60, 60_000, 4);
     for refit in [false, true] {
-        let found = sparse(&moment, &settings(Lambda::Path, refit), Cancel::NEVER).unwrap();
-        let outcome = found.sparse.unwrap();
+        let report = sparse(&moment, &settings(Lambda::Path, refit), Cancel::NEVER).unwrap();
+        let outcome = report.sparse.unwrap();
         let path = outcome.path.unwrap();
         assert_eq!(
             (path.lambda_chosen, path.points.len()),
@@ -140,8 +140,8 @@ fn the_path_equals_single_estimates() {
 fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     let (moment, ..) = study(MechanismKind::SymmetricGaussian, 110, 400_000, 4);
     let settings = settings(Lambda::Path, false);
-    let found = sparse(&moment, &settings, Cancel::NEVER).unwrap();
-    let path = found.sparse.unwrap().path.unwrap();
+    let report = sparse(&moment, &settings, Cancel::NEVER).unwrap();
+    let path = report.sparse.unwrap().path.unwrap();
     assert!(path.points.iter().all(|point| point.row_norms.is_none()));
     let error = cancelled_at(&moment, &settings, 20);
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
@@ -176,9 +176,9 @@ fn the_chosen_lambda_is_nearly_the_best_on_the_path() {
                     tolerance: 1e-5,
                     ..settings(lambda, refit)
                 };
-                let found = sparse(&moment, &settings, Cancel::NEVER).unwrap();
-                let error = projector_distance(&found.vectors, &truth).unwrap();
-                (error, found.sparse.unwrap())
+                let report = sparse(&moment, &settings, Cancel::NEVER).unwrap();
+                let error = projector_distance(&report.vectors, &truth).unwrap();
+                (error, report.sparse.unwrap())
             };
             let (with_cv, outcome) = error(Lambda::CrossValidated);
             let cv = outcome.cross_validation.unwrap();

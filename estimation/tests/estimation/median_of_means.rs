@@ -1,11 +1,11 @@
 //! Whether the buckets agree: false alarms over mechanisms, and poisoned reports. Fixed seeds.
 
 use eigenveil_estimation::{
-    Warning,
+    ComponentsReport, Warning,
     accumulate::Accumulator,
-    components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
+    principal_components,
     simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
@@ -30,8 +30,8 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     (0..runs)
         .filter(|_| {
             let moment = noisy_study(params, &people, n, &mut rng);
-            let found = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
-            let agreement = found.bucket_agreement.unwrap();
+            let report = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
+            let agreement = report.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
             agreement.verdict == BucketVerdict::Disagree
         })
@@ -65,15 +65,15 @@ fn honest_reports_rarely_disagree() {
     assert!(total <= 4, "{total}");
 }
 
-/// The same with 2,000 studies of each setting: at most 9 alarms each; with 2 expected, more have probability 5e-5.
+/// False alarms in 2,000 studies of each setting: at most 9 alarms each; with 2 expected, more have probability 5e-5.
 /// Minutes: `cargo test --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {
     for (params, n) in settings() {
-        let found = alarms(&params, n, 2_000);
-        println!("{params:?} n {n}: {found} alarms in 2,000");
-        assert!(found <= 9, "{found}");
+        let alarm_count = alarms(&params, n, 2_000);
+        println!("{params:?} n {n}: {alarm_count} alarms in 2,000");
+        assert!(alarm_count <= 9, "{alarm_count}");
     }
 }
 
@@ -140,8 +140,8 @@ fn a_broken_scale_is_noticed() {
         .unwrap();
     buckets[broken] = Accumulator::from_parts(sum, count).unwrap();
     let moment = NoisyMoment::from_buckets(buckets, *moment.noise()).unwrap();
-    let found = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
-    let agreement = found.bucket_agreement.unwrap();
+    let report = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
+    let agreement = report.bucket_agreement.unwrap();
     assert_eq!(agreement.verdict, BucketVerdict::Disagree);
     assert_eq!(agreement.suspicious_buckets, 1);
 }

@@ -150,8 +150,8 @@ fn sections_are_divided_once() {
     });
     let truth = components(&rows, design(CLIP, None, None));
     let error = |features| {
-        let found = components(&masked, design(CLIP, None, Some(features)));
-        projector_distance(&found, &truth).unwrap()
+        let report = components(&masked, design(CLIP, None, Some(features)));
+        projector_distance(&report, &truth).unwrap()
     };
     let (by_section, by_cell) = (
         error(in_sections.collect()),
@@ -196,10 +196,10 @@ fn the_expected_error_knows_the_noise_that_dividing_adds() {
 #[test]
 fn shares_that_cannot_be_divided_by_are_refused() {
     let freeze = |design: StudyDesign| StudyParams::freeze(design).unwrap_err();
-    let of = |change: fn(&mut Vec<Feature>)| {
-        let mut own = features(|_| 0.9);
-        change(&mut own);
-        freeze(design(Norm::Normalize, None, Some(own)))
+    let refusal = |change: fn(&mut Vec<Feature>)| {
+        let mut features = features(|_| 0.9);
+        change(&mut features);
+        freeze(design(Norm::Normalize, None, Some(features)))
     };
     let sectioned = |own: &mut Vec<Feature>| {
         own[0].section = Some("a".to_owned());
@@ -207,14 +207,14 @@ fn shares_that_cannot_be_divided_by_are_refused() {
         own[1].observed = Some(0.5);
     };
     for (error, word) in [
-        (of(|own| own[3].observed = Some(0.05)), "0.05"),
-        (of(|own| own[3].observed = Some(1.1)), "1.1"),
-        (of(|own| own[3].observed = Some(f64::NAN)), "NaN"),
-        (of(|own| own[3].observed = None), "\"x3\""),
-        (of(sectioned), "one share"),
+        (refusal(|own| own[3].observed = Some(0.05)), "0.05"),
+        (refusal(|own| own[3].observed = Some(1.1)), "1.1"),
+        (refusal(|own| own[3].observed = Some(f64::NAN)), "NaN"),
+        (refusal(|own| own[3].observed = None), "\"x3\""),
+        (refusal(sectioned), "one share"),
         (
             freeze(design(CLIP, None, Some(features(|_| 0.9)))),
-            "--centring",
+            "private centring",
         ),
     ] {
         assert_eq!(error.code(), ErrorCode::InvalidPreprocessing, "{error}");

@@ -3,12 +3,12 @@
 
 use eigenveil_estimation::{
     accumulate::SeedSum,
-    components::principal_components,
     floor::{Eigenvalues, Floor, Measured, Spectrum, assess, predict},
     linalg::{outer_scaled, symmetric_eigenvalues, top_k},
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
+    principal_components,
     simulate::{Participants, Repeat, RowSource, Summary},
 };
 use eigenveil_shared::{
@@ -146,9 +146,9 @@ fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
     simulated(params, source, (100_000, 5), (6, 1))
 }
 
-/// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %,
-/// the mean of six by 4 % at most: 15 % is three deviations and more); and the purpose of the mechanism: at most this
-/// share of the published mechanism's error at the same ε.
+/// Predicted and measured error agree for `double-cap` with all components visible (here 4 r_b and more; the error of a
+/// run spreads by 5 to 10 %, the mean of six by 4 % at most: 15 % is three deviations and more); and the purpose of the
+/// mechanism: at most this share of the published mechanism's error at the same ε.
 #[test]
 fn predicted_error_equals_the_measured_one_for_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {
@@ -270,7 +270,7 @@ fn kept_of_double_cap(p: usize, epsilon: f64, n: u64, runs: usize, seed: u64) ->
     ];
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut direction = vec![0.0; p];
-    let mut kept = [0; 2];
+    let mut counts = [0; 2];
     for _ in 0..runs {
         let mut sum = SeedSum::new(p).unwrap();
         for _ in 0..n {
@@ -282,15 +282,15 @@ fn kept_of_double_cap(p: usize, epsilon: f64, n: u64, runs: usize, seed: u64) ->
             sum.add_direction(&direction);
         }
         let bucket = sum.finish().unwrap();
-        for (study, kept) in studies.iter().zip(&mut kept) {
+        for (study, counts) in studies.iter().zip(&mut counts) {
             let moment = NoisyMoment::decode(vec![bucket.clone()], study).unwrap();
             let spectrum = symmetric_eigenvalues(&moment.dense()).unwrap();
             let floor =
                 Floor::from_eigenvalues(spectrum.as_slice(), moment.noise(), n as f64).unwrap();
-            *kept += usize::from(floor.components_above > 0);
+            *counts += usize::from(floor.components_above > 0);
         }
     }
-    kept
+    counts
 }
 
 /// Pure noise keeps a component in at most 5 % of runs: diagonals of both Gaussian mechanisms, and `double-cap`, whose
@@ -312,8 +312,11 @@ fn pure_noise_rarely_counts() {
             floor.components_above > 0
         };
         let mut drawn = || symmetric_eigenvalues(&noise(&mut rng, p, diagonal_factor)).unwrap();
-        let kept = (0..runs).filter(|_| counts(drawn())).count();
-        assert!(kept * 20 <= runs, "p = {p}: {kept} of {runs}");
+        let false_alarms = (0..runs).filter(|_| counts(drawn())).count();
+        assert!(
+            false_alarms * 20 <= runs,
+            "p = {p}: {false_alarms} of {runs}"
+        );
     }
     for (p, epsilon, n, runs) in [
         (2, 8.0, 4_000, 200),

@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{
     models::Model,
-    plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
+    planning::{PlanTarget, meet, spectrum_from_eigenvalues},
     simulate::RowSource,
 };
 use eigenveil_shared::mechanism::MechanismKind;
@@ -31,8 +31,8 @@ fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let (p, k, spike) = (40, 5, 20.0);
     let params = params(p, mechanism, epsilon);
     let leading = vec![leading_eigenvalue(p, k, spike); k];
-    let spectrum = spectrum_from_eigenvalues(p, k, &leading, UnitRows).unwrap();
-    let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(target)).unwrap();
+    let spectrum = spectrum_from_eigenvalues(p, k, &leading, Some(1.0)).unwrap();
+    let planned = meet(&spectrum, &params.noise_model(), PlanTarget::Error(target)).unwrap();
     let source = RowSource::Model(Model::spiked(p, k, spike));
     let (_, summary) = simulated(&params, source, (planned.n.unwrap(), k), (4, 7));
     summary.error_mean / target

@@ -35,10 +35,10 @@ fn document(source: Source<'_>, params: &StudyParams) -> Estimate {
 
 /// The share that the first component's line names.
 fn named_share(params: &StudyParams, sums: Vec<(u32, Accumulator)>) -> f64 {
-    let found = document(Source::Sums(sums), params);
-    let component = &found.components[0];
+    let estimate = document(Source::Sums(sums), params);
+    let component = &estimate.components[0];
     assert!(component.loadings[7].abs() > 0.9, "the liars' own");
-    found.share_that_could_make(component).unwrap()
+    estimate.share_that_could_make(component).unwrap()
 }
 
 /// Participants without a common direction, and a share of liars who each send the report that reaches furthest along
@@ -92,12 +92,12 @@ fn chosen_seeds_are_in_the_document() {
     };
     let buckets = (0..BUCKETS).map(|_| (0..200).map(&mut seed).collect());
     let seeds: Vec<Vec<Seed>> = buckets.collect();
-    let found = document(Source::Seeds(&seeds), &params);
-    let check = found.feasibility.unwrap();
+    let estimate = document(Source::Seeds(&seeds), &params);
+    let check = estimate.feasibility.unwrap();
     assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
-    let warned = found
+    let warned = estimate
         .warning_codes
         .iter()
         .any(|code| code == "chosen-seeds");
-    assert!(warned, "{:?}", found.warnings);
+    assert!(warned, "{:?}", estimate.warnings);
 }

@@ -5,11 +5,11 @@ use std::f64::consts::SQRT_2;
 use eigenveil_estimation::{
     Cancel,
     accumulate::Accumulator,
-    components::sparse_components,
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
     simulate::{Participants, RowSource},
+    sparse_components,
 };
 use eigenveil_shared::{
     api::{Lambda, SparseSettings},
@@ -69,18 +69,18 @@ fn the_range_of_a_sparse_estimate_holds_its_error() {
             &far(0.03),
         ),
     ] {
-        let said = says(&model, mechanism, epsilon, n, settings);
-        let studies = said.len() as f64;
+        let outcome = says(&model, mechanism, epsilon, n, settings);
+        let studies = outcome.len() as f64;
         let root = |squares: f64| (squares / studies).sqrt();
-        let error = root(said.iter().map(|s| s.error * s.error).sum());
-        let expected = root(said.iter().map(|s| s.expected * s.expected).sum());
-        let held = said
+        let error = root(outcome.iter().map(|s| s.error * s.error).sum());
+        let expected = root(outcome.iter().map(|s| s.expected * s.expected).sum());
+        let held = outcome
             .iter()
             .filter(|s| s.low <= error && error <= s.high)
             .count() as f64
             / studies;
-        let width = said.iter().map(|s| s.high / error).sum::<f64>() / studies;
-        let features = said.iter().map(|s| s.features as f64).sum::<f64>() / studies;
+        let width = outcome.iter().map(|s| s.high / error).sum::<f64>() / studies;
+        let features = outcome.iter().map(|s| s.features as f64).sum::<f64>() / studies;
         eprintln!(
             "{model:?} {mechanism} n = {n}, {:?}, refit {}: {features:.1} features, {expected:.3} said, {error:.3} true, held {held:.2}, high/true {width:.2}",
             settings.lambda, settings.refit
@@ -116,14 +116,14 @@ fn says(
             let people = Participants::draw(&source, k, &params, &mut population).unwrap();
             let moment = noisy_study(&params, &people, n, &mut rng);
             let k = ComponentCount::Fixed(k);
-            let found = sparse_components(&moment, k, settings, "", Cancel::NEVER).unwrap();
-            let (low, high) = found.floor_report.expected_error_range;
+            let report = sparse_components(&moment, k, settings, "", Cancel::NEVER).unwrap();
+            let (low, high) = report.floor_report.expected_error_range;
             Said {
-                error: projector_distance(&found.vectors, people.truth()).unwrap(),
-                expected: found.floor_report.expected_error,
+                error: projector_distance(&report.vectors, people.truth()).unwrap(),
+                expected: report.floor_report.expected_error,
                 low,
                 high,
-                features: found.sparse.unwrap().support.len(),
+                features: report.sparse.unwrap().support.len(),
             }
         })
         .collect()

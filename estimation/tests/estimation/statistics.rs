@@ -15,8 +15,8 @@ use crate::common::{noisy_study, params_with};
 
 const P: usize = 6;
 const STUDIES: usize = 200;
-/// Of 200 intervals that hold the truth with probability 0.95 as many or more do, but for one case in 10⁶: the false-alarm
-/// rate of one count. Forty are made.
+/// Number of 200 intervals, each of which holds the truth with probability 0.95, that at least do so, but for one case
+/// in 10⁶: the false-alarm rate of one count. Forty are made.
 const MIN_COVERED: usize = 172;
 
 /// Rows of six related features away from the origin.
@@ -24,7 +24,7 @@ fn rows() -> Vec<Row> {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     let rows = (0..60).map(|_| {
         let [one, other] = [(); 2].map(|()| rng.random::<f64>() - 0.5);
-        let own = |rng: &mut ChaCha20Rng| 0.6 * (rng.random::<f64>() - 0.5);
+        let part = |rng: &mut ChaCha20Rng| 0.6 * (rng.random::<f64>() - 0.5);
         let row = [
             0.1 + one,
             0.2 + 0.8 * one,
@@ -33,7 +33,7 @@ fn rows() -> Vec<Row> {
             0.0,
             0.1,
         ];
-        Row::new(row.map(|x| x + own(&mut rng)).to_vec())
+        Row::new(row.map(|x| x + part(&mut rng)).to_vec())
     });
     rows.collect()
 }
@@ -88,10 +88,10 @@ fn covered(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Ve
             let found = moment.raw_correlation(0, 1).unwrap();
             let holds = found.low <= correlation && correlation <= found.high;
             checks.push(("correlation".into(), holds));
-            let found = moment.raw_regression(0, &[2, 3]).unwrap();
-            for (found, truth) in found.coefficients.iter().zip(&beta) {
-                let holds = found.low <= *truth && *truth <= found.high;
-                checks.push((format!("on {}", found.feature), holds));
+            let regression = moment.raw_regression(0, &[2, 3]).unwrap();
+            for (regression, truth) in regression.coefficients.iter().zip(&beta) {
+                let holds = regression.low <= *truth && *truth <= regression.high;
+                checks.push((format!("on {}", regression.feature), holds));
             }
         }
         counts.resize(checks.len(), (String::new(), 0));

@@ -2,9 +2,9 @@
 
 use eigenveil_estimation::{
     Warning,
-    components::principal_components,
     models::Model,
-    plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
+    planning::{PlanTarget, meet, spectrum_from_eigenvalues},
+    principal_components,
     simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind};
@@ -28,8 +28,8 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
         let moment = noisy_study(&params, &people, 1_797, &mut rng);
-        let found = principal_components(&moment, ComponentCount::Fixed(k), "").unwrap();
-        let warning = &found.floor_report.warnings[0];
+        let report = principal_components(&moment, ComponentCount::Fixed(k), "").unwrap();
+        let warning = &report.floor_report.warnings[0];
         let &Warning::NothingStands { n, outlook, .. } = warning else {
             panic!("{warning}");
         };
@@ -40,9 +40,9 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         // The population of the warning, given to the planner.
         let n = outlook.needed.unwrap();
         let rest = (1.0 - share * k as f64) / p as f64;
-        let spectrum = spectrum_from_eigenvalues(p, k, &vec![share + rest; k], UnitRows).unwrap();
+        let spectrum = spectrum_from_eigenvalues(p, k, &vec![share + rest; k], Some(1.0)).unwrap();
         let above = |n: u64| {
-            let planned = plan(
+            let planned = meet(
                 &spectrum,
                 &params.noise_model(),
                 PlanTarget::Participants(n),
@@ -59,9 +59,9 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
             continue;
         };
         assert!(least < n);
-        let kindest = spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], UnitRows).unwrap();
+        let kindest = spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], Some(1.0)).unwrap();
         let target = PlanTarget::Participants(least - 1);
-        let planned = plan(&kindest, &params.noise_model(), target).unwrap();
+        let planned = meet(&kindest, &params.noise_model(), target).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");
     }
 }

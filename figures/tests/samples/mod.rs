@@ -9,8 +9,8 @@ use eigenveil_shared::estimate::Estimate;
 pub(crate) fn all() -> Vec<(String, String)> {
     let estimate = estimate();
     let without_noise = [0.55, 0.21, 0.19, 0.03, 0.01, 0.01];
-    let shown = estimate_figures(&estimate, Some(&without_noise)).into_iter();
-    let mut figures: Vec<(&str, Box<dyn Figure>)> = shown.map(|f| (f.file, f.figure)).collect();
+    let drawn = estimate_figures(&estimate, Some(&without_noise)).into_iter();
+    let mut figures: Vec<(&str, Box<dyn Figure>)> = drawn.map(|f| (f.file, f.figure)).collect();
     figures.push(("epsilon.svg", Box::new(epsilon())));
     figures.push(("legend.svg", Box::new(legend())));
     figures.extend(

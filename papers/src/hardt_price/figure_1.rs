@@ -29,7 +29,7 @@ const TAU: f64 = 10.0;
 #[derive(Clone, Copy)]
 enum Noise {
     Gaussian,
-    /// s·u_{k+1}(Xᵀu_k)ᵀ: towards the first unwanted direction, the same way in each step.
+    /// s·u_{k+1}(Xᵀu_k)ᵀ: always towards the first unwanted direction.
     Adversary,
 }
 
@@ -105,7 +105,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for noise in Noise::ALL {
-        // No run should exceed the bound: compares it with the mean plus two standard deviations.
+        // No run may exceed the bound; we compare mean + 2 SD with it.
         let (mut worst, mut far, mut settings, mut second) = (0.0_f64, 0.0_f64, 0, 0);
         for record in table.matching(&[("noise", noise.as_str())]) {
             settings += 1;
@@ -114,12 +114,12 @@ fn check_claims(table: &Table) -> Verdict {
             far = far.max(mean + 2.0 * std);
             second += usize::from(record.number("tau_mean") >= 1.0);
         }
-        let what = match noise {
+        let noise_name = match noise {
             Noise::Gaussian => "Gaussian noise",
             Noise::Adversary => "a perturbation that pulls one way",
         };
         verdict = verdict.with(
-            format!("‖(I − XXᵀ)U‖ is at most ε′ with {what} of 5‖G‖ = ε′·gap"),
+            format!("‖(I − XXᵀ)U‖ is at most ε′ with {noise_name} of 5‖G‖ = ε′·gap"),
             settings > 0 && far <= 1.0,
             format!(
                 "at most {} of it in the mean of {settings} settings, {} two deviations above the mean; the \

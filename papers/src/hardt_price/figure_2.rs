@@ -54,15 +54,15 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 
 fn check_claims(table: &Table) -> Verdict {
     let line = |algorithm| table.line(&[("algorithm", algorithm)], "n", "sine_mean");
-    let found = slope(&line("streaming-power"));
+    let measured_slope = slope(&line("streaming-power"));
     let wanted = [("algorithm", "streaming-power")];
     let ((few, large), (many, small)) = first_and_last(table, &wanted, "n", "sine_mean");
     Verdict::default().with(
         "the error falls with the root of the number of rows: n = Θ(1/ε²)",
-        (found + 0.5).abs() <= SLOPE_TOLERANCE,
+        (measured_slope + 0.5).abs() <= SLOPE_TOLERANCE,
         format!(
             "slope {}: {} at n = {few}, {} at n = {many}; plain PCA's {}",
-            digits(found, 3),
+            digits(measured_slope, 3),
             digits(large, 3),
             digits(small, 3),
             digits(slope(&line("pca")), 3)

@@ -33,8 +33,8 @@ struct Setting {
 }
 
 fn fact(fit: &Fit, name: &str) -> f64 {
-    let found = fit.diagnostics.iter().find(|(fact, _)| *fact == name);
-    found.map_or(f64::NAN, |(_, value)| *value)
+    let diagnostic = fit.diagnostics.iter().find(|(fact, _)| *fact == name);
+    diagnostic.map_or(f64::NAN, |(_, value)| *value)
 }
 
 impl Setting {

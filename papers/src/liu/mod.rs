@@ -1,4 +1,4 @@
-//! Liu, Kong, Jain & Oh, *DP-PCA* (NeurIPS 2022): their figure, and the example it is of.
+//! Liu, Kong, Jain & Oh, *DP-PCA* (NeurIPS 2022): their figure, and the example it illustrates.
 
 mod example_4_1;
 mod figure_1;

@@ -199,7 +199,7 @@ pub(crate) const FIGURE_7: Exhibit = Exhibit {
     minutes: Minutes::new(0.5, 25.0),
     plan: |_, size| plan(&Variant::ALL, size, &[10, 40], &[10, 20, 40, 80]),
     check_claims: |table| {
-        // The tolerance of the other figures, on this scale.
+        // The tolerance of the other figures, as a log₁₀ error.
         let works = super::haystack::TOLERANCE.log10();
         check_corners(
             table,

@@ -23,15 +23,15 @@ use crate::{
 };
 
 const K: usize = 2;
-/// The paper states neither ε nor δ of this experiment: ε as in its first one, and a meaningful δ.
+/// The paper does not state ε or δ; we use the ε of its first experiment and a meaningful δ.
 const EPSILON: f64 = 0.8;
 const DELTA: f64 = 1e-5;
 /// First seed of the noise; all runs have the same rows.
 const FIRST_SEED: u64 = 2;
-/// R² from which a map counts as showing Europe; PCA of the people alone has 0.77.
+/// Minimum R² for a map to count as Europe (PCA of the people alone reaches 0.77).
 const RECOVERED_R2: f64 = 0.5;
 
-/// From this share of the R² of PCA of the people alone a map counts as exact.
+/// A map counts as exact above this share of the R² of PCA on the people alone.
 const EXACT_SHARE: f64 = 0.95;
 
 const DP_PCA: &str = "dp-pca";
@@ -182,7 +182,7 @@ impl MapPlanBuilder {
     }
 }
 
-/// T = 500 with the paper's stages, and longer stages, which find the map more often.
+/// The paper's setting (T = 500), and longer stages, which find the map more often.
 const SGGD: [Method; 2] = [
     Method {
         variant: DP_SGGD,
@@ -214,15 +214,15 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
         }
         maps.add_run(&popres, Method::from_paper(DP_GGD, 100), budget, repeats)?;
         let reaper = Method::from_paper(DP_SGD, size.choose(20, 100));
-        // The published noise is a whole matrix in every step, and its spectrum is needed: minutes a run at D = 2,000.
-        let of_reaper = match rule {
+        // The published noise is a full matrix per step whose spectrum is needed: minutes per run at D = 2,000.
+        let reaper_data = match rule {
             CentralCalibration::Accounted => &popres,
             CentralCalibration::AsPublished => &small,
         };
-        maps.add_run(of_reaper, reaper, budget, 5)?;
+        maps.add_run(reaper_data, reaper, budget, 5)?;
     }
     if size == RunSize::Full {
-        // The ε it takes to see the map with accounted noise.
+        // The ε needed to see the map with accounted noise.
         for (variant, iterations, epsilon) in [
             (DP_GGD, 50, 1.0),
             (DP_GGD, 50, 4.0),
@@ -318,14 +318,14 @@ fn check_claims_3(table: &Table) -> Verdict {
         // Separately: with the published noise REAPER runs at a smaller D, which the evidence states.
         for others in [&[DP_PCA, DP_GGD.name()][..], &[DP_SGD.name()]] {
             let fail = |other: &&str| best_median(table, other, noise) < RECOVERED_R2;
-            let shown: Vec<String> = others
+            let descriptions: Vec<String> = others
                 .iter()
                 .map(|other| describe_settings(table, other, noise))
                 .collect();
             verdict = verdict.with(
                 format!("{} cannot {}", others.join(" and "), noise_clause(rule)),
                 others.iter().all(fail),
-                format!("R²: {}", shown.join("; ")),
+                format!("R²: {}", descriptions.join("; ")),
             );
         }
     }

@@ -53,10 +53,10 @@ impl<'a> Grid<'a> {
     /// The range of true ε of an algorithm on the grid: "0.80", or "0.1 to 0.9".
     pub(super) fn true_epsilons(self, variant: Variant) -> String {
         let lines = self.lines(variant);
-        let mut found: Vec<f64> = lines.iter().map(|l| l.number("true_epsilon")).collect();
-        found.retain(|epsilon| !epsilon.is_nan());
-        found.sort_unstable_by(f64::total_cmp);
-        match found[..] {
+        let mut epsilons: Vec<f64> = lines.iter().map(|l| l.number("true_epsilon")).collect();
+        epsilons.retain(|epsilon| !epsilon.is_nan());
+        epsilons.sort_unstable_by(f64::total_cmp);
+        match epsilons[..] {
             [] => "none".to_owned(),
             [low, .., high] if digits(low, 3) != digits(high, 3) => {
                 format!("{} to {}", digits(low, 3), digits(high, 3))
@@ -145,12 +145,12 @@ pub(super) fn svg(
 
 /// A row for each setting and calibration, a column for each algorithm, under a line that says what the numbers are.
 pub(super) fn markdown(table: &Table, settings: &[&str], measure: &str) -> String {
-    let what = match measure {
+    let caption = match measure {
         "log10_error" => "log₁₀ of the error",
         "reached" => "Share of the repeats whose error stays within the tolerance",
         _ => "Seconds until the error stays within the tolerance, of the repeats in which it does",
     };
     let rows = [&["calibration"], settings].concat();
     let text = sweep::markdown(table, &rows, "algorithm", measure, &[]);
-    format!("{what}:\n\n{text}")
+    format!("{caption}:\n\n{text}")
 }

@@ -21,8 +21,7 @@ pub(super) const CONSTANTS: &str = "true_epsilon";
 /// Measures of the final point of a run.
 pub(super) const MEASURES: &str = "error log10_error reached seconds seconds_to_tolerance";
 
-/// The paper's tolerance of 1e-2 is on `Σθ²` over the principal angles, which for small ones is half the square of our
-/// error: `√0.02`.
+/// The paper's tolerance of 1e-2 is a bound on `Σθ²`; for small angles that is half of our squared error: `√0.02`.
 pub(super) const TOLERANCE: f64 = 0.141_421;
 
 /// Both calibrations, the paper's first.
@@ -97,7 +96,7 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
     };
     let (fit, mut seconds) = timed(&request)?;
     if method.variant == DP_SGGD {
-        // Measuring the error costs more than its steps, so it is timed without the trace.
+        // For this method measuring the error costs more than its steps, so it is timed without the trace.
         request.truth = None;
         seconds = timed(&request)?.1;
     }
@@ -112,8 +111,8 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
 }
 
 impl Outcome {
-    /// Share of the iterations after which the error stays within the tolerance. (It may start within it and leave it
-    /// again.)
+    /// Share of the iterations after which the error stays within the tolerance to the end. (The error may start within
+    /// the tolerance and leave it.)
     fn tolerance_share(&self) -> Option<f64> {
         let last = self.trace.last()?.iteration.max(1) as f64;
         let within = |point: &&TracePoint| point.error <= TOLERANCE;
@@ -134,7 +133,7 @@ impl Outcome {
         ])
     }
 
-    /// True ε, error and seconds over the iterations, which all take equally long.
+    /// True ε, error and seconds by iteration, assuming equal duration.
     fn trace_points(&self) -> Vec<Point> {
         let last = self.trace.last().map_or(1, |point| point.iteration.max(1));
         self.trace

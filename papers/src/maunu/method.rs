@@ -23,7 +23,7 @@ impl Variant {
     /// The six, full-batch variants first.
     pub(super) const ALL: [Self; 6] = [DP_GGD, DP_GD, DP_MD, DP_SGGD, DP_SGD, DP_SMD];
 
-    /// As in the CSV.
+    /// The name in the CSV.
     pub(super) fn name(self) -> &'static str {
         self.0.info().name
     }
@@ -32,7 +32,7 @@ impl Variant {
         self.0.is_sampled()
     }
 
-    /// Whether its step halves, as GGD's do.
+    /// Whether its step size is halved in stages, as in GGD.
     pub(super) fn has_stages(self) -> bool {
         self.0.info().parameters.contains(&HALVE_STEP_EVERY)
     }
@@ -55,7 +55,7 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// With the paper's batches and stages of 50 iterations.
+    /// The method with the paper's batches, and stages of 50 iterations.
     pub(super) fn from_paper(variant: Variant, iterations: usize) -> Self {
         Self {
             variant,
@@ -88,7 +88,7 @@ impl Method {
     }
 }
 
-/// The noise of a run, calibrated when the first repeat needs it: for batches that takes seconds.
+/// The noise of a run, calibrated when the first repeat needs it, because the calibration for batches takes seconds.
 pub(super) struct Noise {
     method: Method,
     n: usize,
@@ -101,8 +101,11 @@ impl Noise {
     /// The noise; `None` without privacy.
     pub(super) fn calibrated(&self) -> Result<Option<&Calibrated>> {
         let calibrate = || self.method.run()?.calibrate(self.n, self.p, &self.privacy);
-        let found = self.found.get_or_init(calibrate);
-        found.as_ref().map(Option::as_ref).map_err(Clone::clone)
+        let calibration = self.found.get_or_init(calibrate);
+        calibration
+            .as_ref()
+            .map(Option::as_ref)
+            .map_err(Clone::clone)
     }
 }
 
@@ -118,7 +121,8 @@ impl NoiseCache {
         (n, p): (usize, usize),
         privacy: Privacy,
     ) -> Arc<Noise> {
-        // REAPER's two geometries release the same; so does GGD in all dimensions up to where its start changes.
+        // The two geometries of REAPER release the same quantities; so does GGD in all dimensions below that at which
+        // its start changes.
         let released = |m: &Method, p: usize| {
             let start = m.variant.has_stages().then_some(p > 2_000);
             (m.variant.is_sampled(), start, m.iterations, m.batch)

@@ -1,5 +1,5 @@
-//! What a trusted curator is worth: the best central algorithm against the local mechanisms at one budget, with
-//! replacement neighbours on both sides.
+//! Comparison of the best central algorithm with the local mechanisms at the same budget, with replacement neighbours
+//! on both sides.
 
 use eigenveil_central::{CentralCalibration, Options, Privacy, Request, find, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};

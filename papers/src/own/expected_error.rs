@@ -8,15 +8,16 @@ use std::{
 };
 
 use eigenveil_estimation::{
-    Cancel,
-    components::{ComponentsReport, principal_components, sparse_components},
+    Cancel, ComponentsReport,
     floor::{SURE_GAP, SpectrumRange, gap_after, gap_between},
     linalg::symmetric_eigenvalues,
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
     pca::pca,
+    principal_components,
     simulate::Participants,
+    sparse_components,
 };
 use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{
@@ -60,7 +61,7 @@ const MAX_DEVIATION: f64 = 0.15;
 const MAX_STANDARD_ERRORS: f64 = 3.0;
 /// Studies of a kind, at least, where something is claimed of them.
 const MIN_STUDIES: f64 = 20.0;
-/// What is asked for, where it is not a number of components.
+/// The requested rank, where it is not a number of components.
 const AUTO_K: &str = "auto";
 /// Components that `classification`, of 12 directions in 31 features, has apart from each other: at most.
 const MOST_OF_CLASSIFICATION: usize = 4;
@@ -91,7 +92,7 @@ impl Setting {
         }
     }
 
-    /// The same population each time, with its first `k` components.
+    /// Participants of the population, the same each time, with its first `k` components.
     fn participants(&self, k: usize) -> Result<Participants<'_>> {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         Participants::draw(&self.source.rows(), k, &self.params, &mut rng)
@@ -121,7 +122,7 @@ impl Setting {
         for run in 0..self.runs {
             let mut rng = ChaCha20Rng::seed_from_u64(1_000_000 + run);
             let (moment, _) = noisy_moment(&self.params, &people, n, &mut rng)?;
-            let found = match self.source {
+            let components = match self.source {
                 Source::Rows(_) => pca(&moment.dense(), most)?.vectors,
                 Source::Model(_) => {
                     self.components(&moment, ComponentCount::Fixed(most))?
@@ -129,7 +130,7 @@ impl Setting {
                 }
             };
             for k in self.ks() {
-                let (ours, true_ones) = (found.columns(0, k), people.truth().columns(0, k));
+                let (ours, true_ones) = (components.columns(0, k), people.truth().columns(0, k));
                 let error = projector_distance(&ours.into_owned(), &true_ones.into_owned())?;
                 squares[k - 1] += error * error / self.runs as f64;
             }
@@ -147,22 +148,22 @@ fn pilot(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let most = *setting.ks().end();
     let people = setting.participants(most)?;
     let (moment, _) = noisy_moment(&setting.params, &people, n, &mut rng)?;
-    let found = setting.components(&moment, ComponentCount::Fixed(most))?;
+    let components = setting.components(&moment, ComponentCount::Fixed(most))?;
     let mut classes = [[0.0; 6]; GAPS.len()];
-    if let Some(spectrum) = &found.floor_report.spectrum {
+    if let Some(spectrum) = &components.floor_report.spectrum {
         for k in setting.ks().filter(|k| *k <= spectrum.standing.len()) {
             let range = SpectrumRange::of(spectrum, n as f64, k)?;
             let gap = gap_after(spectrum, n as f64, k)?;
             let class = GAPS.iter().rposition(|&least| gap >= least).unwrap_or(0);
             classes[class][0] += 1.0;
             for (i, factor) in FACTORS.iter().enumerate() {
-                let said = range.error(moment.noise(), (factor * n) as f64)?;
+                let predicted = range.error(moment.noise(), (factor * n) as f64)?;
                 let truth = setting.truth(factor * n)?[k - 1];
                 classes[class][1 + i] +=
-                    f64::from(u8::from(said.low <= truth && truth <= said.high));
+                    f64::from(u8::from(predicted.low <= truth && truth <= predicted.high));
                 match factor {
-                    1 => classes[class][4] += (said.central / truth).ln(),
-                    16 => classes[class][5] += (said.central / truth).ln(),
+                    1 => classes[class][4] += (predicted.central / truth).ln(),
+                    16 => classes[class][5] += (predicted.central / truth).ln(),
                     _ => {}
                 }
             }
@@ -182,15 +183,15 @@ fn study(setting: &Setting, n: u64, k: ComponentCount, repeat: u64) -> Result<Ve
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let people = setting.participants(1)?;
     let (moment, clean) = noisy_moment(&setting.params, &people, n, &mut rng)?;
-    let found = setting.components(&moment, k)?;
-    let k = found.vectors.ncols();
+    let components = setting.components(&moment, k)?;
+    let k = components.vectors.ncols();
     let error = match k {
         0 => 0.0,
-        k => projector_distance(&found.vectors, setting.participants(k)?.truth())?,
+        k => projector_distance(&components.vectors, setting.participants(k)?.truth())?,
     };
     // A sure end, and whether the true gap there is below 2√V: nothing to end at.
     let (mut sure, mut cut) = (false, false);
-    if let Some(spectrum) = &found.floor_report.spectrum
+    if let Some(spectrum) = &components.floor_report.spectrum
         && (1..=spectrum.standing.len()).contains(&k)
     {
         let eigen = symmetric_eigenvalues(&clean.dense())?;
@@ -198,15 +199,15 @@ fn study(setting: &Setting, n: u64, k: ComponentCount, repeat: u64) -> Result<Ve
         cut = sure && gap_between(spectrum, n as f64, (eigen[k - 1], eigen[k]))? < 1.0;
     }
     let number = |yes: bool| f64::from(u8::from(yes));
-    let said = found.floor_report.expected_error;
-    let (open, settled) = (found.k_is_open, number(!found.k_is_open));
+    let predicted = components.floor_report.expected_error;
+    let (open, settled) = (components.k_is_open, number(!components.k_is_open));
     Ok(vec![Point::single([
         k as f64,
         number(open),
-        settled * said.powi(2),
+        settled * predicted.powi(2),
         settled * error.powi(2),
-        settled * (said.powi(2) - error.powi(2)),
-        number(open && error <= said),
+        settled * (predicted.powi(2) - error.powi(2)),
+        number(open && error <= predicted),
         number(sure),
         number(cut),
         number(k > MOST_OF_CLASSIFICATION),
@@ -335,7 +336,7 @@ fn coverage(records: &[&Record]) -> (f64, [f64; 3]) {
     (pairs, covered)
 }
 
-/// Of plain components.
+/// Records of plain components.
 fn of_class(table: &Table, gap: f64) -> Vec<&Record> {
     let records = table.records().iter();
     records

@@ -124,8 +124,8 @@ fn check_claims(table: &Table) -> Verdict {
 
 fn check_noise(table: &Table) -> Verdict {
     let records = table.records();
-    let kept = records.iter().map(|record| record.number("kept_mean"));
-    let worst = kept.fold(0.0, f64::max);
+    let kept_means = records.iter().map(|record| record.number("kept_mean"));
+    let worst = kept_means.fold(0.0, f64::max);
     // Three standard errors of that many runs.
     let runs = records.first().map_or(1.0, |r| r.number("repeats"));
     let chance = 3.0 * (MAX_FALSE_ALARMS * (1.0 - MAX_FALSE_ALARMS) / runs).sqrt();
@@ -198,9 +198,9 @@ fn to_markdown(table: &Table) -> String {
 fn markdown_noise(table: &Table) -> String {
     let rows = table.records().iter().map(|r| {
         let setting = ["mechanism", "p", "epsilon", "n"].map(|column| r.text(column));
-        let kept = digits(100.0 * r.number("kept_mean"), 2);
+        let kept_share = digits(100.0 * r.number("kept_mean"), 2);
         format!(
-            "{} | {kept} % of {}",
+            "{} | {kept_share} % of {}",
             setting.join(" | "),
             r.text("repeats")
         )

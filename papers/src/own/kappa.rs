@@ -79,14 +79,14 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     KAPPAS
         .iter()
         .map(|kappa| {
-            let found = fantope::solve(&moment, k, kappa * unit, &settings, Cancel::NEVER)?;
-            let refitted = fantope::refit(&moment, &found.support, k)?;
-            let score = support_score(&found.support, people.support().unwrap_or_default());
+            let solution = fantope::solve(&moment, k, kappa * unit, &settings, Cancel::NEVER)?;
+            let refitted = fantope::refit(&moment, &solution.support, k)?;
+            let score = support_score(&solution.support, people.support().unwrap_or_default());
             Ok(Point {
                 at: Some(*kappa),
                 values: vec![
                     plain,
-                    distance(&found.vectors)?,
+                    distance(&solution.vectors)?,
                     distance(&refitted)?,
                     score.precision,
                     score.recall,

@@ -67,7 +67,7 @@ impl Setting {
     }
 }
 
-/// What so many reports show that their noise is gone.
+/// The moment of so many reports that their noise is gone.
 fn true_moment(rows: &[Row], params: &StudyParams) -> Result<MomentEstimate> {
     let dimension = params.report_dimension();
     let mut mean = PackedSymmetric::zeros(dimension);
@@ -116,10 +116,10 @@ fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let (source, params) = (RowSource::Rows(&setting.rows), &setting.params);
     let people = Participants::draw(&source, 1, params, &mut rng)?;
     let (moment, _) = noisy_moment(params, &people, n, &mut rng)?;
-    let found = MomentEstimate::new(moment.mean_report(), n, params)?;
-    let (p, truth) = (found.dimension(), setting.truth.raw());
-    let errors = found.standard_errors();
-    let shown = found.projected().unwrap_or(found.raw());
+    let estimate = MomentEstimate::new(moment.mean_report(), n, params)?;
+    let (p, truth) = (estimate.dimension(), setting.truth.raw());
+    let errors = estimate.standard_errors();
+    let matrix = estimate.projected().unwrap_or(estimate.raw());
     let of_entries = |values: &DMatrix<f64>, diagonal: bool| {
         let mut count = Count::default();
         for (i, j) in (0..p).flat_map(|i| (i..p).map(move |j| (i, j))) {
@@ -130,10 +130,10 @@ fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
         count.share()
     };
     let mut values = vec![
-        of_entries(found.raw(), false),
-        of_entries(shown, false),
-        of_entries(found.raw(), true),
-        of_entries(shown, true),
+        of_entries(estimate.raw(), false),
+        of_entries(matrix, false),
+        of_entries(estimate.raw(), true),
+        of_entries(matrix, true),
     ];
 
     let pairs = (p * (p - 1) / 2) as f64;
@@ -145,7 +145,7 @@ fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
         // Those that are given, each with what it is of.
         let mut given: Vec<(Correlation, f64)> = Vec::new();
         for (i, j) in (0..p).flat_map(|i| (i + 1..p).map(move |j| (i, j))) {
-            if let Ok(correlation) = statistic(&found, i, j) {
+            if let Ok(correlation) = statistic(&estimate, i, j) {
                 let of = truth[(i, j)] / (truth[(i, i)] * truth[(j, j)]).sqrt();
                 count.add(correlation.low <= of && of <= correlation.high);
                 given.push((correlation, of));
@@ -169,10 +169,11 @@ fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
         let features = index::sample(&mut rng, p, PREDICTORS + 1).into_vec();
         let (y, on) = (features[0], &features[1..]);
         // The truth itself is refused where predictors depend on each other.
-        if let (Ok(found), Ok(truth)) =
-            (found.regression(y, on), setting.truth.raw_regression(y, on))
-        {
-            for (coefficient, of) in found.coefficients.iter().zip(&truth.coefficients) {
+        if let (Ok(estimate), Ok(truth)) = (
+            estimate.regression(y, on),
+            setting.truth.raw_regression(y, on),
+        ) {
+            for (coefficient, of) in estimate.coefficients.iter().zip(&truth.coefficients) {
                 regressions.add(coefficient.low <= of.value && of.value <= coefficient.high);
             }
         }
@@ -295,7 +296,7 @@ fn to_svg(table: &Table) -> String {
 fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|r| {
         let share = |column: &str| digits(r.number(column), 3);
-        let of = |what: &str| {
+        let cell = |what: &str| {
             let shown = held(r, what).map_or("–".to_owned(), |share| digits(share, 3));
             format!("{shown} ({} %)", digits(100.0 * refused(r, what), 2))
         };
@@ -314,9 +315,9 @@ fn to_markdown(table: &Table) -> String {
             share("entries_mean"),
             share("variances_raw_mean"),
             share("variances_mean"),
-            of("correlations"),
-            of("regressions"),
-            of("largest"),
+            cell("correlations"),
+            cell("regressions"),
+            cell("largest"),
             excess("largest_raw"),
             excess("largest"),
         )

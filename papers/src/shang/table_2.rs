@@ -49,7 +49,7 @@ fn check_claims(table: &Table) -> Verdict {
             format!("{n} × {d} here, {printed_n} × {printed_d} printed"),
         );
         let (filled, printed) = (at("nonzero_mean"), at("printed_sparsity"));
-        let what = if (filled - printed).abs() < 0.01 {
+        let agreement = if (filled - printed).abs() < 0.01 {
             "the share of entries that are not zero"
         } else if (100.0 - filled - printed).abs() < 0.01 {
             "the share of zeros, where a9a's is that of the others"
@@ -60,7 +60,7 @@ fn check_claims(table: &Table) -> Verdict {
             format!("{name}: sparsity is the share of entries that are not zero"),
             (filled - printed).abs() < 0.01,
             format!(
-                "{} % printed, {} % are not zero: it is {what}",
+                "{} % printed, {} % are not zero: it is {agreement}",
                 digits(printed, 6),
                 digits(filled, 6)
             ),

@@ -60,7 +60,7 @@ fn add(plan: &mut RunPlan, panel: &'static str, source: &Source, setting: Settin
 }
 
 const REAL_TABLES: [&str; 2] = ["Covertype", "KEGG (for Buzz)"];
-/// Of the tables, in their order.
+/// Files of the tables, in their order.
 const REAL_FILES: &[&str] = &["covtype15k.npy", "keggundirected.npy"];
 const REAL_DIFFERENCES: Option<&str> = Some(
     "Buzz and Year cannot be had, and of Covertype only 15,000 rows, which participants are drawn from with \

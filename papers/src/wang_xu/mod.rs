@@ -25,7 +25,7 @@ const DELTA: f64 = 1e-4;
 enum ReportKind {
     /// `σ² = 2 ln(1.25/δ)/ε²`, as Algorithms 1 and 2 print it.
     AsPublished,
-    /// The same mechanism with the smallest σ that keeps (ε, δ) between any two rows of the unit ball.
+    /// The mechanism with the smallest σ that keeps (ε, δ) between any two rows of the unit ball.
     Accounted,
     /// The mechanism we use instead: pure ε.
     DoubleCap,

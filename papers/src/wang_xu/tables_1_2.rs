@@ -134,7 +134,7 @@ impl SharedTable {
 
     /// The reference on s rows: the best of [`REFERENCE_STARTS`] runs of tighten after relax.
     fn reference(&self, s: usize) -> Result<DMatrix<f64>> {
-        let found = self.references[&s].get_or_init(|| {
+        let reference = self.references[&s].get_or_init(|| {
             let options = Options::default().with(SUPPORT, s);
             let method = find("sparse-pca")?.build(&options.with(STARTS, REFERENCE_STARTS))?;
             let fit = method.fit(
@@ -144,7 +144,7 @@ impl SharedTable {
             )?;
             Ok(fit.subspace)
         });
-        found.clone()
+        reference.clone()
     }
 }
 
@@ -259,7 +259,7 @@ fn check_claims(table: &Table) -> Verdict {
                 <= 0.05 + 2.0 * r.number("error_sd")
         };
         let met = lines.iter().filter(ours).count();
-        let shown: Vec<String> = lines
+        let descriptions: Vec<String> = lines
             .iter()
             .map(|r| {
                 format!(
@@ -277,7 +277,7 @@ fn check_claims(table: &Table) -> Verdict {
             met == lines.len(),
             format!(
                 "{}; the noise reaches {}, the largest eigenvalue is {}",
-                shown.join(", "),
+                descriptions.join(", "),
                 digits(edge, 2),
                 digits(largest, 2)
             ),

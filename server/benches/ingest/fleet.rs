@@ -1,9 +1,6 @@
 //! Servers on one PostgreSQL, each a process of its own, beside the embedded store; PostgreSQL's own COPY of the same bytes
 //! is the floor.
 
-#[path = "../../tests/common/postgres.rs"]
-mod postgres;
-
 use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
@@ -12,21 +9,21 @@ use std::{
     time::Instant,
 };
 
-use eigenveil_server::{Environment, Server, ServerConfig, Store, Study, store::migrate_store};
+use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
-    api::{CreateStudy, IssueTokensResponse},
+    api::{CreateStudyRequest, IssueTokensResponse},
     enrolment::{MAX_TOKENS_PER_REQUEST, ParticipantToken, TOKEN_LEN},
 };
+use eigenveil_store::{Store, Study, migrate_store, testing::cluster::Cluster};
 use serde_json::json;
 use tempfile::TempDir;
 
-use self::postgres::Cluster;
 use super::{Load, SEEDS, process::Process};
 
 const ROWS: u32 = 1_000_000;
 const TOKENS: usize = 5 * MAX_TOKENS_PER_REQUEST;
 
-/// What reports come with.
+/// Credentials of the reports.
 #[derive(Clone, Copy, PartialEq)]
 enum Admitted {
     ByNothing,
@@ -187,9 +184,9 @@ fn on(cluster: &Cluster, directory: &TempDir, load: Load, admitted: Admitted, nu
         store: Some(url.parse().unwrap()),
         ..ServerConfig::new(directory.path().join("own"))
     };
-    migrate_store(&config, &Environment::system()).unwrap();
-    let store = Store::open(&config, Environment::system()).unwrap();
-    let wanted: CreateStudy = serde_json::from_value(json!({
+    migrate_store(&config.of_store(), &Environment::system()).unwrap();
+    let store = Store::open(&config.of_store(), Environment::system()).unwrap();
+    let wanted: CreateStudyRequest = serde_json::from_value(json!({
         "name": "bench", "dimension": load.p, "mechanism": load.mechanism, "epsilon": 1.0,
         "enrolment": if admitted == Admitted::ByNothing { "open" } else { "token" },
     }))
@@ -248,13 +245,13 @@ fn on(cluster: &Cluster, directory: &TempDir, load: Load, admitted: Admitted, nu
     let grown: Vec<String> = grown
         .map(|(before, after)| format!("{:.0}", (after - before) / outcome.reports as f64))
         .collect();
-    let how = match admitted {
+    let label = match admitted {
         Admitted::ByNothing => "",
         Admitted::ByTokens => ", with tokens",
         Admitted::Refused => ", refused for their tokens",
     };
     println!(
-        "{number} server(s), connections={} batch={}{how}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}, bytes of log and of tables: {}",
+        "{number} server(s), connections={} batch={}{label}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}, bytes of log and of tables: {}",
         load.connections,
         load.batch,
         outcome.rate,

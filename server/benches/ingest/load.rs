@@ -176,13 +176,16 @@ pub(crate) fn run(arguments: &[String]) {
             let mut template = template.clone();
             let tokens = tokens.unwrap_or_default();
             let share = tokens.len() / TOKEN_LEN / connections as usize * TOKEN_LEN;
-            let mut own = &tokens[connection as usize * share..][..share];
+            let mut own_tokens = &tokens[connection as usize * share..][..share];
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let mut buffer = Vec::with_capacity(4_096);
                 let (mut count, mut requests) = (0, 0);
-                while requests < most && Instant::now() < deadline && template.admit(&mut own) {
+                while requests < most
+                    && Instant::now() < deadline
+                    && template.admit(&mut own_tokens)
+                {
                     template.renew(connection, &mut count);
                     stream.write_all(&template.request).await.unwrap();
                     read_response(&mut stream, &mut buffer).await;

@@ -29,13 +29,14 @@ use std::{
     time::Instant,
 };
 
-use eigenveil_server::{Environment, Server, ServerConfig, StudyId};
-use eigenveil_shared::{api::CreateStudy, mechanism::MechanismKind};
+use eigenveil_server::{Environment, Server, ServerConfig};
+use eigenveil_shared::{api::CreateStudyRequest, mechanism::MechanismKind};
+use eigenveil_store::StudyId;
 use process::Process;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-/// As in the `eigenveil` command.
+/// The allocator of the `eigenveil` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -166,7 +167,7 @@ impl Load {
             listen: ([127, 0, 0, 1], 0).into(),
             ..ServerConfig::new(directory.path().join("data"))
         };
-        let wanted: CreateStudy = serde_json::from_value(json!({
+        let wanted: CreateStudyRequest = serde_json::from_value(json!({
             "name": "bench", "dimension": self.p, "mechanism": self.mechanism, "epsilon": 1.0,
         }))
         .unwrap();
@@ -195,7 +196,7 @@ impl Load {
         })
     }
 
-    /// The same dense reports to the in-memory server in Python.
+    /// Sends the dense reports to the in-memory server in Python.
     fn at_the_rival(self) -> Outcome {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/rivals/aiohttp_server.py");

@@ -24,7 +24,7 @@ impl Process {
         ticks / 100.0
     }
 
-    /// Of a process and its children, ended ones too.
+    /// CPU seconds of a process and its children, ended ones too.
     #[cfg(feature = "postgres")]
     pub(crate) fn family_seconds(pid: u32) -> f64 {
         let mut ticks = 0.0;

@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, Result};
 
-use super::{ServerConfig, invalid_config};
+use super::ServerConfig;
 
 impl ServerConfig {
     /// Parses TOML whose keys are the fields of this type; `docs/eigenveil.toml` shows all of them. Without `data_dir` the
@@ -23,13 +23,13 @@ impl ServerConfig {
     /// `invalid-config`: the text is not TOML, a key is unknown (the message lists the known keys), or a
     /// value has the wrong type. [`check`](Self::check) checks the values.
     pub fn from_toml(text: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| invalid_config(located(text, &error)))
+        toml::from_str(text).map_err(|error| Error::invalid_config(located(text, &error)))
     }
 
-    /// As [`from_toml`](Self::from_toml), from a file; errors name it.
+    /// Reads a file as [`from_toml`](Self::from_toml) does; errors name it.
     pub fn from_file(path: &Path) -> Result<Self> {
         let named = |error: &dyn std::fmt::Display| {
-            invalid_config(format!(
+            Error::invalid_config(format!(
                 "the configuration file {}: {error}",
                 path.display()
             ))
@@ -39,20 +39,20 @@ impl ServerConfig {
     }
 }
 
-/// What is wrong, with its line and key. Never with the line itself: it may be a participant's row, in a file that is no
-/// configuration.
+/// Describes an error with its line and key, never with the line's text: if the file is not a configuration, the text
+/// may be a participant's row.
 fn located(text: &str, error: &toml::de::Error) -> String {
-    let what = error.message();
+    let message = error.message();
     let at = error.span().map_or(0, |span| span.start).min(text.len());
     let number = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     if text.parse::<toml::Table>().is_err() {
         return format!(
-            "line {number} is not TOML ({what}); settings are lines such as max_connections = 64"
+            "line {number} is not TOML ({message}); settings are lines such as max_connections = 64"
         );
     }
     let line = text.lines().nth(number - 1).unwrap_or_default();
     let key = line.split_once('=').map_or(line, |(key, _)| key).trim();
-    format!("line {number}, {key}: {what}")
+    format!("line {number}, {key}: {message}")
 }
 
 #[cfg(test)]
@@ -73,7 +73,8 @@ mod tests {
             .collect()
     }
 
-    /// The lines `key = value`, and `# key = value` for a key without a default: active or not, key, line.
+    /// The lines `key = value`, and `# key = value` for a key without a default, each as: whether it is active, the
+    /// key, the line.
     fn lines() -> Vec<(bool, &'static str, &'static str)> {
         SAMPLE
             .lines()
@@ -91,9 +92,10 @@ mod tests {
         let sample = ServerConfig::from_toml(SAMPLE).unwrap();
         assert_eq!(sample, ServerConfig::new("/var/lib/eigenveil"));
         let lines = lines();
-        let shown: BTreeSet<String> = lines.iter().map(|(_, key, _)| (*key).to_owned()).collect();
-        assert_eq!(shown, keys());
-        assert_eq!(shown.len(), lines.len(), "a key appears twice");
+        let sample_keys: BTreeSet<String> =
+            lines.iter().map(|(_, key, _)| (*key).to_owned()).collect();
+        assert_eq!(sample_keys, keys());
+        assert_eq!(sample_keys.len(), lines.len(), "a key appears twice");
         assert!(keys().len() > 20);
     }
 
@@ -102,7 +104,7 @@ mod tests {
         for (active, key, line) in lines() {
             let config =
                 ServerConfig::from_toml(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-            // An example that is the default would show nothing.
+            // An example that equals the default would show nothing.
             let default = ServerConfig::new("");
             assert_eq!(active && key != "data_dir", config == default, "{key}");
         }

@@ -5,8 +5,6 @@ use std::{fmt, net::IpAddr, str::FromStr};
 use eigenveil_shared::Error;
 use ipnet::IpNet;
 
-use super::invalid_config;
-
 /// A network in CIDR notation, such as `10.0.0.0/8`, or one address.
 ///
 /// ```
@@ -35,7 +33,7 @@ impl FromStr for Network {
             .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
             .map(Self)
             .map_err(|_| {
-                invalid_config(format!(
+                Error::invalid_config(format!(
                     "{text:?} is not a network; write it like 10.0.0.0/8, fd00::/8 or 10.1.2.3"
                 ))
             })

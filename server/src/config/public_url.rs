@@ -4,8 +4,6 @@ use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 use eigenveil_shared::{Error, Result};
 
-use super::invalid_config;
-
 /// An address such as `https://study.example/pca`, without a slash at the end. It is printed into pages and shell
 /// commands, so only characters without a meaning there are accepted.
 ///
@@ -43,10 +41,10 @@ impl FromStr for PublicUrl {
 
     fn from_str(text: &str) -> Result<Self> {
         // As an address bar shows it.
-        let shown = text.strip_suffix('/').unwrap_or(text);
+        let trimmed = text.strip_suffix('/').unwrap_or(text);
         let rest = ["https://", "http://"]
             .iter()
-            .find_map(|scheme| shown.strip_prefix(scheme))
+            .find_map(|scheme| trimmed.strip_prefix(scheme))
             .unwrap_or_default();
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let is_segment = |segment: &str| {
@@ -54,13 +52,13 @@ impl FromStr for PublicUrl {
             !["", ".", ".."].contains(&segment) && segment.bytes().all(plain)
         };
         if !is_shell_safe_host(host) || !path.split('/').skip(1).all(is_segment) {
-            return Err(invalid_config(format!(
+            return Err(Error::invalid_config(format!(
                 "public_url is {text:?}; write it like https://study.example or https://study.example/pca, with letters, digits and - . _ ~ in its path"
             )));
         }
         Ok(Self {
-            path_begins: shown.len() - path.len(),
-            text: shown.to_owned(),
+            path_begins: trimmed.len() - path.len(),
+            text: trimmed.to_owned(),
         })
     }
 }

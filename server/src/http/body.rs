@@ -9,18 +9,15 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_store::{Reservation, SMALL};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
 use super::{extract::Operator, rate_limit_layer::client_key};
-use crate::{
-    app::AppState,
-    config::MIN_TRANSFER_BYTES_PER_SECOND,
-    net::memory::{Reservation, SMALL},
-};
+use crate::{app::AppState, config::MIN_TRANSFER_BYTES_PER_SECOND};
 
-/// Period over which the transfer rate is measured: when memory is short, a body that brings less than
+/// Period over which the transfer rate is measured: when memory is short, a body that delivers less than
 /// [`MIN_TRANSFER_BYTES_PER_SECOND`] is cut off.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Largest JSON body in bytes: 4,096 features with long names fit.
@@ -32,7 +29,7 @@ const INITIAL_CAPACITY: usize = 64 << 10;
 ///
 /// # Errors
 /// `body-too-large` as soon as the limit is exceeded or a larger length is announced; `too-many-requests` if too many
-/// bodies are in memory; `request-timeout`; `incomplete-body` if it broke off.
+/// bodies are in memory; `request-timeout`; `incomplete-body` if the connection closed early.
 pub(crate) async fn read(
     app: &AppState,
     parts: &Parts,
@@ -81,7 +78,7 @@ async fn collect(
     announced: Option<u64>,
     mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
-    let mut min_rate = MinRate::new();
+    let mut min_rate = RateFloor::new();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
@@ -126,7 +123,7 @@ async fn collect(
             rest.extend_from_slice(&data);
         }
     }
-    app.store().metrics().body_bytes.inc_by(length as u64);
+    app.metrics().body_bytes.inc_by(length as u64);
     let bytes = if rest.is_empty() {
         first
     } else {
@@ -135,12 +132,12 @@ async fn collect(
     Ok((bytes, reservation))
 }
 
-struct MinRate {
+struct RateFloor {
     since: tokio::time::Instant,
     before: usize,
 }
 
-impl MinRate {
+impl RateFloor {
     fn new() -> Self {
         Self {
             since: tokio::time::Instant::now(),
@@ -178,7 +175,7 @@ impl MinRate {
     }
 }
 
-/// What the operator sends, if the token is still the operator's once all of it is there.
+/// Reads the operator's JSON body; fails if the token was revoked while it arrived.
 pub(crate) async fn read_json<T: DeserializeOwned>(
     app: &AppState,
     operator: &Operator,
@@ -212,7 +209,7 @@ pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
     unsupported("type", sent, &format!("this endpoint accepts {expected}"))
 }
 
-/// What the client says of its content: only as much as is needed to recognise it.
+/// Echoes at most 80 characters of the client's header.
 fn unsupported(what: &str, sent: &str, way_out: &str) -> Error {
     let sent: String = sent.chars().take(80).collect();
     Error::new(
@@ -221,7 +218,7 @@ fn unsupported(what: &str, sent: &str, way_out: &str) -> Error {
     )
 }
 
-/// Refuses a compressed body by its name: read as it is, it would only look malformed.
+/// Rejects compressed bodies explicitly; otherwise they would only look malformed.
 ///
 /// # Errors
 /// `unsupported-media-type`.

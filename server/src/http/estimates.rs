@@ -12,6 +12,7 @@ use eigenveil_shared::{
     api::{EstimateJob, EstimateRequest, EstimateState, MAX_MOMENT_DIMENSION},
     estimate::Estimate,
 };
+use eigenveil_store::{StoredEstimate, Study};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -23,10 +24,7 @@ use super::{
     public_path::PublicPath,
     run_blocking,
 };
-use crate::{
-    app::AppState,
-    store::{StoredEstimate, Study},
-};
+use crate::app::AppState;
 
 /// `GET /v1/studies/{id}/estimates`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -133,7 +131,7 @@ pub(crate) async fn show(
     .map_err(ApiError::from)
 }
 
-/// A job with its result as it is stored: a large one is neither parsed nor written again.
+/// A job with its result as stored, so that a large one is not parsed and re-serialised.
 fn job_json(StoredEstimate { document, text }: StoredEstimate) -> String {
     let job = serde_json::to_string(&document).unwrap_or_default();
     let result = format!(r#""estimate":{}"#, text.as_deref().unwrap_or("null"));

@@ -7,17 +7,15 @@ use axum::{
     http::request::Parts,
 };
 use eigenveil_shared::{Error, ErrorCode, api::StudyState};
+use eigenveil_store::{
+    Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found, token_replaced,
+};
 
 use super::{
     problem::ApiError,
     rate_limit_layer::{authenticate, bearer, client_key},
 };
-use crate::{
-    app::AppState,
-    store::{
-        Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found, token_replaced,
-    },
-};
+use crate::app::AppState;
 
 /// Proof that the head of the request carries the operator token.
 pub(crate) struct Operator(TokenHash);
@@ -117,8 +115,8 @@ impl FromRequestParts<AppState> for MaybeOperator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        let found = identity(parts, app).await?;
-        Ok(Self(matches!(found, Some((_, Identity::Operator)))))
+        let identity = identity(parts, app).await?;
+        Ok(Self(matches!(identity, Some((_, Identity::Operator)))))
     }
 }
 

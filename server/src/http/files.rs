@@ -51,5 +51,5 @@ pub(crate) fn npy(estimate: &Estimate) -> Vec<u8> {
     let components = estimate.components.iter();
     let loadings = components
         .flat_map(|c| (0..p).map(move |i| c.loadings.get(i).copied().unwrap_or_default()));
-    eigenveil_estimation::npy::write(k, p, loadings)
+    eigenveil_tables::npy::write(k, p, loadings)
 }

@@ -6,8 +6,8 @@ use axum::{
 };
 use eigenveil_shared::{Error, ErrorCode};
 
-/// Rejects a request that does not name exactly one host: a proxy in front of the server, and the server, could each
-/// believe another one. What an application passes on without a connection may have none.
+/// Rejects a request that does not name exactly one host: a proxy in front of the server, and the server, could
+/// disagree about the host. A request passed in by an embedding application may have none.
 pub(crate) fn check_host(request: &Request, connected: bool) -> Result<(), Error> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let target = request.uri().authority().map(Authority::as_str);
@@ -28,7 +28,7 @@ pub(crate) fn check_host(request: &Request, connected: bool) -> Result<(), Error
     ))
 }
 
-/// Empty is allowed: what a client sends that has no name for the server.
+/// Empty is allowed: RFC 9112 clients send that when the target has no authority.
 fn is_host_header(host: &[u8]) -> bool {
     let valid = |host: Authority| host.as_str() == host.host() || host.port().is_some();
     host.is_empty() || !host.contains(&b'@') && Authority::try_from(host).is_ok_and(valid)

@@ -1,5 +1,7 @@
 //! The metrics endpoint.
 
+use std::sync::Arc;
+
 use axum::{
     extract::State,
     http::header,
@@ -24,10 +26,10 @@ pub(crate) async fn show(
     _: MetricsReader,
     State(app): State<AppState>,
 ) -> Result<Response, ApiError> {
-    let store = app.store().clone();
+    let (store, metrics) = (app.store().clone(), Arc::clone(app.metrics()));
     let rendered = run_blocking(move || {
-        store.measure()?;
-        store.metrics().render().map_err(|_| render_error())
+        metrics.measure(&store)?;
+        metrics.render().map_err(|_| render_error())
     });
     let text = rendered.await?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())

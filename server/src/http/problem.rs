@@ -17,9 +17,10 @@ use eigenveil_shared::{
     Error, ErrorCode,
     api::{PROBLEM_MEDIA_TYPE, Problem},
 };
+use eigenveil_store::request_id;
 
 use super::public_path;
-use crate::{app::AppState, request_id};
+use crate::app::AppState;
 
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -86,8 +87,8 @@ pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> 
     let prefix = public_path::prefix(&app, request.uri(), request.extensions());
     let path = request.uri().path();
     // Not served as well: a request for /pca/pca/metrics would evade a proxy's rule about /pca/metrics.
-    let kept = !prefix.is_empty() && path.starts_with(&format!("{prefix}/"));
-    let detail = match kept {
+    let has_prefix = !prefix.is_empty() && path.starts_with(&format!("{prefix}/"));
+    let detail = match has_prefix {
         true => format!(
             "there is no such path; the proxy must remove {prefix}, the path of public_url (in nginx, end proxy_pass with a slash)"
         ),

@@ -10,13 +10,13 @@ use axum::{
     http::{Extensions, HeaderMap, header},
     response::{IntoResponse, Response},
 };
+use eigenveil_store::{ClientKey, Identity, TokenHash};
 
 use super::problem::ApiError;
 use crate::{
     app::AppState,
     config::{Network, ServerConfig},
-    net::rate_limiter::{ClientKey, address_key},
-    store::{Identity, TokenHash},
+    net::rate_limiter::address_key,
 };
 
 /// Responds 429 if a client's address, if it is known, or a valid bearer token, makes too many requests.

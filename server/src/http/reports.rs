@@ -17,6 +17,7 @@ use eigenveil_shared::{
     },
     enrolment::{Enrolment, Frame},
 };
+use eigenveil_store::{ClientKey, NewReport, Reservation, Study, SubmitOutcome};
 use smallvec::{SmallVec, smallvec};
 
 use super::{
@@ -26,11 +27,7 @@ use super::{
     problem::ApiError,
     rate_limit_layer::client_key,
 };
-use crate::{
-    app::AppState,
-    net::{memory::Reservation, rate_limiter::ClientKey},
-    store::{NewReport, Study, SubmitOutcome},
-};
+use crate::app::AppState;
 
 /// Send one report, or a batch
 ///
@@ -55,7 +52,7 @@ pub(crate) async fn submit(
     store(&app, study, request, client.as_ref()).await
 }
 
-/// The same for a request whose client is known.
+/// Stores the reports of a request whose client is known.
 pub(crate) async fn store(
     app: &AppState,
     study: Arc<Study>,
@@ -64,7 +61,7 @@ pub(crate) async fn store(
 ) -> Result<Response, ApiError> {
     let result = store_reports(app, study, request, client).await;
     if let Err(ApiError { error, .. }) = &result {
-        app.store().metrics().report_rejected(error.code());
+        app.metrics().report_rejected(error.code());
     }
     result
 }
@@ -116,7 +113,7 @@ async fn store_reports(
                 .await?
         };
         let response = batch.response(&study, &stored)?;
-        let metrics = app.store().metrics();
+        let metrics = app.metrics();
         metrics.reports_counted(response.accepted, response.duplicates);
         for report in &response.refused {
             metrics.report_rejected(report.code);
@@ -139,7 +136,7 @@ async fn store_reports(
         _ => (StatusCode::OK, ReportOutcome::Duplicate),
     };
     let accepted = u64::from(outcome == ReportOutcome::Accepted);
-    let metrics = app.store().metrics();
+    let metrics = app.metrics();
     metrics.reports_counted(accepted, 1 - accepted);
     let response = UploadResponse::One(ReportResponse { outcome });
     Ok((status, Json(response)).into_response())

@@ -8,19 +8,13 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
+use eigenveil_store::{ClientKey, Reservation, SMALL};
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
 use super::problem::ApiError;
-use crate::{
-    app::AppState,
-    config::MIN_TRANSFER_BYTES_PER_SECOND,
-    net::{
-        memory::{Reservation, SMALL},
-        rate_limiter::ClientKey,
-    },
-};
+use crate::{app::AppState, config::MIN_TRANSFER_BYTES_PER_SECOND};
 
 /// Bytes the connection gets at a time; it asks for the next chunk once this one is being sent.
 const CHUNK_BYTES: usize = 64 << 10;

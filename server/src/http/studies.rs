@@ -16,8 +16,9 @@ use axum::{
 };
 use eigenveil_shared::{
     Error,
-    api::{CreateStudy, StudyDocument, StudyList, StudyState},
+    api::{CreateStudyRequest, StudyDocument, StudyList, StudyState},
 };
+use eigenveil_store::Study;
 use hyper::body::{Frame, SizeHint};
 use serde::Deserialize;
 
@@ -28,7 +29,7 @@ use super::{
     problem::ApiError,
     public_path::PublicPath,
 };
-use crate::{app::AppState, store::Study};
+use crate::app::AppState;
 
 const DEFAULT_PAGE_SIZE: usize = 100;
 /// Maximum number of studies on a page: about half a megabyte.
@@ -44,7 +45,7 @@ pub(crate) struct Page {
 /// Create a study
 #[utoipa::path(
     post, path = "/v1/studies", tag = "studies",
-    request_body = CreateStudy,
+    request_body = CreateStudyRequest,
     responses((status = 201, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
@@ -54,7 +55,7 @@ pub(crate) async fn create(
     PublicPath(here): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: CreateStudy = body::read_json(&app, &operator, request).await?;
+    let body: CreateStudyRequest = body::read_json(&app, &operator, request).await?;
     let study = app.store().create_study(body).await?;
     tracing::info!(study = %study.id(), "study created");
     let location = format!("{here}/{}", study.id());

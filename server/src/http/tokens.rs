@@ -7,8 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::api::{
-    AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse, IssueTokensRequest,
-    IssueTokensResponse, RotateTokenResponse, TokenCounts,
+    AnalystTokenList, CreateAnalystTokenRequest, CreateAnalystTokenResponse, IssueTokensRequest,
+    IssueTokensResponse, RotateOperatorTokenResponse, TokenCounts,
 };
 use serde::Serialize;
 
@@ -68,11 +68,11 @@ pub(crate) async fn count(
 
 /// Create an analyst token
 ///
-/// It can read estimates, of one study or of all, and nothing else. Its text is only in this response.
+/// The token can read the estimates of one study or of all, and nothing else. Its text is only in this response.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "tokens",
-    request_body = CreateAnalystRequest,
-    responses((status = 201, description = "The token", body = CreateAnalystResponse), ErrorResponses),
+    request_body = CreateAnalystTokenRequest,
+    responses((status = 201, description = "The token", body = CreateAnalystTokenResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -80,7 +80,7 @@ pub(crate) async fn create(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: CreateAnalystRequest = body::read_json(&app, &operator, request).await?;
+    let body: CreateAnalystTokenRequest = body::read_json(&app, &operator, request).await?;
     let created = app.store().create_analyst_token(body).await?;
     tracing::info!(id = created.analyst.id, "analyst token created");
     Ok(secret(StatusCode::CREATED, created))
@@ -116,10 +116,10 @@ pub(crate) async fn revoke(
 
 /// Rotate the operator token
 ///
-/// The old one stops working at once; the new one is in this response and in the file in the data directory.
+/// The old token stops working at once; the new one is in this response and in the token file of the data directory.
 #[utoipa::path(
     post, path = "/v1/operator-token", tag = "tokens",
-    responses((status = 200, description = "The new token", body = RotateTokenResponse), ErrorResponses),
+    responses((status = 200, description = "The new token", body = RotateOperatorTokenResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn rotate(

@@ -9,8 +9,9 @@ use axum::{
 };
 
 use eigenveil_shared::Error;
+use eigenveil_store::request_id;
 
-use crate::{app::AppState, request_id};
+use crate::app::AppState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Endings of frequently requested paths, which are logged at debug level only.
@@ -31,13 +32,11 @@ pub(crate) async fn log(
     response
         .headers_mut()
         .insert(REQUEST_ID, HeaderValue::from(id));
-    app.store()
-        .metrics()
-        .request(path, &method, response.status());
+    app.metrics().request(path, &method, response.status());
     let status = response.status().as_u16();
     let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     if status >= 500 {
-        // The error, which the client gets as well.
+        // The error is also in the client's response.
         let (code, detail) = response
             .extensions()
             .get::<Error>()

@@ -18,6 +18,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{BACKUP_MEDIA_TYPE, ImportOutcome, ImportResponse, STUDY_EXPORT_MEDIA_TYPE},
 };
+use eigenveil_store::{Study, VerifiedExport, file_failed, unavailable};
 use futures_util::stream;
 use http_body_util::BodyExt;
 use tokio::{sync::mpsc, time::Instant};
@@ -29,11 +30,7 @@ use super::{
     problem::ApiError,
     run_blocking,
 };
-use crate::{
-    app::AppState,
-    config::MIN_TRANSFER_BYTES_PER_SECOND,
-    store::{Study, VerifiedExport, file_failed, unavailable},
-};
+use crate::{app::AppState, config::MIN_TRANSFER_BYTES_PER_SECOND};
 
 const CHUNK_BYTES: usize = 1 << 16;
 

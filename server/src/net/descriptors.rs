@@ -27,7 +27,7 @@ pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
     connections_that_fit(config, allowed)
 }
 
-/// As [`raise_fd_limit`], without changing the limit.
+/// Checks the limit that [`raise_fd_limit`] would set, without changing it.
 pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
     let hard_limit = getrlimit(Resource::Nofile).maximum;
     connections_that_fit(config, hard_limit.unwrap_or(u64::MAX))

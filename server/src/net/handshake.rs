@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, Result};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -24,7 +24,6 @@ use super::{
     stream::{ClientStream, close_gracefully},
     tls::Certificates,
 };
-use crate::config::invalid_config;
 
 /// First byte of every TLS handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -60,7 +59,9 @@ impl Handshakes {
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_safe_default_protocol_versions()
-                .map_err(|error| invalid_config(format!("TLS cannot be configured ({error})")))?
+                .map_err(|error| {
+                    Error::invalid_config(format!("TLS cannot be configured ({error})"))
+                })?
                 .with_no_client_auth()
                 .with_cert_resolver(certificates);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -71,7 +72,7 @@ impl Handshakes {
             .on_thread_start(lower_priority)
             .build()
             .map_err(|error| {
-                invalid_config(format!("the threads for TLS cannot start ({error})"))
+                Error::invalid_config(format!("the threads for TLS cannot start ({error})"))
             })?;
         Ok(Self {
             config: Arc::new(config),

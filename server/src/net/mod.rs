@@ -1,9 +1,8 @@
-//! Everything between a socket and a handler: listening, TLS, connection, rate and memory limits.
+//! Everything between a socket and a handler: listening, TLS, limits of connections and rates.
 
 mod connections;
 pub(crate) mod descriptors;
 mod handshake;
-pub(crate) mod memory;
 pub(crate) mod rate_limiter;
 mod server;
 mod stream;

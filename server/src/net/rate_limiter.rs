@@ -11,9 +11,10 @@ use std::{
 };
 
 use eigenveil_shared::Result;
+use eigenveil_store::{ClientKey, Entropy};
 use sha2::{Digest, Sha256};
 
-use crate::{config::ServerConfig, environment::Entropy};
+use crate::config::ServerConfig;
 
 /// Time after which the tables are cleared and a new salt is drawn.
 pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(300);
@@ -145,9 +146,6 @@ impl Table {
     }
 }
 
-/// The key of a client's address.
-pub(crate) type ClientKey = [u8; 16];
-
 /// The key of an address: the IPv4 address itself, or the /64 of an IPv6 address, since one subscriber has a whole /64.
 pub(crate) fn address_key(address: IpAddr) -> ClientKey {
     let address = match address.to_canonical() {
@@ -160,7 +158,7 @@ pub(crate) fn address_key(address: IpAddr) -> ClientKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::SystemEntropy;
+    use eigenveil_store::SystemEntropy;
 
     fn limit(per_minute: u32) -> RateLimiter {
         RateLimiter::new(per_minute, Arc::new(SystemEntropy)).unwrap()

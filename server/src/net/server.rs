@@ -4,6 +4,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use eigenveil_shared::{Error, ErrorCode, Result, api::Problem};
+use eigenveil_store::Environment;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -24,10 +25,7 @@ use super::{
     stream::{self, ClientStream},
     tls::Certificates,
 };
-use crate::{
-    app::AppState, check::cannot_listen, config::ServerConfig, environment::Environment,
-    routes::Routes,
-};
+use crate::{app::AppState, check::cannot_listen, config::ServerConfig, routes::Routes};
 
 /// Pause after a failed accept, as when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -129,7 +127,7 @@ impl Server {
         let routes = Routes::new(app.clone());
         let config = app.config();
         let (certificates, handshakes) = tls.unzip();
-        let metrics = Arc::clone(app.store().metrics());
+        let metrics = Arc::clone(app.metrics());
         let connections = Connections::new(config, max_connections, metrics);
         // Those that do not end by themselves, also if nobody waits for this any more.
         let end_all = EndAll(Arc::clone(&connections));
@@ -318,16 +316,16 @@ fn refusal(refused: &Refused) -> String {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::api::CreateStudy;
+    use eigenveil_shared::api::CreateStudyRequest;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpStream,
     };
 
     use super::*;
-    use crate::faults::Fault;
+    use eigenveil_store::Fault;
 
-    fn study() -> CreateStudy {
+    fn study() -> CreateStudyRequest {
         let design = serde_json::json!({"name": "test", "dimension": 3, "epsilon": 1.0});
         serde_json::from_value(design).unwrap()
     }

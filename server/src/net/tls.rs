@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, Result};
 use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::{
     self, InconsistentKeys,
@@ -15,8 +15,6 @@ use tokio_rustls::rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-
-use crate::config::invalid_config;
 
 /// The certificate chain and key of new connections. Connections made before a reload keep theirs.
 ///
@@ -65,7 +63,8 @@ impl Certificates {
         log_outcome(self.renew(false))
     }
 
-    /// As [`reload`](Self::reload), but does nothing, and logs nothing, while the files are the ones last read.
+    /// Reloads like [`reload`](Self::reload), but does nothing, and logs nothing, while the files are the ones last
+    /// read.
     pub(crate) fn reload_when_changed(&self) -> Result<Reload> {
         log_outcome(self.renew(true))
     }
@@ -139,7 +138,7 @@ impl Files {
     fn read(certificate: &Path, key: &Path) -> Result<Self> {
         let read = |path: &Path, what: &str| {
             fs::read(path).map_err(|error| {
-                invalid_config(format!(
+                Error::invalid_config(format!(
                     "the {what} {} cannot be read ({error}); check the path and its permissions",
                     path.display()
                 ))
@@ -165,26 +164,26 @@ impl Files {
             .collect::<std::result::Result<Vec<_>, _>>()
             .unwrap_or_default();
         if chain.is_empty() {
-            return Err(invalid_config(format!(
+            return Err(Error::invalid_config(format!(
                 "{certificate} has no certificate; it must be PEM, with BEGIN CERTIFICATE"
             )));
         }
         // The parser's message could contain bytes of the key.
         let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
-            invalid_config(format!(
+            Error::invalid_config(format!(
                 "{key} has no private key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
-        let own = webpki::EndEntityCert::try_from(&chain[0]).ok();
-        let warning = own.and_then(|own| why_rejected(&own));
+        let leaf = webpki::EndEntityCert::try_from(&chain[0]).ok();
+        let warning = leaf.and_then(|leaf| why_rejected(&leaf));
         match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(invalid_config(format!(
+                Err(Error::invalid_config(format!(
                     "the key in {key} does not belong to the certificate in {certificate}; give the two that were made together, with the server's own certificate first in its file"
                 )))
             }
-            Err(error) => Err(invalid_config(format!(
+            Err(error) => Err(Error::invalid_config(format!(
                 "the certificate in {certificate} and the key in {key} cannot be used ({error})"
             ))),
         }

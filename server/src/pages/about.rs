@@ -6,10 +6,10 @@ use eigenveil_shared::{
     estimate::ComponentCount,
     preprocess::{Feature, Norm},
 };
+use eigenveil_store::Study;
 use maud::{Markup, html};
 
 use super::layout;
-use crate::store::Study;
 
 /// Feature lists longer than this are collapsed.
 const MAX_UNFOLDED_FEATURES: usize = 40;
@@ -92,7 +92,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
     }
 }
 
-/// What a row consists of, with the public constants of each feature.
+/// Lists the features of a row, with their public constants.
 pub(super) fn features(study: &Study) -> Markup {
     match study.params().preprocessing().features.as_deref() {
         None => html! {

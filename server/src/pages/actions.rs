@@ -10,6 +10,7 @@ use eigenveil_shared::{
     api::{EstimateRequest, SparseSettings, StudyState},
     estimate::ComponentCount,
 };
+use eigenveil_store::Study;
 
 use super::{
     images, layout,
@@ -17,14 +18,11 @@ use super::{
     study::hide_drafts,
     visitor::{Fields, OperatorForm, Visitor},
 };
-use crate::{
-    http::{
-        ApiError,
-        estimates::{Format, estimate_file},
-        extract::{NumberInPath, StudyInPath},
-        run_blocking,
-    },
-    store::Study,
+use crate::http::{
+    ApiError,
+    estimates::{Format, estimate_file},
+    extract::{NumberInPath, StudyInPath},
+    run_blocking,
 };
 
 pub(super) async fn open(

@@ -183,7 +183,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     }
 }
 
-/// What the form's design can show: for half, once and twice its ε, and for n, n/10 and 10 n participants.
+/// Shows the outlook of the form's design: for half, once and twice its ε, and for n, n/10 and 10 n participants.
 fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     let design = match Design::read_for_planner(fields) {
         Ok(design) => design,
@@ -244,7 +244,7 @@ fn privacy_section(design: &Design) -> Markup {
     }
 }
 
-/// What was entered, and what is wrong with it.
+/// The entered values, with their errors.
 struct Form<'a> {
     fields: &'a Fields,
     errors: &'a FieldErrors,

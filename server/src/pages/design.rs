@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use eigenveil_shared::{
     Error, Result,
     about::{About, UtcDate},
-    api::CreateStudy,
+    api::CreateStudyRequest,
     enrolment::Enrolment,
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
@@ -13,9 +13,9 @@ use eigenveil_shared::{
     privacy::{MAX_EPSILON, PrivacyStatement},
     study::StudyParams,
 };
+use eigenveil_store::{check_name, check_rank};
 
 use super::{planner::Outlook, visitor::Fields};
-use crate::store::{check_name, check_rank};
 
 pub(super) const NORMS: &[(&str, &str)] = &[
     ("normalize", "dividing by their length"),
@@ -35,7 +35,7 @@ pub(super) const PLANNED: &[&str] = &[
     "users",
 ];
 
-/// What is wrong with a form, one error a field; what is of no field stands beside the name, at the top.
+/// Errors of a form, one per field; those of no field stand beside the name, at the top.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldErrors(Vec<Error>);
 
@@ -83,7 +83,7 @@ impl FieldErrors {
 
 /// The study requested in the form, with what the planner needs.
 pub(super) struct Design {
-    pub(super) request: CreateStudy,
+    pub(super) request: CreateStudyRequest,
     pub(super) users: u64,
     params: StudyParams,
 }
@@ -106,7 +106,7 @@ impl Design {
         }
     }
 
-    /// As [`read`](Self::read), without the name and what participants are told.
+    /// Reads like [`read`](Self::read), without the name and the participants' notice.
     pub(super) fn read_for_planner(fields: &Fields) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
         let mechanism = fields.get("mechanism").parse();
@@ -123,7 +123,7 @@ impl Design {
                 .map_err(|_| wrong("k", text, "a whole number such as 5, or auto")),
         };
         let radius = |errors: &mut FieldErrors| errors.value_or(number(fields, "radius"), 1.0);
-        let request = CreateStudy {
+        let request = CreateStudyRequest {
             name: fields.get("name").to_owned(),
             dimension: errors.value_or(whole(fields, "dimension"), 2) as usize,
             features: errors.value_or(features(fields.get("features")), None),
@@ -172,13 +172,13 @@ impl Design {
             .collect()
     }
 
-    /// What the study can show at this ε; `None` if all components are requested.
+    /// The outlook of the study at this ε; `None` if all components are requested.
     pub(super) fn outlook(&self, epsilon: f64) -> Option<Outlook> {
         let other;
         let params = if epsilon == self.request.epsilon {
             &self.params
         } else {
-            let request = CreateStudy {
+            let request = CreateStudyRequest {
                 epsilon,
                 ..self.request.clone()
             };

@@ -61,13 +61,19 @@ mod tests {
 
     #[test]
     fn browsers_are_recognized_by_their_accept_header() {
-        let of = |value: &str| {
+        let accepts_page = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, value.parse().unwrap());
             wants_page(&headers)
         };
-        assert!(of("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"));
-        assert!(of("application/json, text/html;q=0.1"));
-        assert!(!of("*/*") && !of("application/json") && !wants_page(&HeaderMap::new()));
+        assert!(accepts_page(
+            "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
+        ));
+        assert!(accepts_page("application/json, text/html;q=0.1"));
+        assert!(
+            !accepts_page("*/*")
+                && !accepts_page("application/json")
+                && !wants_page(&HeaderMap::new())
+        );
     }
 }

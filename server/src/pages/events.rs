@@ -12,6 +12,7 @@ use axum::{
 use bytes::Bytes;
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_store::Study;
 use futures_util::stream;
 use serde_json::json;
 use tokio::{
@@ -25,10 +26,7 @@ use super::{
     study::{VisibleStudy, hide_drafts},
     visitor::Visitor,
 };
-use crate::{
-    http::{ApiError, extract::StudyInPath},
-    store::Study,
-};
+use crate::http::{ApiError, extract::StudyInPath};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Polls of the study for each poll of its estimates, which reads the database.
@@ -132,7 +130,7 @@ impl Watch {
     /// The changing values on this visitor's page, as JSON.
     async fn render(&self) -> Result<Bytes, Error> {
         let (app, study) = (self.app.clone(), Arc::clone(&self.study));
-        let what = PageKind::Events(study.id(), study.state());
+        let kind = PageKind::Events(study.id(), study.state());
         let render = move |visitor: &Visitor| {
             let visible = VisibleStudy::new(&app, visitor, study)?;
             let data = json!({
@@ -143,6 +141,6 @@ impl Watch {
             Ok(data.to_string().into())
         };
         let pages = &self.app.state.pages;
-        pages.page(self.visitor.clone(), what, render).await
+        pages.page(self.visitor.clone(), kind, render).await
     }
 }

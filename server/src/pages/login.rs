@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use eigenveil_shared::Error;
+use eigenveil_store::TokenHash;
 use maud::html;
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
 use crate::{
     app::AppState,
     http::{ApiError, authenticate, check_token_limit},
-    store::TokenHash,
 };
 
 /// The login form. A browser without a session identifier gets one, so that the form has a CSRF token.
@@ -133,8 +133,9 @@ mod tests {
 
     #[test]
     fn the_page_after_login_is_on_this_server() {
-        let of = |text: &str| next(&Fields::parse(format!("next={text}").as_bytes())).to_owned();
-        assert_eq!(of("/studies/new"), "/studies/new");
+        let next_page =
+            |text: &str| next(&Fields::parse(format!("next={text}").as_bytes())).to_owned();
+        assert_eq!(next_page("/studies/new"), "/studies/new");
         for elsewhere in [
             "",
             "//evil.example",
@@ -143,7 +144,7 @@ mod tests {
             "/a%0Ab",
             "studies",
         ] {
-            assert_eq!(of(elsewhere), "/", "{elsewhere}");
+            assert_eq!(next_page(elsewhere), "/", "{elsewhere}");
         }
     }
 }

@@ -8,6 +8,7 @@ use eigenveil_shared::{
     enrolment::Enrolment,
     privacy::{PrivacyStatement, format_rounded_up},
 };
+use eigenveil_store::Study;
 use maud::{Markup, html};
 
 use super::{
@@ -17,10 +18,7 @@ use super::{
     study::hide_drafts,
     visitor::{Fields, Visitor},
 };
-use crate::{
-    http::{ApiError, extract::StudyInPath},
-    store::Study,
-};
+use crate::http::{ApiError, extract::StudyInPath};
 
 const TITLE: &str = "What one report reveals";
 /// Prior probabilities in the table, in percent.
@@ -36,8 +34,8 @@ fn min_posterior(prior: f64, epsilon: f64) -> f64 {
     1.0 - max_posterior(1.0 - prior, epsilon)
 }
 
-/// The ε that really holds; infinite if none does.
-fn valid_epsilon(privacy: &PrivacyStatement) -> f64 {
+/// The ε that actually holds; infinite if none does.
+fn effective_epsilon(privacy: &PrivacyStatement) -> f64 {
     match privacy.claim_holds {
         true => privacy.epsilon,
         false => privacy.true_epsilon.unwrap_or(f64::INFINITY),
@@ -46,7 +44,7 @@ fn valid_epsilon(privacy: &PrivacyStatement) -> f64 {
 
 /// Probability that the bound fails: 0 for a pure mechanism.
 fn bound_failure_probability(study: &Study) -> f64 {
-    let epsilon = valid_epsilon(study.privacy());
+    let epsilon = effective_epsilon(study.privacy());
     study.params().mechanism().privacy_loss_tail(epsilon)
 }
 
@@ -68,24 +66,24 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    // The state changes a little later than reports are rejected.
+    // Reports are rejected slightly before the stored state changes.
     let state = match study.about().is_over(app.store().unix_ms()) {
         true if study.state() == StudyState::Open => StudyState::Closed,
         _ => study.state(),
     };
-    let what = PageKind::Participate(study.id(), state, visitor.address().map(str::to_owned));
+    let kind = PageKind::Participate(study.id(), state, visitor.address().map(str::to_owned));
     let render = move |visitor: &Visitor| {
         let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
     };
-    let page = app.state.pages.page(visitor, what, render);
+    let page = app.state.pages.page(visitor, kind, render);
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
 fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     let path = format!("/studies/{}", study.id());
     let privacy = study.privacy();
-    let epsilon = valid_epsilon(privacy);
+    let epsilon = effective_epsilon(privacy);
     let failure = bound_failure_probability(study);
     let seeds = study.has_seeds();
     html! {
@@ -219,7 +217,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
                     @if named { "Its first line names the columns, which are the features above, in any order; " code { "--drop NAME" } " leaves a column out." }
                     @else { "Its first line names the columns, which must be in the study's order." }
                 }
-                @if needs_token { li { code { "TOKENS.txt" } " by a file with your token in it: one token a line, line 1 for the first row." } }
+                @if needs_token { li { code { "TOKENS.txt" } " by a file with your token in it: one token per line; line 1 is for the first row." } }
             }
             p { "Your row is perturbed on your machine. A report that cannot be sent now is sent when you run the command again, and is counted once. What it cost, and what you were told, is in the ledger beside your table:" }
             pre tabindex="0" { code #receipt-command { "eigenveil receipt ROWS.csv.ledger" } }
@@ -243,7 +241,7 @@ pub(super) async fn belief(
 }
 
 fn belief_chart(study: &Study) -> LineChart {
-    let epsilon = valid_epsilon(study.privacy());
+    let epsilon = effective_epsilon(study.privacy());
     let line = |name: &str, after: &dyn Fn(f64) -> f64, style| {
         let points = (0..=POINTS).map(|i| {
             // Denser near both ends, where the lines are steep.

@@ -4,7 +4,8 @@ use eigenveil_estimation::{
     centring::planned_noise,
     floor::{ExpectedError, Resolution, SpectrumRange, resolution},
     format::{three_digits, with_thousands},
-    plan::{MeanSquaredLength, assumed_of_pilot, error_curve, max_error, spectrum_from_pilot},
+    metrics::max_error,
+    planning::{DEFAULT_COMPONENTS, assumed_of_pilot, error_curve, spectrum_from_pilot},
 };
 use eigenveil_figures::{
     Axis, LineChart, LineStyle, Marker, Series, expected_error, number::rounded,
@@ -16,8 +17,6 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-/// Number of components assumed if the estimate chooses it.
-const DEFAULT_COMPONENTS: usize = 3;
 const POINTS: usize = 41;
 
 /// The expected error by the newest estimate: its own, and that of other numbers of participants.
@@ -36,8 +35,8 @@ pub(super) struct Forecast {
 impl Forecast {
     /// By this estimate; `None` if it has no component.
     pub(super) fn by(estimate: &Estimate, number: u64) -> Option<Self> {
-        let (k, unknown) = (estimate.k, MeanSquaredLength::Unknown);
-        let spectrum = spectrum_from_pilot(estimate, k, unknown).ok();
+        let k = estimate.k;
+        let spectrum = spectrum_from_pilot(estimate, k, None).ok();
         (k > 0).then(|| Self {
             number,
             n: estimate.n,
@@ -55,7 +54,7 @@ impl Forecast {
         three_digits(self.error)
     }
 
-    /// What the error is of: "expected error of 3 components (0.15 to 0.27; at most 2.45)".
+    /// A caption such as "expected error of 3 components (0.15 to 0.27; at most 2.45)".
     pub(super) fn caption(&self) -> String {
         let components = match self.k {
             1 => "1 component".to_owned(),
@@ -103,7 +102,7 @@ impl Forecast {
         spectrum.error(noise, n.max(1) as f64).ok()
     }
 
-    /// What the curve is computed from, as a sentence.
+    /// The source of the curve, as a sentence.
     pub(super) fn source(&self) -> String {
         let source = format!(
             "By the spectrum of estimate {}, from {} reports.",
@@ -117,7 +116,7 @@ impl Forecast {
     }
 }
 
-/// What a study can show whose participants' spectrum is not known.
+/// The outlook of a study whose participants' spectrum is not known.
 pub(super) struct Outlook {
     noise: NoiseModel,
     p: usize,
@@ -152,18 +151,18 @@ impl Outlook {
         resolution(&self.noise, self.p, n.max(1), self.k).ok()
     }
 
-    /// The same as a paragraph.
+    /// The outlook as a paragraph.
     pub(super) fn sentences(&self, n: u64) -> Option<String> {
-        let found = self.with_participants(n)?;
+        let outlook = self.with_participants(n)?;
         let people = format!(
             "With {} participants and ε = {}",
             with_thousands(n),
             self.epsilon
         );
-        let average = points(found.average);
+        let average = points(outlook.average);
         let features = with_thousands(self.p as u64);
-        let text = if let Some(visible) = found.visible {
-            let apart = match found.separable {
+        let text = if let Some(visible) = outlook.visible {
+            let apart = match outlook.separable {
                 Some(gap) => format!(
                     "are told apart if their shares differ by {} points",
                     points(gap)
@@ -202,11 +201,11 @@ pub(super) fn compare(outlooks: &[Outlook], n: u64) -> Option<LineChart> {
     let ratio = (to as f64 / from as f64).powf(1.0 / (POINTS - 1) as f64);
     let line = |(outlook, style): (&Outlook, LineStyle)| {
         let places = (0..POINTS).map(|i| from as f64 * ratio.powi(i as i32));
-        let shown = places.filter_map(|n| {
+        let rows = places.filter_map(|n| {
             let found = outlook.with_participants(n.round() as u64)?;
             Some((n, 100.0 * found.visible?))
         });
-        Series::new(format!("ε = {}", outlook.epsilon), shown)
+        Series::new(format!("ε = {}", outlook.epsilon), rows)
             .with_style(style)
             .with_marker(Marker::None)
     };
@@ -268,8 +267,8 @@ mod tests {
             assert!(compare(&[outlook], 5_000).is_some());
         }
         let wines = Outlook::of(&params(13), ComponentCount::Auto).unwrap();
-        let said = wines.sentences(20_000).unwrap();
-        assert!(said.starts_with("With 20,000 participants and ε = 4, a direction in 13 features shows if it has 1.3 points more of the variance than an average one (7.7 %), and components 3 and 4 are told apart if their shares differ by 1.5 points."), "{said}");
+        let paragraph = wines.sentences(20_000).unwrap();
+        assert!(paragraph.starts_with("With 20,000 participants and ε = 4, a direction in 13 features shows if it has 1.3 points more of the variance than an average one (7.7 %), and components 3 and 4 are told apart if their shares differ by 1.5 points."), "{paragraph}");
         assert!(
             wines
                 .sentences(3)

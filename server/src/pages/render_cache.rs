@@ -7,10 +7,11 @@ use std::{
 
 use bytes::Bytes;
 use eigenveil_shared::{Error, api::StudyState};
+use eigenveil_store::StudyId;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::visitor::Visitor;
-use crate::{http::run_blocking, store::StudyId};
+use crate::http::run_blocking;
 
 /// A younger rendering is shared.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct RenderCache {
     /// In the order in which they were begun.
     entries: Mutex<Vec<Rendering>>,
-    /// Of one request at a time, so that there are processors left for reports.
+    /// The permit to render, for one request at a time, so that processors are left for reports.
     turn: Arc<Semaphore>,
 }
 
@@ -32,13 +33,13 @@ struct Rendering {
     bytes: Bytes,
 }
 
-/// What a page for visitors who are not logged in shows, except numbers that change.
+/// A page for visitors who are not logged in, without numbers that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
     /// A page of the list of studies, and the search text.
     Studies(usize, String),
     Study(StudyId, StudyState),
-    /// With the address by which the visitor reached the server, which the commands contain.
+    /// With the address the visitor used, which the commands repeat.
     Participate(StudyId, StudyState, Option<String>),
     /// Not a page but its event data.
     Events(StudyId, StudyState),
@@ -63,7 +64,7 @@ impl Default for RenderCache {
 }
 
 impl RenderCache {
-    /// What this visitor sees: shared by all who are not logged in, rendered at once for each of the others.
+    /// The page for this visitor: shared by all who are not logged in, rendered at once for each of the others.
     pub(super) async fn page(
         &self,
         visitor: Visitor,
@@ -75,15 +76,15 @@ impl RenderCache {
         }
         let key = (visitor.base().to_owned(), what);
         let requested = Instant::now();
-        // Never closed; if it were, rendering would go on without a permit.
+        // The semaphore is never closed, so `ok()` is always `Some`.
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok();
         tokio::time::sleep(PAUSE).await;
-        let found = self.entries().iter().find_map(|entry| {
+        let cached = self.entries().iter().find_map(|entry| {
             let fits = entry.begun >= requested || entry.begun.elapsed() < MAX_AGE;
             (fits && entry.key == key).then(|| entry.bytes.clone())
         });
-        if let Some(found) = found {
-            return Ok(found);
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
         let begun = Instant::now();
         // The turn lasts as long as the rendering, which goes on if nobody waits for it any more.
@@ -123,26 +124,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_page_is_rendered_once_a_second_and_not_on_a_serving_thread() {
         let cache = Arc::new(RenderCache::default());
-        let made = Arc::new(AtomicU64::new(0));
+        let renderings = Arc::new(AtomicU64::new(0));
         let mut requests = tokio::task::JoinSet::new();
         for _ in 0..64 {
-            let (cache, made) = (Arc::clone(&cache), Arc::clone(&made));
+            let (cache, renderings) = (Arc::clone(&cache), Arc::clone(&renderings));
             let serving = std::thread::current().id();
             requests.spawn(async move {
                 let render = move |_: &Visitor| {
                     assert_ne!(std::thread::current().id(), serving);
-                    made.fetch_add(1, Ordering::Relaxed);
+                    renderings.fetch_add(1, Ordering::Relaxed);
                     Ok(Bytes::from("one"))
                 };
-                let what = PageKind::Studies(1, String::new());
-                let page = cache.page(Visitor::default(), what, render).await;
+                let kind = PageKind::Studies(1, String::new());
+                let page = cache.page(Visitor::default(), kind, render).await;
                 assert_eq!(page.unwrap(), "one");
             });
         }
         while let Some(ended) = requests.join_next().await {
             ended.unwrap();
         }
-        assert_eq!(made.load(Ordering::Relaxed), 1);
+        assert_eq!(renderings.load(Ordering::Relaxed), 1);
         assert_eq!(ask(&cache, 2, "another").await, "another");
         assert_eq!(ask(&cache, 1, "two").await, "one");
         tokio::time::advance(MAX_AGE).await;
@@ -163,8 +164,8 @@ mod tests {
     async fn who_is_logged_in_does_not_wait_for_a_turn() {
         let cache = RenderCache::default();
         let turn = cache.turn.acquire().await;
-        let what = PageKind::Studies(1, String::new());
-        let own = cache.page(Visitor::operator(), what, |_| Ok(Bytes::from("own")));
+        let kind = PageKind::Studies(1, String::new());
+        let own = cache.page(Visitor::operator(), kind, |_| Ok(Bytes::from("own")));
         assert_eq!(own.await.unwrap(), "own");
         drop(turn);
         assert!(cache.entries().is_empty());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{extract::FromRef, response::Response};
 use eigenveil_figures::{Figure as _, LineChart};
 use eigenveil_shared::Error;
+use eigenveil_store::StudyId;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     view::Views,
     visitor::{Fields, Visitor},
 };
-use crate::{app::AppState, http::ApiError, store::StudyId};
+use crate::{app::AppState, http::ApiError};
 
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::api::StudyState;
+use eigenveil_store::Study;
 use maud::{Markup, html};
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     state::Pages,
     visitor::{Fields, Visitor},
 };
-use crate::{http::ApiError, store::Study};
+use crate::http::ApiError;
 
 const PAGE_SIZE: usize = 50;
 /// The search field is shown above this number of studies.
@@ -29,14 +30,14 @@ pub(super) async fn show(
     let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
     let search: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
     let operator = visitor.is_operator();
-    let what = PageKind::Studies(page, search.clone());
+    let kind = PageKind::Studies(page, search.clone());
     let pages = app.clone();
     let render = move |visitor: &Visitor| {
         let shown_page = StudyPage::new(&app, page, &search, operator);
         let content = content(visitor, page, &search, &shown_page);
         Ok(layout::document(visitor, "Studies", &content))
     };
-    let list = pages.state.pages.page(visitor, what, render);
+    let list = pages.state.pages.page(visitor, kind, render);
     Ok(layout::html_response(StatusCode::OK, list.await?))
 }
 
@@ -57,12 +58,12 @@ impl StudyPage {
             let named = words.split_whitespace().all(|word| name.contains(word));
             named || study.id().to_string().starts_with(&words)
         });
-        let found = studies.len();
-        let shown = studies.into_iter().rev();
-        let shown = shown.skip((page - 1).saturating_mul(PAGE_SIZE));
+        let matching = studies.len();
+        let newest = studies.into_iter().rev();
+        let newest = newest.skip((page - 1).saturating_mul(PAGE_SIZE));
         Self {
-            studies: shown.take(PAGE_SIZE).collect(),
-            found,
+            studies: newest.take(PAGE_SIZE).collect(),
+            found: matching,
             all,
         }
     }

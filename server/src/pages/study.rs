@@ -11,6 +11,7 @@ use eigenveil_shared::{
     Error,
     api::{EstimateJob, EstimateState, StudyState},
 };
+use eigenveil_store::{ArrivalCount, Study};
 use maud::{Markup, PreEscaped, html};
 
 use super::{
@@ -21,13 +22,10 @@ use super::{
     view::View,
     visitor::{Fields, Visitor},
 };
-use crate::{
-    http::{
-        ApiError,
-        extract::{NumberInPath, StudyInPath, hide_draft},
-        run_blocking,
-    },
-    store::{ArrivalCount, Study},
+use crate::http::{
+    ApiError,
+    extract::{NumberInPath, StudyInPath, hide_draft},
+    run_blocking,
 };
 
 type Column = (&'static str, fn(&ComponentRow) -> &str);
@@ -75,7 +73,7 @@ impl VisibleStudy {
         self.forecast().map_or(String::new(), Forecast::error)
     }
 
-    /// What can show of so many reports, before the first estimate.
+    /// The outlook with this many reports, before the first estimate.
     fn outlook(&self) -> Option<String> {
         let n = self.study.reports_accepted();
         let outlook = Outlook::of(self.study.params(), self.study.default_k())?;
@@ -99,7 +97,7 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = PageKind::Study(study.id(), study.state());
+    let kind = PageKind::Study(study.id(), study.state());
     let pages = app.clone();
     let render = move |visitor: &Visitor| {
         let visible = VisibleStudy::new(&app, visitor, study)?;
@@ -107,7 +105,7 @@ pub(super) async fn show(
         let content = content(visitor, &visible, &arrivals);
         Ok(layout::document(visitor, visible.study.name(), &content))
     };
-    let page = pages.state.pages.page(visitor, what, render);
+    let page = pages.state.pages.page(visitor, kind, render);
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 

@@ -1,4 +1,4 @@
-//! What pages show of an estimate, made once and cached.
+//! The parts of an estimate that pages show, rendered once and cached.
 
 use std::{
     collections::VecDeque,
@@ -15,14 +15,12 @@ use eigenveil_figures::{
 use eigenveil_shared::{
     Error, Result,
     api::EstimateJob,
-    estimate::{BucketVerdict, Estimate, Feasibility, SparseOutcome, Verdict},
+    estimate::{BucketVerdict, Estimate, Feasibility, SparseOutcome},
 };
+use eigenveil_store::{Store, Study, StudyId};
 
 use super::{images, planner::Forecast};
-use crate::{
-    http::estimates::finished_result,
-    store::{Store, Study, StudyId},
-};
+use crate::http::estimates::finished_result;
 
 /// Number of cached estimates, the last ones shown.
 const MAX_CACHED_VIEWS: usize = 16;
@@ -54,7 +52,7 @@ pub(super) struct View {
     /// Largest correlations as an HTML table, if it has the mean report.
     pub(super) correlations: Option<String>,
     pub(super) seconds: f64,
-    /// Its expected error, and that of other numbers of participants; `None` if it has no component.
+    /// The expected error at this and other participant counts; `None` if it has no component.
     pub(super) forecast: Option<Forecast>,
 }
 
@@ -111,39 +109,10 @@ impl View {
 }
 
 fn verdict(estimate: &Estimate) -> Vec<String> {
-    let count = |wanted| {
-        estimate
-            .components
-            .iter()
-            .filter(|c| c.verdict == wanted)
-            .count()
-    };
-    let (above, at, below) = (
-        count(Verdict::Above),
-        count(Verdict::At),
-        count(Verdict::Below),
-    );
-    let mut sentences = Vec::new();
-    let total = estimate.components.len();
-    sentences.push(match (above, total) {
-        (_, 0) => "No component stands above the noise: there is nothing to show yet. More participants, or a larger ε, are needed.".to_owned(),
-        (0, _) => "No component stands clearly above the noise: do not read anything into the loadings.".to_owned(),
-        (1, 1) => "The component stands clearly above the noise.".to_owned(),
-        (above, total) if above == total => format!("All {total} components stand clearly above the noise."),
-        (1, total) => format!("1 of {total} components stands clearly above the noise."),
-        (above, total) => format!("{above} of {total} components stand clearly above the noise."),
-    });
-    if at > 0 {
-        sentences.push(format!(
-            "{at} {} at the noise floor: perhaps real, but poorly recovered.",
-            if at == 1 { "is" } else { "are" }
-        ));
-    }
-    if below > 0 {
-        sentences.push(format!("{below} cannot be distinguished from noise."));
-    }
+    let mut sentences = estimate.verdict_in_sentences();
+    let total = estimate.k;
     if total > 0 {
-        let max = eigenveil_estimation::plan::max_error(estimate.p, total);
+        let max = eigenveil_estimation::metrics::max_error(estimate.p, total);
         let (low, high) = estimate.expected_error_range;
         let range = format!(", range {} to {}", three_digits(low), three_digits(high));
         sentences.push(format!(
@@ -153,7 +122,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         ));
         if estimate.k_is_open {
             sentences.push(format!(
-                "No gap between the components is large enough to say where they end: {total} is the best guess, and the error the cautious end of its range."
+                "No gap between the components is large enough to say where they end: {total} is the best guess, and the error shown is the upper end of its range."
             ));
         }
     }
@@ -165,7 +134,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
             "Parts of the reports disagree more than chance allows: some may be made up. Do not rely on the components before you know why.".to_owned(),
         ),
         Some(_) => sentences.push(
-            "The parts of the reports agree with each other, so no single batch turned the components. Made-up reports spread evenly over the study agree as well.".to_owned(),
+            "The parts of the reports agree with each other, so no single batch distorted the components. Made-up reports spread evenly over the study agree as well.".to_owned(),
         ),
         None => {}
     }
@@ -225,8 +194,8 @@ fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
     if !all.iter().any(|figure| figure.file == "loadings.svg") {
         let bars = (1..).zip(loading_bars(estimate).take(MAX_COMPONENT_CHARTS));
         all.extend(bars.map(|(j, chart)| {
-            let what = format!("Largest loadings of component {j}.");
-            figure(format!("loadings-{j}.svg"), what, &chart)
+            let alt_text = format!("Largest loadings of component {j}.");
+            figure(format!("loadings-{j}.svg"), alt_text, &chart)
         }));
     }
     all

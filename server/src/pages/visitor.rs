@@ -7,15 +7,14 @@ use axum::{
     http::{Extensions, HeaderMap, Uri, header, request::Parts},
 };
 use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_store::{ClientKey, Identity, Study};
 use subtle::ConstantTimeEq;
 
 use crate::{
     app::AppState,
     config::is_shell_safe_host,
     http::{ApiError, body, client_key, public_path},
-    net::rate_limiter::ClientKey,
     sessions::{self, SessionCookie},
-    store::{Identity, Study},
 };
 
 /// Largest form in bytes: 4,096 features with names fit.

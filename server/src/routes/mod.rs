@@ -11,6 +11,7 @@ use axum::{
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
 };
+use eigenveil_store::{ClientKey, StudyId};
 use tower::ServiceExt as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -22,9 +23,7 @@ use crate::{
         problem, rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     metrics::REPORTS_ROUTE,
-    net::rate_limiter::ClientKey,
     pages,
-    store::StudyId,
 };
 
 /// No response is anything else than its media type says.
@@ -67,8 +66,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(openapi::document))
 }
 
-/// What answers the requests of a connection: the [`router`], and reports without it, since the boxes and clones of routing
-/// are a tenth of what a report costs the server.
+/// The service of a connection: the [`router`], and reports without it, since the boxes and clones of routing are a
+/// tenth of what a report costs the server.
 #[derive(Clone)]
 pub(crate) struct Routes {
     app: AppState,
@@ -166,10 +165,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        ServerConfig,
-        environment::Environment,
-        store::fixtures::{create, report_body},
+    use crate::ServerConfig;
+    use eigenveil_store::{
+        Environment,
+        testing::fixtures::{create, report_body},
     };
 
     /// All that a client can tell, but for the number of the request.
@@ -221,21 +220,21 @@ mod tests {
             routes.clone().respond(first, Some(peer)).await.status(),
             201
         );
-        let of = |id: &str| format!("/v1/studies/{id}/reports");
+        let reports_path = |id: &str| format!("/v1/studies/{id}/reports");
         let escaped = format!("%{:x}{}", id.as_bytes()[0], &id[1..]);
         for (path, expected) in [
             (path.clone(), (200, true)),
             (format!("{path}?a=b"), (200, true)),
             (format!("http://localhost{path}"), (200, true)),
-            (of(&escaped), (200, false)),
-            (of(&"0".repeat(32)), (404, true)),
-            (of(&"0".repeat(31)), (404, false)),
+            (reports_path(&escaped), (200, false)),
+            (reports_path(&"0".repeat(32)), (404, true)),
+            (reports_path(&"0".repeat(31)), (404, false)),
             (path.to_uppercase(), (404, false)),
             (format!("{path}/"), (404, false)),
             (format!("/{path}"), (404, false)),
         ] {
-            let found = send("POST", &path, REPORT_MEDIA_TYPE, &body).await;
-            assert_eq!(found, expected, "{path}");
+            let response = send("POST", &path, REPORT_MEDIA_TYPE, &body).await;
+            assert_eq!(response, expected, "{path}");
         }
         for (method, media_type, body, expected) in [
             ("POST", REPORT_MEDIA_TYPE, &body[1..], (400, true)),
@@ -247,7 +246,7 @@ mod tests {
             assert_eq!(found, expected, "{method} {media_type}");
         }
         // The metrics call both by one name.
-        let metrics = app.store().metrics().render().unwrap();
+        let metrics = app.metrics().render().unwrap();
         let line = format!("route=\"{REPORTS_ROUTE}\",method=\"POST\",status=\"415\"");
         let line = metrics.lines().find(|found| found.contains(&line));
         assert!(line.is_some_and(|line| line.ends_with(" 2")), "{metrics}");

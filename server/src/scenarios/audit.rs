@@ -3,17 +3,14 @@
 use std::collections::HashSet;
 
 use eigenveil_estimation::{Cancel, accumulate::Accumulator, moment::NoisyMoment};
+#[cfg(feature = "postgres")]
+use eigenveil_store::testing::fleet;
+use eigenveil_store::{BucketSums, StudyId, database_path};
 
 use super::{
     identifiable,
     model::{P, ParameterSet, StudyModel},
     world::World,
-};
-#[cfg(feature = "postgres")]
-use crate::store::in_fleet;
-use crate::{
-    StudyId,
-    store::{BucketSums, database_path},
 };
 
 impl World {
@@ -60,7 +57,7 @@ impl World {
         let id = StudyId::parse(&study.id).unwrap();
         #[cfg(feature = "postgres")]
         if self.database.is_some() {
-            return in_fleet::blobs(self.store(), fleet, id);
+            return fleet::blobs(self.store(), fleet, id);
         }
         let connection = rusqlite::Connection::open_with_flags(
             database_path(&self.config.data_dir),

@@ -7,11 +7,11 @@ use eigenveil_client::{
     book::{Book, Change, Entry, Revision, Step},
 };
 use eigenveil_shared::{enrolment::Admission, preprocess::Row, report::ReportId};
+use eigenveil_store::testing::fixtures::START_MS;
 
 use super::{model::P, operations::Fate};
-use crate::store::fixtures::START_MS;
 
-/// What a device may do wrong; each has to be noticed.
+/// Mistakes of a device; each has to be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     SendsBeforeItIsStored,
@@ -60,13 +60,13 @@ impl Device {
         if let Step::Join(change) = step.unwrap() {
             self.write(window, change, fate);
         }
-        let kept = self.book(window).entries().first().map(Entry::report);
-        self.report = self.report.or(kept);
+        let stored = self.book(window).entries().first().map(Entry::report);
+        self.report = self.report.or(stored);
     }
 
-    /// The request that sends the report that it owes.
-    pub(super) fn owed(&mut self, window: usize) -> Option<Request> {
-        let entry = self.book(window).owed().next()?.clone();
+    /// The request that sends the pending report.
+    pub(super) fn pending(&mut self, window: usize) -> Option<Request> {
+        let entry = self.book(window).pending().next()?.clone();
         if self.mistake == Some(Mistake::DrawsAgainOnRetry) {
             let again = self.study.report(&row(), START_MS).unwrap();
             let mut again = again.into_report();

@@ -15,7 +15,7 @@
 //!    the study is closed, 404 for a draft; a failed commit has counted nothing. A device takes them for what they are.
 //! 6. A finished estimate is of a snapshot between its request and now: its spectrum is that of the sums at its n.
 //! 7. An import adds all reports of an export or none, none if one is there already, and the same export once.
-//! 8. In the end, without faults, every device is acknowledged in every open study, and owes nothing.
+//! 8. In the end, without faults, every device is acknowledged in every open study, and nothing is pending.
 //!
 //! A failing scenario prints its seed and its operations, ready to be pasted into [`reproductions`].
 //! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios` explores others.
@@ -41,9 +41,9 @@ use self::{
     operations::{Operation, generate},
     world::{Engine, World},
 };
-use crate::faults::{Faults, Mutation};
 #[cfg(feature = "postgres")]
-use crate::store::in_fleet::postgres::Cluster;
+use eigenveil_store::testing::cluster::Cluster;
+use eigenveil_store::{Faults, Mutation};
 
 /// `.ci/full` plays 1,500 more.
 const DEFAULT_SCENARIOS: u64 = 60;

@@ -23,7 +23,7 @@ pub(super) const P: usize = 3;
 /// Studies with the same parameters, and the devices that report to any of them, as if it were one study.
 pub(super) struct ParameterSet {
     pub(super) design: serde_json::Value,
-    /// As the devices know it.
+    /// The study as the devices know it.
     pub(super) study: Study,
     pub(super) devices: Vec<Device>,
 }
@@ -120,7 +120,7 @@ pub(super) struct RequestedEstimate {
 pub(super) struct StudyModel {
     pub(super) id: String,
     pub(super) parameters: usize,
-    /// As of the last operation.
+    /// The state after the last operation.
     pub(super) state: StudyState,
     pub(super) reports: Vec<ReportStatus>,
     /// Sum of the squared eigenvalues of an estimate at this n.

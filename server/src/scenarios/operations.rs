@@ -1,14 +1,13 @@
 //! The operations, and how a seed generates a list of them.
 
 use eigenveil_shared::api::StudyState;
+use eigenveil_store::Fault;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
-
-use crate::faults::Fault;
 
 /// Number of devices for each parameter set, with one report each.
 pub(super) const REPORTS: usize = 24;
 
-/// What the network does to one request.
+/// The network's treatment of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
     Answered,
@@ -19,20 +18,20 @@ pub(super) enum Network {
     Portal,
 }
 
-/// What becomes of what a device writes.
+/// The fate of a device's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Stored,
     Lost,
-    /// Stored, and whoever wrote it does not hear of it.
+    /// Stored, but the writer is not told.
     Unheard,
 }
 
 /// One operation. Indices of studies are taken modulo their number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
-    /// A device takes part in one of its windows and sends what it owes; of one that owes nothing the network repeats the
-    /// report.
+    /// A device takes part in one of its windows and sends its pending report; if none is pending, the network repeats
+    /// the last one.
     Upload {
         study: usize,
         report: usize,

@@ -4,13 +4,13 @@ use eigenveil_shared::api::{
     EstimateJob, EstimateState, ImportOutcome, ImportResponse, REPORT_MEDIA_TYPE,
     STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
 };
+use eigenveil_store::Fault;
 use serde_json::json;
 
 use super::{
     model::{Exported, RequestedEstimate, StudyModel},
     world::{World, report_request, send},
 };
-use crate::faults::Fault;
 
 impl World {
     pub(super) async fn set_state(&mut self, at: usize, target: StudyState, fault: Option<Fault>) {
@@ -121,7 +121,7 @@ impl World {
         let request = self.operator_request("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
         self.faults.set_next(fault);
         let (status, body) = send(self.routes(), request).await;
-        // Rejected before there was anything to commit.
+        // Requests with other statuses are rejected before a commit, so the fault does not occur.
         let committed = expected < 300;
         self.restart_if_killed(fault.filter(|_| committed));
         let added = match (status, fault) {
@@ -169,7 +169,7 @@ impl World {
         let study = &mut self.studies[at];
         study.imported.insert(number);
         for &report in &export.reports {
-            // Counted from now on, whatever happens to the state.
+            // The reports count from now on, whatever the study's state.
             study.reports[report].may_count = true;
             study.reports[report].counted = true;
         }
@@ -218,7 +218,7 @@ impl World {
         });
     }
 
-    /// Checks the estimates of a study: finished ones are of a snapshot.
+    /// Checks the estimates of a study: each finished one was computed from a snapshot.
     pub(super) async fn check_estimates(&mut self, at: usize, cancel: bool, wait: bool) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         if cancel && let Some(last) = self.studies[at].requested.len().checked_sub(1) {
@@ -265,7 +265,7 @@ impl World {
                         study.count()
                     );
                     let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
-                    // There was no check between the commits of one burst.
+                    // Between the commits of a burst no spectrum was recorded.
                     if let Some(&expected) = study.spectra.get(&n) {
                         assert!(
                             (squares - expected).abs() <= 1e-9 * expected.max(1.0),

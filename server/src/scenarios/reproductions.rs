@@ -1,9 +1,9 @@
 //! Scenarios with names: those that once failed, and hand-written ones.
 
 use eigenveil_shared::api::StudyState;
+use eigenveil_store::Fault;
 
 use super::operations::{Fate, Network, Operation};
-use crate::faults::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
 pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {

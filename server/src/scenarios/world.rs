@@ -19,6 +19,9 @@ use eigenveil_shared::{
         StudyDocument, StudyState,
     },
 };
+#[cfg(feature = "postgres")]
+use eigenveil_store::testing::{fleet, fleet::Database};
+use eigenveil_store::{Environment, Fault, Faults, Store, testing::fixtures::SetClock};
 use http_body_util::BodyExt;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde_json::json;
@@ -29,14 +32,7 @@ use super::{
     model::{Exported, P, ParameterSet, StudyModel},
     operations::{Fate, Network, Operation},
 };
-#[cfg(feature = "postgres")]
-use crate::store::in_fleet::{self, Database};
-use crate::{
-    AppState, Environment, ServerConfig, Store,
-    faults::{Fault, Faults},
-    routes::Routes,
-    store::fixtures::SetClock,
-};
+use crate::{AppState, ServerConfig, routes::Routes};
 
 /// Whose tables it is about.
 #[derive(Clone, Copy, PartialEq)]
@@ -111,9 +107,12 @@ impl World {
         #[cfg(feature = "postgres")]
         let database = (engine == Engine::Fleet).then(|| {
             let database = Database::create();
-            database.migrate(&mut config);
+            let mut with_database = config.of_store();
+            database.migrate(&mut with_database);
+            config.store = with_database.database;
             database
         });
+        faults.use_small_log();
         let clock = SetClock::new();
         let environment = Environment {
             clock: Arc::<SetClock>::clone(&clock),
@@ -199,7 +198,7 @@ impl World {
         let server = &self.servers[self.turn.get() % self.servers.len()];
         if server.seen.replace(self.changes.get()) < self.changes.get() {
             #[cfg(feature = "postgres")]
-            in_fleet::refresh(server.app.store());
+            fleet::refresh(server.app.store());
         }
         server
     }
@@ -363,8 +362,8 @@ impl World {
         let set = &mut self.parameter_sets[self.studies[at].parameters];
         let device = &mut set.devices[report];
         device.take_part(window, fate);
-        let owed = device.owed(window);
-        let body = match &owed {
+        let pending = device.pending(window);
+        let body = match &pending {
             Some(request) => request.body.clone(),
             None if device.report.is_some() => set.single(report),
             None => return,
@@ -386,7 +385,7 @@ impl World {
                 }
             }
         };
-        let Some(request) = owed else {
+        let Some(request) = pending else {
             return;
         };
         let response = Response {
@@ -425,7 +424,7 @@ impl World {
         study.reports[report].may_count |= study.state == StudyState::Open;
     }
 
-    /// What a device learns from the response to its report. `sent_twice`: the same burst sent it before.
+    /// Records the response to a device's report. `sent_twice`: the same burst sent it before.
     fn record_response(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
         let study = &mut self.studies[at];
         let state = study.state;

@@ -202,9 +202,9 @@ impl Page {
 
     #[track_caller]
     pub fn text(&self, selector: &str) -> String {
-        let found = self.all(selector);
-        assert!(!found.is_empty(), "no {selector} in {}", self.body());
-        html::text(found[0])
+        let elements = self.all(selector);
+        assert!(!elements.is_empty(), "no {selector} in {}", self.body());
+        html::text(elements[0])
     }
 
     #[track_caller]

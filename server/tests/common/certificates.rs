@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     root: CertificateDer<'static>,
-    /// What a client needs to trust it.
+    /// The root certificate, by which a client trusts it.
     pub root_pem: String,
 }
 

@@ -18,10 +18,7 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header},
 };
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{
-    AppState, Clock, Environment, ServerConfig, Store, Study, StudyId, router,
-    store::{BucketSums, NewReport, database_path},
-};
+use eigenveil_server::{AppState, Clock, Environment, ServerConfig, router};
 use eigenveil_shared::{
     ErrorCode,
     api::{
@@ -34,6 +31,7 @@ use eigenveil_shared::{
     packed::packed_len,
     report::{Report, ReportId},
 };
+use eigenveil_store::{BucketSums, NewReport, Store, Study, StudyId, database_path};
 use http_body_util::BodyExt;
 use rusqlite::{Connection, types::FromSql};
 use serde::de::DeserializeOwned;
@@ -258,8 +256,8 @@ impl Harness {
     pub async fn wait_for_estimate(&self, location: &str) -> EstimateJob {
         let mut document: Option<EstimateJob> = None;
         waiting::until(location, async || {
-            let shown = document.insert(self.read(location).await.json());
-            shown.state != EstimateState::Running
+            let job = document.insert(self.read(location).await.json());
+            job.state != EstimateState::Running
         })
         .await;
         document.unwrap()
@@ -380,9 +378,9 @@ impl Harness {
 
     /// Reports accepted, as shown to the public, after checking it against the disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
-        let shown: StudyDocument = self.get(&at(study, "")).await.json();
-        assert_eq!(self.bucket_sums(study).n, shown.reports_accepted);
-        shown.reports_accepted
+        let document: StudyDocument = self.get(&at(study, "")).await.json();
+        assert_eq!(self.bucket_sums(study).n, document.reports_accepted);
+        document.reports_accepted
     }
 
     /// The sum over all buckets.

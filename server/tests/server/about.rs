@@ -3,12 +3,12 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use axum::http::{Request, StatusCode, header};
-use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     ErrorCode as E,
     about::About,
     api::{ImportResponse, StudyDocument, StudyState},
 };
+use eigenveil_store::database_path;
 use serde_json::{Value, json};
 
 use crate::{
@@ -133,7 +133,7 @@ async fn texts_that_cannot_be_shown_are_rejected() {
     assert_eq!(today.about.last_day.unwrap().end_ms(), TOMORROW);
 }
 
-/// (Which reports are counted: `server/src/store/conformance.rs`.)
+/// (Which reports are counted: `store/src/testing/conformance.rs`.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_the_last_day_nobody_is_invited_and_the_study_is_closed() {
     let (server, clock) = timed();

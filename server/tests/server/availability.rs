@@ -177,7 +177,7 @@ async fn the_list_of_studies_is_paged() {
     }
     for (operator, wanted) in [(true, &[0, 1, 2, 3, 4][..]), (false, &[0, 2, 3])] {
         for limit in [1, 2, 3, 4, 100] {
-            let mut found = Vec::new();
+            let mut listed = Vec::new();
             let mut next = format!("/v1/studies?limit={limit}");
             loop {
                 let response = match operator {
@@ -186,7 +186,7 @@ async fn the_list_of_studies_is_paged() {
                 };
                 let page: StudyList = response.json();
                 assert!(page.studies.len() <= limit);
-                found.extend(page.studies.into_iter().map(|study| study.id));
+                listed.extend(page.studies.into_iter().map(|study| study.id));
                 let Some(after) = page.next else {
                     assert!(!response.headers.contains_key(header::LINK));
                     break;
@@ -196,7 +196,7 @@ async fn the_list_of_studies_is_paged() {
                 assert_eq!(link, format!("<{next}>; rel=\"next\""));
             }
             let wanted: Vec<&String> = wanted.iter().map(|&i| &ids[i]).collect();
-            assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{limit}");
+            assert_eq!(listed.iter().collect::<Vec<_>>(), wanted, "{limit}");
         }
     }
     for query in ["limit=0", "limit=1001", "limit=x", "after=-1", "after=x"] {

@@ -66,8 +66,8 @@ async fn half_heads_keep_nobody_out() {
         config.max_connections = 8;
     })
     .await;
-    let mut kept = connect_from(&server, 1).await;
-    assert_eq!(ask(&mut kept).await.status, 200);
+    let mut held = connect_from(&server, 1).await;
+    assert_eq!(ask(&mut held).await.status, 200);
     let mut halves = Vec::new();
     for _ in 0..6 {
         halves.push(half_a_head_from(&server, 2).await);
@@ -82,7 +82,7 @@ async fn half_heads_keep_nobody_out() {
         within("a response", read_response(&mut new)).await.status,
         200
     );
-    assert_eq!(ask(&mut kept).await.status, 200);
+    assert_eq!(ask(&mut held).await.status, 200);
     server.stop().await;
 }
 
@@ -110,8 +110,8 @@ async fn where_connections_are_short_the_oldest_waiting_one_ends() {
     server.stop().await;
 }
 
-/// Of those without a request, the address pays whose connections have waited longest in all: not a slow client. Nor is
-/// a response cut that is still being read.
+/// Among connections without a request, those of the address that has waited longest in all are closed, not a slow
+/// client's. Nor is a response cut that is still being read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_address_that_waits_most_pays() {
     let server = Running::start(|config| {

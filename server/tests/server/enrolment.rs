@@ -1,5 +1,5 @@
 //! One-time participant tokens over HTTP, and what the store has of them. (Which report a token admits:
-//! `server/src/store/decide.rs`.)
+//! `store/src/contract/decide.rs`.)
 
 use std::collections::HashSet;
 
@@ -176,7 +176,7 @@ async fn deleting_a_study_deletes_its_tokens() {
     until("the tokens are gone", async || left() == [0]).await;
 }
 
-/// What the store has of tokens does not depend on which report came with which token.
+/// The stored tokens do not depend on which report came with which token.
 #[tokio::test]
 async fn nothing_stored_links_a_token_to_a_report() {
     const PARTICIPANTS: usize = 64;

@@ -1,7 +1,7 @@
 //! Estimates: requested, computed in order, fetched, cancelled, resumed after a restart.
 
 use axum::http::{StatusCode, header};
-use eigenveil_server::{EstimateList, store::database_path};
+use eigenveil_server::EstimateList;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{EstimateJob, EstimateState, StudyDocument},
@@ -9,6 +9,7 @@ use eigenveil_shared::{
     packed::{packed_index, packed_len},
     privacy::PrivacyStatement,
 };
+use eigenveil_store::database_path;
 use serde_json::json;
 
 use crate::{
@@ -22,7 +23,7 @@ async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
     study_with_reports_of(server, p, &[(1, 1, 1.0)]).await
 }
 
-/// The same with other noiseless reports, given by their entries that are not zero.
+/// A study with these noiseless reports, given by their nonzero entries.
 async fn study_with_reports_of(
     server: &Harness,
     p: usize,
@@ -186,7 +187,7 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     let page = browser.page(&path).await;
     for words in [
         "1 of 3, 2 refused",
-        "directions of rows",
+        "describe directions only",
         "=f,0 ~ =f,1",
         "0.50",
     ] {

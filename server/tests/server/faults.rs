@@ -7,15 +7,13 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{
-    EstimateList, ServerConfig, Store,
-    store::{NewReport, database_path},
-};
+use eigenveil_server::{EstimateList, ServerConfig};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchResponse, EstimateState, StudyDocument},
     mechanism::PayloadKind,
 };
+use eigenveil_store::{NewReport, Store, database_path};
 use serde_json::json;
 
 use crate::common::{
@@ -119,7 +117,7 @@ async fn a_damaged_store_is_reported() {
     // Cut within a page, by a page, within the first one.
     for left in [length - 100, length - 8_192, 512] {
         std::fs::write(&database, &whole[..left as usize]).unwrap();
-        let error = Store::open(&config, environment()).unwrap_err();
+        let error = Store::open(&config.of_store(), environment()).unwrap_err();
         assert_eq!(error.code(), E::StoreUnavailable, "{left}");
         for word in [database.to_str().unwrap(), "backup"] {
             assert!(error.detail().contains(word), "{left}: {error}");
@@ -135,7 +133,7 @@ async fn a_damaged_store_is_reported() {
         file.write_all(&vec![0x5a; (length - from * 8_192) as usize])
             .unwrap();
         drop(file);
-        match Store::open(&config, environment()) {
+        match Store::open(&config.of_store(), environment()) {
             Err(error) => {
                 assert_eq!(error.code(), E::StoreUnavailable, "{what}");
                 assert!(error.detail().contains("backup"), "{what}: {error}");
@@ -152,7 +150,7 @@ async fn a_damaged_store_is_reported() {
     }
     // The backup is undamaged.
     std::fs::write(&database, &whole).unwrap();
-    let store = Store::open(&config, environment()).unwrap();
+    let store = Store::open(&config.of_store(), environment()).unwrap();
     assert_eq!(
         store
             .bucket_sums(&store.studies()[0], Cancel::NEVER)
@@ -191,10 +189,10 @@ async fn a_flipped_bit_is_damage() {
         let copied = tempfile::tempdir().unwrap();
         std::fs::copy(&database, database_path(copied.path())).unwrap();
         let copy = ServerConfig::new(copied.path());
-        let error = Store::open(&copy, environment()).unwrap_err();
+        let error = Store::open(&copy.of_store(), environment()).unwrap_err();
         assert!(error.detail().contains("checksum"), "{seeds}: {error}");
 
-        let store = || Store::open(&config, environment()).unwrap();
+        let store = || Store::open(&config.of_store(), environment()).unwrap();
         let damaged = |error: eigenveil_shared::Error| {
             assert_eq!(error.code(), E::StoreUnavailable, "{seeds}: {error}");
             for word in ["damaged", "checksum", "backup"] {

@@ -8,7 +8,6 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, Population},
 };
-use eigenveil_server::{ServerConfig, Store};
 use eigenveil_shared::{
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
@@ -17,6 +16,7 @@ use eigenveil_shared::{
     report::ReportId,
     study::StudyParams,
 };
+use eigenveil_store::{Store, StoreConfig};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn reports(
     (0..count).map(one).collect()
 }
 
-/// The same study estimated from bucket sums and from its seeds; then with too little memory.
+/// One study estimated from bucket sums and from its seeds; then with too little memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seeds_are_streamed_from_the_configured_dimension() {
     let p = 230;
@@ -186,7 +186,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
     let (p, n) = (20_000, 100_000);
     let population = population(p, 5, 40);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("large-sparse-{p}-{n}"));
-    let store = Store::open(&ServerConfig::new(&directory), environment()).unwrap();
+    let store = Store::open(&StoreConfig::new(&directory), environment()).unwrap();
     let document =
         design(&json!({"dimension": p, "mechanism": "double-cap", "delta": null, "epsilon": 4.0}));
     let params = collect(&store, document, &population, n).await;

@@ -4,7 +4,7 @@ use axum::{
     body::Body,
     http::{Request, StatusCode, header},
 };
-use eigenveil_shared::{ErrorCode, api::CreateAnalystResponse};
+use eigenveil_shared::{ErrorCode, api::CreateAnalystTokenResponse};
 use serde_json::json;
 
 use crate::common::{Harness, batch, new_id, report};
@@ -114,14 +114,14 @@ async fn metrics_are_for_those_of_the_whole_server_or_for_all_if_configured() {
     let study = server.study(3).await;
     for (wanted, status) in [(json!(study.id), 403), (json!(null), 200)] {
         let wanted = json!({"name": "analyst", "study": wanted});
-        let made: CreateAnalystResponse = server.tell("/v1/tokens", wanted).await.json();
+        let created: CreateAnalystTokenResponse = server.tell("/v1/tokens", wanted).await.json();
         let request = Request::get("/metrics")
-            .header(header::AUTHORIZATION, format!("Bearer {}", made.token));
+            .header(header::AUTHORIZATION, format!("Bearer {}", created.token));
         let reply = server.send(request.body(Body::empty()).unwrap()).await;
         assert_eq!(reply.status.as_u16(), status);
         if status == 403 {
-            let said = reply.is_problem(403, ErrorCode::Forbidden).detail;
-            assert!(said.contains("whole server"), "{said}");
+            let detail = reply.is_problem(403, ErrorCode::Forbidden).detail;
+            assert!(detail.contains("whole server"), "{detail}");
         }
     }
     // (By default: `openapi::without_the_right_token_nothing_is_shown_or_changed`.)

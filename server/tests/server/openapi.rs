@@ -6,13 +6,15 @@ use axum::{
     body::Body,
     http::{Request, header},
 };
-use eigenveil_server::{openapi, store::database_path};
+use eigenveil_server::openapi;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
-        CreateAnalystResponse, IssueTokensResponse, Problem, RotateTokenResponse, StudyDocument,
+        CreateAnalystTokenResponse, IssueTokensResponse, Problem, RotateOperatorTokenResponse,
+        StudyDocument,
     },
 };
+use eigenveil_store::database_path;
 use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
 
@@ -70,9 +72,9 @@ fn golden_file() {
     if std::env::var_os("EIGENVEIL_WRITE_OPENAPI").is_some() {
         std::fs::write(&path, &now).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap();
+    let stored = std::fs::read_to_string(&path).unwrap();
     assert!(
-        now == kept,
+        now == stored,
         "docs/openapi.json is not what the handlers say; look at the difference, then run EIGENVEIL_WRITE_OPENAPI=1 cargo test --workspace --test server openapi:: golden"
     );
 }
@@ -91,12 +93,12 @@ fn every_reference_resolves() {
         }
     }
     let document = openapi();
-    let mut found = BTreeSet::new();
-    references(&document, &mut found);
-    assert!(found.len() > 30, "{found:?}");
-    for reference in found {
-        let place = reference.strip_prefix('#').unwrap();
-        assert!(document.pointer(place).is_some(), "{reference}");
+    let mut names = BTreeSet::new();
+    references(&document, &mut names);
+    assert!(names.len() > 30, "{names:?}");
+    for reference in names {
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference}");
     }
 }
 
@@ -221,14 +223,14 @@ impl PopulatedServer {
         for study in [&study, &other, &study] {
             let wanted = json!({ "name": "somebody", "study": study.id });
             let response = server.tell("/v1/tokens", wanted).await;
-            analysts.push(response.json::<CreateAnalystResponse>());
+            analysts.push(response.json::<CreateAnalystTokenResponse>());
         }
         let revoked = analysts.pop().unwrap();
         let path = format!("/v1/tokens/{}", revoked.analyst.id);
         assert_eq!(server.remove(&path).await.status, 204);
         let old = server.token.clone();
         let response = server.order("/v1/operator-token").await;
-        server.token = response.json::<RotateTokenResponse>().token;
+        server.token = response.json::<RotateOperatorTokenResponse>().token;
         let bearer = |token: &str| Some(format!("Bearer {token}"));
         let paths = operations().into_iter().map(|operation| {
             let path = operation
@@ -315,7 +317,7 @@ async fn without_the_right_token_nothing_is_shown_or_changed() {
         }
         who.push(("another's analyst's", analyst(&full.other_analyst), 403));
         for (whose, authorization, status) in who {
-            let told = format!("{} {path} with {whose}", operation.method);
+            let context = format!("{} {path} with {whose}", operation.method);
             let authorization = authorization.as_deref();
             let response = full.ask(&operation.method, path, authorization).await;
             if operation.schemes.is_empty() {
@@ -323,7 +325,7 @@ async fn without_the_right_token_nothing_is_shown_or_changed() {
                 let strict = ["/v1/studies", "/v1/studies/{id}"].contains(&operation.path.as_str());
                 assert!(
                     strict || !matches!(response.status.as_u16(), 401 | 403),
-                    "{told}"
+                    "{context}"
                 );
                 continue;
             }
@@ -336,7 +338,7 @@ async fn without_the_right_token_nothing_is_shown_or_changed() {
             };
             response.is_problem(status, code);
             let asked = response.headers.contains_key(header::WWW_AUTHENTICATE);
-            assert_eq!(asked, unknown, "{told}");
+            assert_eq!(asked, unknown, "{context}");
             // The same text as for something that does not exist.
             let elsewhere = path
                 .replace(&full.study.id, &"f".repeat(32))
@@ -345,14 +347,14 @@ async fn without_the_right_token_nothing_is_shown_or_changed() {
             assert_eq!(
                 (nothing.status, &nothing.body),
                 (response.status, &response.body),
-                "{told}"
+                "{context}"
             );
             let text = String::from_utf8(response.body).unwrap();
             let token = authorization.and_then(|a| a.split_once(' '));
             let token = token.map_or("", |(_, token)| token);
             for secret in [full.study.id.as_str(), &full.study.name, token] {
-                let shown = !secret.is_empty() && text.contains(secret);
-                assert!(!shown, "{told}: {text}");
+                let is_leaked = !secret.is_empty() && text.contains(secret);
+                assert!(!is_leaked, "{context}: {text}");
             }
         }
     }

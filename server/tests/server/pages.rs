@@ -9,7 +9,7 @@ use axum::{
 };
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{CreateAnalystResponse, StudyDocument},
+    api::{CreateAnalystTokenResponse, StudyDocument},
     estimate::Estimate,
     mechanism::MechanismKind,
 };
@@ -62,7 +62,7 @@ async fn create(
     studies.last().unwrap().document()
 }
 
-async fn analyst_token(server: &Harness, wanted: Value) -> CreateAnalystResponse {
+async fn analyst_token(server: &Harness, wanted: Value) -> CreateAnalystTokenResponse {
     server.tell("/v1/tokens", wanted).await.json()
 }
 
@@ -637,8 +637,8 @@ async fn no_response_is_sniffed_and_assets_are_cached() {
                 _ => "image/svg+xml",
             };
             assert_eq!(headers[header::CONTENT_TYPE], kind);
-            let kept = headers[header::CACHE_CONTROL].to_str().unwrap();
-            assert!(kept.contains("max-age"), "{kept}");
+            let cache_control = headers[header::CACHE_CONTROL].to_str().unwrap();
+            assert!(cache_control.contains("max-age"), "{cache_control}");
         }
     }
 }
@@ -652,12 +652,12 @@ async fn a_cached_page_is_what_each_visitor_would_get() {
     let mut operator = Browser::operator(&server).await;
     let mut anybody = Browser::new(&server);
     for path in ["/", &path] {
-        let own = operator.page(path).await;
+        let operator_page = operator.page(path).await;
         let shared = anybody.page(path).await;
-        assert!(own.has("form[action='/logout']") && !shared.has("form"));
-        let said = shared.body();
-        assert!(!said.contains("csrf_token"), "{said}");
-        assert!(said.contains("Log in"), "{said}");
+        assert!(operator_page.has("form[action='/logout']") && !shared.has("form"));
+        let body = shared.body();
+        assert!(!body.contains("csrf_token"), "{body}");
+        assert!(body.contains("Log in"), "{body}");
     }
     upload(&server, &study, 1).await;
     assert_eq!(operator.page(&path).await.text("#reports"), "1");
@@ -750,7 +750,7 @@ async fn a_server_that_stops_does_not_wait_for_watchers() {
     server.stop().await;
 }
 
-/// Of two hundred studies a page shows fifty; one is found by part of its name or the beginning of its identifier.
+/// A page shows fifty of two hundred studies; one is found by part of its name or the beginning of its identifier.
 #[tokio::test]
 async fn two_hundred_studies_are_paged_and_searchable() {
     let server = Harness::new();
@@ -768,8 +768,8 @@ async fn two_hundred_studies_are_paged_and_searchable() {
 
     // All words, in any position; the pager keeps the search.
     let page = browser.page("/?q=WARD+3").await;
-    let found = page.text("#found");
-    assert_eq!(found, "61 of 200 studies.");
+    let count = page.text("#found");
+    assert_eq!(count, "61 of 200 studies.");
     assert_eq!(page.value("#q"), "WARD 3");
     let page = browser.page("/?q=clinic+1").await;
     assert_eq!(page.text("#found"), "131 of 200 studies.");

@@ -60,18 +60,22 @@ async fn a_duplicate_seed_is_counted_once() {
         send(&server, &repeated, &payloads).await;
     }
     let compare = async |server: &Harness, n: u64, left_out: u64| {
-        let found = estimate(server, &repeated).await;
+        let estimated = estimate(server, &repeated).await;
         let wanted = estimate(server, &once).await;
-        assert_eq!((found.n, wanted.n), (n, 1_001));
+        assert_eq!((estimated.n, wanted.n), (n, 1_001));
         assert_eq!(
-            (found.duplicate_seeds, wanted.duplicate_seeds),
+            (estimated.duplicate_seeds, wanted.duplicate_seeds),
             (left_out, 0)
         );
-        assert!(has(&found, "repeated-seeds"), "{:?}", found.warnings);
+        assert!(
+            has(&estimated, "repeated-seeds"),
+            "{:?}",
+            estimated.warnings
+        );
         assert!(!has(&wanted, "repeated-seeds"), "{:?}", wanted.warnings);
-        for (found, wanted) in found.eigenvalues.iter().zip(&wanted.eigenvalues) {
+        for (estimated, wanted) in estimated.eigenvalues.iter().zip(&wanted.eigenvalues) {
             // Sums of directions are single precision, in another order.
-            assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
+            assert!((estimated - wanted).abs() < 1e-6, "{estimated} {wanted}");
         }
     };
     compare(&server, 1_001, 100).await;

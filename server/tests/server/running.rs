@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use eigenveil_server::{Certificates, Server, ServerConfig, Store, store::NewReport};
+use eigenveil_server::{Certificates, Server, ServerConfig};
 use eigenveil_shared::Error;
+use eigenveil_store::{NewReport, Store};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 
 use eigenveil_estimation::{Cancel, Request, Source, estimate};
-use eigenveil_server::StudyId;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{EstimateState, StudyDocument},
     estimate::ComponentCount,
     mechanism::double_cap::Seed,
 };
+use eigenveil_store::StudyId;
 use serde_json::json;
 
 use crate::common::{Harness, batch_with, new_id, waiting::until};

@@ -1,7 +1,7 @@
 //! A server on a real socket: keep-alive, slow clients, graceful shutdown.
 
-use eigenveil_server::{Store, store::NewReport};
 use eigenveil_shared::api::{REPORT_MEDIA_TYPE, StudyDocument};
+use eigenveil_store::{NewReport, Store};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -134,13 +134,13 @@ async fn a_real_server_serves_and_shuts_down_gracefully() {
 
     // Everything acknowledged is there.
     sent.push(last);
-    let store = Store::open(&config, environment()).unwrap();
+    let store = Store::open(&config.of_store(), environment()).unwrap();
     let stored = study_in(&store, &study);
     assert_eq!(stored.reports_accepted(), 4);
     for body in sent {
         let again = NewReport::decode(&body.into(), &stored).unwrap();
         let outcome = store.submit(&stored, vec![again]).await.unwrap();
-        assert_eq!(outcome, [eigenveil_server::store::SubmitOutcome::Duplicate]);
+        assert_eq!(outcome, [eigenveil_store::SubmitOutcome::Duplicate]);
     }
 }
 

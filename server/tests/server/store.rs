@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use eigenveil_server::{Entropy, Environment, ServerConfig, Store, store::database_path};
+use eigenveil_server::{Entropy, Environment, ServerConfig};
 use eigenveil_shared::{Error, ErrorCode as E};
+use eigenveil_store::{Store, StoreConfig, database_path};
 use rusqlite::Connection;
 use serde_json::json;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use crate::common::{Harness, data, environment};
 
 fn refused(config: &ServerConfig, words: &[&str]) {
-    let error = Store::open(config, environment()).unwrap_err();
+    let error = Store::open(&config.of_store(), environment()).unwrap_err();
     assert_eq!(error.code(), E::StoreUnavailable);
     for word in words {
         assert!(error.detail().contains(word), "{word:?} is not in: {error}");
@@ -22,7 +23,7 @@ fn refused(config: &ServerConfig, words: &[&str]) {
 fn the_directory_is_readable_by_its_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path().join("a/b"));
-    let store = Store::open(&config, environment()).unwrap();
+    let store = Store::open(&config.of_store(), environment()).unwrap();
     let token = fs::read_to_string(store.token_path()).unwrap();
     assert!(token.trim().len() == 64 && token.trim().bytes().all(|b| b.is_ascii_hexdigit()));
     #[cfg(unix)]
@@ -38,7 +39,7 @@ fn the_directory_is_readable_by_its_owner_only() {
     drop(store);
     let database = fs::read(database_path(&config.data_dir)).unwrap();
     assert!(!database.windows(64).any(|w| w == token.trim().as_bytes()));
-    let store = Store::open(&config, environment()).unwrap();
+    let store = Store::open(&config.of_store(), environment()).unwrap();
     assert_eq!(fs::read_to_string(store.token_path()).unwrap(), token);
 }
 
@@ -60,7 +61,7 @@ fn foreign_directories_and_files_are_rejected() {
     // A crash before the database was created, or a new volume, is accepted.
     let half = directory.path().join("half");
     fs::create_dir_all(half.join("lost+found")).unwrap();
-    Store::open(&ServerConfig::new(&half), environment()).unwrap();
+    Store::open(&StoreConfig::new(&half), environment()).unwrap();
     // A token without its database is not.
     let gone = directory.path().join("gone");
     fs::create_dir(&gone).unwrap();
@@ -95,7 +96,7 @@ fn foreign_databases_are_rejected_and_not_changed() {
 
     // A crash before the first commit leaves an empty file.
     let empty = prepare("empty", &|path| fs::write(path, "").unwrap());
-    drop(Store::open(&empty, environment()).unwrap());
+    drop(Store::open(&empty.of_store(), environment()).unwrap());
 
     let path = database_path(&empty.data_dir);
     Connection::open(&path)
@@ -137,11 +138,11 @@ fn a_start_needs_randomness() {
         entropy: Arc::new(FailingEntropy),
         ..environment()
     };
-    let error = Store::open(&config, dry.clone()).unwrap_err();
+    let error = Store::open(&config.of_store(), dry.clone()).unwrap_err();
     assert_eq!(error.code(), E::RandomnessUnavailable);
     // An interrupted first start is repaired; later starts need randomness for the bucket key.
-    drop(Store::open(&config, environment()).unwrap());
-    let error = Store::open(&config, dry).unwrap_err();
+    drop(Store::open(&config.of_store(), environment()).unwrap());
+    let error = Store::open(&config.of_store(), dry).unwrap_err();
     assert_eq!(error.code(), E::RandomnessUnavailable);
 }
 

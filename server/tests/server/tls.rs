@@ -63,7 +63,7 @@ impl Secured {
         self.server.directory.path().join(name)
     }
 
-    /// As [`connect`](Self::connect), but the server may also close the connection.
+    /// Connects like [`connect`](Self::connect), but the server may also close the connection.
     async fn handshake(
         &self,
         authority: &Authority,
@@ -153,11 +153,11 @@ async fn https_is_served_and_plain_http_gets_an_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_clients_reject_is_served_with_a_warning() {
     let server = Secured::start(|_| {}).await;
-    let told = |words: &str| {
+    let warns = |words: &str| {
         let warnings = check(&server.server.config).unwrap();
         warnings.iter().any(|warning| warning.contains(words))
     };
-    assert!(!told("clients"));
+    assert!(!warns("clients"));
     let authority = &server.authority;
     for (issued, words) in [
         (authority.issue_expired("localhost"), "has expired"),
@@ -165,7 +165,7 @@ async fn a_certificate_that_clients_reject_is_served_with_a_warning() {
     ] {
         issued.write(server.server.directory.path());
         assert_eq!(server.reload().unwrap(), Reload::Replaced);
-        assert!(told(words), "{words}");
+        assert!(warns(words), "{words}");
         let refused = server.connect(authority, "localhost").await;
         assert!(refused.is_err(), "clients accept it: {words}");
     }

@@ -4,14 +4,15 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, header},
 };
-use eigenveil_server::{Environment, store::rotate_operator_token};
+use eigenveil_server::Environment;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
-        AnalystTokenList, CreateAnalystResponse, RotateTokenResponse, STUDY_EXPORT_MEDIA_TYPE,
-        StudyDocument, StudyList, TokenCounts,
+        AnalystTokenList, CreateAnalystTokenResponse, RotateOperatorTokenResponse,
+        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList, TokenCounts,
     },
 };
+use eigenveil_store::rotate_operator_token;
 use futures_util::stream;
 use serde_json::json;
 use tower::ServiceExt as _;
@@ -33,7 +34,7 @@ async fn analyst(
     server: &Harness,
     name: &str,
     study: Option<&StudyDocument>,
-) -> CreateAnalystResponse {
+) -> CreateAnalystTokenResponse {
     let wanted = json!({ "name": name, "study": study.map(|study| &study.id) });
     let response = server.tell("/v1/tokens", wanted).await;
     assert_eq!(response.status, 201, "{response:?}");
@@ -70,8 +71,8 @@ async fn an_analyst_token_reads_estimates_of_one_study_or_of_all() {
         let read = ask(&server, "GET", &of_draft, &all.token);
         refused(read, 404, E::StudyNotFound).await;
     }
-    let shown: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
-    assert_eq!(shown.studies.len(), 2);
+    let list: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
+    assert_eq!(list.studies.len(), 2);
 
     let server = server.restart();
     // Created in the same millisecond of the test clock, so ordered by name.
@@ -130,7 +131,7 @@ async fn a_rotated_token_is_valid_at_once_and_after_a_restart() {
     let old = server.token.clone();
     let response = ask(&server, "POST", "/v1/operator-token", &old).await;
     assert_eq!(response.headers["cache-control"], "no-store");
-    let RotateTokenResponse { token: new } = response.json();
+    let RotateOperatorTokenResponse { token: new } = response.json();
     assert_ne!(new, old);
     assert_eq!(token_file(&server), new);
     let works = async |server: &Harness, token: &str| {
@@ -218,7 +219,8 @@ async fn an_interrupted_rotation_is_completed_or_discarded() {
     assert_eq!(token_file(&server), server.token);
     assert_eq!(server.read("/v1/tokens").await.status, 200);
     // After it: the file in force is still the old one.
-    let RotateTokenResponse { token: new } = server.order("/v1/operator-token").await.json();
+    let RotateOperatorTokenResponse { token: new } =
+        server.order("/v1/operator-token").await.json();
     std::fs::rename(server.app.store().token_path(), &staged).unwrap();
     std::fs::write(server.app.store().token_path(), &server.token).unwrap();
     let server = server.restart();

@@ -7,13 +7,14 @@ use axum::{
     http::StatusCode,
 };
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{ServerConfig, Store, store::database_path};
+use eigenveil_server::ServerConfig;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{ImportOutcome, ImportResponse, StudyDocument},
     mechanism::PayloadKind,
     report::ReportId,
 };
+use eigenveil_store::{Store, StoreConfig, database_path};
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -211,14 +212,14 @@ async fn a_backup_is_a_store() {
     assert_eq!(names, [""; 0]);
 }
 
-/// What a crash during a backup leaves is removed at the next start.
+/// Leftovers of a crash during a backup are removed at the next start.
 #[test]
 fn leftovers_are_removed_at_the_start() {
     let (_directory, config) = data();
-    drop(Store::open(&config, environment()).unwrap());
+    drop(Store::open(&config.of_store(), environment()).unwrap());
     let left = config.data_dir.join(".eigenveil-x7Ks");
     std::fs::write(&left, "half a backup").unwrap();
-    drop(Store::open(&config, environment()).unwrap());
+    drop(Store::open(&config.of_store(), environment()).unwrap());
     assert!(!left.exists());
 }
 
@@ -278,8 +279,8 @@ async fn concurrent_imports_of_one_export_are_one_import() {
     let imports = (0..24).map(|_| to.import(None, file.clone()));
     let responses = futures_util::future::join_all(imports).await;
     let count = |status: StatusCode| responses.iter().filter(|a| a.status == status).count();
-    let made = (count(StatusCode::CREATED), count(StatusCode::OK));
-    assert_eq!(made, (1, 23), "{responses:?}");
+    let outcomes = (count(StatusCode::CREATED), count(StatusCode::OK));
+    assert_eq!(outcomes, (1, 23), "{responses:?}");
     assert_eq!(to.accepted(&study).await, 35);
 }
 
@@ -297,7 +298,7 @@ async fn a_copy_without_its_write_ahead_log_is_rejected() {
             std::fs::copy(file, directory.path().join(file.file_name().unwrap())).unwrap();
         }
         let config = ServerConfig::new(directory.path());
-        (Store::open(&config, environment()), directory)
+        (Store::open(&config.of_store(), environment()), directory)
     };
     let (alone, directory) = copy(&[&main]);
     let error = alone.unwrap_err();
@@ -308,10 +309,10 @@ async fn a_copy_without_its_write_ahead_log_is_rejected() {
     );
     // Again: the first attempt has not created a log that would do.
     let config = ServerConfig::new(directory.path());
-    assert!(Store::open(&config, environment()).is_err());
+    assert!(Store::open(&config.of_store(), environment()).is_err());
     // The way out in the error message.
     std::fs::write(directory.path().join("eigenveil.db-wal"), "").unwrap();
-    Store::open(&config, environment()).unwrap();
+    Store::open(&config.of_store(), environment()).unwrap();
 
     let (both, _directory) = copy(&[&main, &log]);
     let both = both.unwrap();
@@ -341,6 +342,6 @@ async fn an_inconsistent_copy_is_rejected() {
         )
         .unwrap();
     drop(connection);
-    let error = Store::open(&ServerConfig::new(directory.path()), environment()).unwrap_err();
+    let error = Store::open(&StoreConfig::new(directory.path()), environment()).unwrap_err();
     assert!(error.detail().contains("36 reports"), "{error}");
 }

@@ -11,14 +11,14 @@ pub enum Decoding {
     Entries,
     /// The numbers count steps of a grid.
     Grid {
-        /// What one step is worth on the diagonal.
+        /// Value of one step on the diagonal.
         diagonal_step: f64,
-        /// What one step is worth off it.
+        /// Value of one step off the diagonal.
         off_diagonal_step: f64,
     },
 }
 
-/// What the audit reduces a report to, to tell row a from row b.
+/// The statistic to which the audit reduces a report, to tell row a from row b.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AuditStatistic {
     /// Which of the two rows' double caps the direction lies in.

@@ -32,18 +32,18 @@ pub enum NoiseModel {
         /// it. [`StudyParams::noise_model`](crate::study::StudyParams::noise_model) fills it in.
         mean_squared_norm: Option<f64>,
     },
-    /// What private centring or the division by the shares of observed cells makes of either: the noise of one report
-    /// in the covariance around the estimated mean m̂ (or in the divided moment), between orthonormal directions v, w
-    /// that have variances λ, λ' and lie across m̂: `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant
-    /// grows by `m_v²/a² + m_w²/a²` (`docs/derivations/centring.md`, "Noise", and `missing-cells-and-weights.md`).
+    /// Noise after private centring or after the division by the shares of observed cells: the noise of one report in
+    /// the covariance around the estimated mean m̂ (or in the divided moment), between orthonormal directions v, w that
+    /// have variances λ, λ' and lie across m̂: `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant grows
+    /// by `m_v²/a² + m_w²/a²` (`docs/derivations/centring.md`, "Noise", and `missing-cells-and-weights.md`).
     Transformed {
         /// Dimension p of the covariance, with private centring one less than that of the reports.
         dimension: usize,
         /// Variance outside the signal.
         constant: f64,
-        /// What the variance in one direction adds.
+        /// Addition per variance in one direction.
         linear: f64,
-        /// What the variance in both directions adds.
+        /// Addition per product of the variances in both directions.
         bilinear: f64,
         /// n·χ, the shift of the bulk; 0 for Gaussian noise.
         shift: f64,
@@ -65,7 +65,7 @@ impl NoiseModel {
         }
     }
 
-    /// The same noise written as [`Transformed`](Self::Transformed), of rows with this dimension and `E‖x‖²`.
+    /// Writes the noise as [`Transformed`](Self::Transformed), of rows with this dimension and `E‖x‖²`.
     #[must_use]
     pub fn transformed(&self, dimension: usize, squared_norm: f64) -> Self {
         let (constant, linear, bilinear, shift) = match *self {
@@ -98,8 +98,8 @@ impl NoiseModel {
     /// Noise of reports that show w·xxᵀ, after dividing by the mean w̄ of the weights, where `E‖x‖²` (by weight) is 1.
     #[must_use]
     pub fn divided_by_mean_weight(&self, mean: f64) -> Self {
-        let mut own = *self;
-        match &mut own {
+        let mut divided = *self;
+        match &mut divided {
             NoiseModel::Gaussian {
                 off_diagonal_sd,
                 diagonal_sd,
@@ -124,7 +124,7 @@ impl NoiseModel {
             }
             NoiseModel::Transformed { .. } => {}
         }
-        own
+        divided
     }
 
     /// Standard deviation `s` of an off-diagonal entry of one report, outside the signal.
@@ -138,7 +138,7 @@ impl NoiseModel {
         }
     }
 
-    /// The same noise with `E‖x‖²` of the rows known, where the reports do not show it.
+    /// Fills in `E‖x‖²` of the rows, where the reports do not show it.
     #[must_use]
     pub fn with_mean_squared_norm(mut self, known: Option<f64>) -> Self {
         if let NoiseModel::DoubleCap {

@@ -13,7 +13,7 @@ use crate::{
 /// Probability that the norm test refuses an honest report, at most.
 pub const NORM_TAIL: f64 = 1e-12;
 
-/// What a single-precision number may be off, relatively, with room to spare.
+/// Relative rounding error of a single-precision number, with room to spare.
 const ROUNDING: f64 = 1e-6;
 
 /// The norm that an honest report of a dense mechanism exceeds with probability at most [`NORM_TAIL`].

@@ -1,4 +1,4 @@
-//! What a report carries: the bytes, and what has been checked of them.
+//! The payload of a report: its bytes, checked.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{
     packed::packed_len,
 };
 
-/// Largest dimension of a mechanism whose payload is a whole matrix: 33.6 MB a report.
+/// Largest dimension of a mechanism whose payload is a whole matrix: 33.6 MB per report.
 pub const MAX_DENSE_DIMENSION: usize = 4_096;
 
 pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
     ))
 }
 
-/// What the bytes of a payload are.
+/// The kind of a payload's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadKind {
     /// Little-endian f32, the packed upper triangle; each must be finite.
@@ -36,7 +36,7 @@ pub enum PayloadKind {
 }
 
 impl PayloadKind {
-    /// Bytes of a payload of reports of this dimension.
+    /// Length in bytes of the payload of a report of this dimension.
     pub const fn len(self, dimension: usize) -> usize {
         match self {
             PayloadKind::Seed => SEED_LEN,
@@ -84,7 +84,8 @@ pub(crate) fn check_len(len: usize, wanted: usize) -> Result<()> {
     ))
 }
 
-/// Nothing leaves the loop early: without a branch it is vectorised, and reports are nearly always in order.
+/// Refuses NaN and infinite entries. The loop never ends early: without a branch it is vectorised, and reports are
+/// nearly always in order.
 fn check_finite(numbers: &[[u8; 4]]) -> Result<()> {
     // An f32 is NaN or infinite iff its exponent bits are all ones: one more then carries into
     // the top bit. Masks and sums of whole lanes vectorise, a conjunction of booleans does not.
@@ -100,7 +101,8 @@ fn check_finite(numbers: &[[u8; 4]]) -> Result<()> {
     ))
 }
 
-/// As [`check_finite`]: the difference is below 2³¹ in magnitude, so that its top bit is its sign.
+/// Refuses entries beyond the bound, by one vectorised loop as in [`check_finite`]: the difference is below 2³¹ in
+/// magnitude, so that its top bit is its sign.
 fn check_within(numbers: &[[u8; 4]], bound: i32) -> Result<()> {
     let bound_magnitude = bound.unsigned_abs();
     let signs = numbers.iter().fold(0, |signs, n| {
@@ -141,19 +143,19 @@ impl<B: AsRef<[u8]>> Payload<B> {
 }
 
 impl<'a> Payload<&'a [u8]> {
-    /// The same payload backed by other storage: a copy, or a slice of the buffer it arrived in.
+    /// Backs the payload by other storage: a copy, or a slice of the buffer it arrived in.
     ///
     /// # Panics
     /// If `keep` gives other bytes back.
     pub fn map_bytes<B: AsRef<[u8]>>(self, keep: impl FnOnce(&'a [u8]) -> B) -> Payload<B> {
         let same = |bytes: &'a [u8]| {
-            let kept = keep(bytes);
-            let held = kept.as_ref();
+            let backed = keep(bytes);
+            let held = backed.as_ref();
             assert!(
                 std::ptr::eq(held, bytes) || held == bytes,
                 "a checked payload was exchanged for another one"
             );
-            kept
+            backed
         };
         match self {
             Payload::Seed(seed) => Payload::Seed(seed),

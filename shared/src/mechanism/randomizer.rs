@@ -17,11 +17,11 @@ use crate::{
 /// from the constants. Private to this crate, as the set is closed; [`Mechanism`](super::Mechanism) documents the
 /// methods in public.
 pub(crate) trait LocalRandomizer: Sized {
-    /// As written in JSON and on the command line.
+    /// The name in JSON and on the command line.
     const NAME: &'static str;
     /// For whoever chooses one: half a line, in forms and help.
     const SUMMARY: &'static str;
-    /// As written in a study's canonical bytes (`docs/protocol.md`).
+    /// The number in a study's canonical bytes (`docs/protocol.md`).
     const NUMBER: u8;
     /// Whether it promises δ = 0.
     const PURE: bool = false;

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use rand::{Rng, TryRng};
 
-/// What somebody who times a device could see of one perturbation: **for the audit only**. It must never leave a
-/// device.
+/// The work of one perturbation, as somebody who times a device could see it: **for the audit only**. It must never
+/// leave a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplingCost {
     /// Tries until one was accepted; 1 for a mechanism that does not try.

@@ -112,7 +112,7 @@ impl MechanismKind {
         dispatch_type!(self, R => <R as LocalRandomizer>::NAME)
     }
 
-    /// What it promises and sends, in half a line, for whoever chooses.
+    /// Its promise and its payload in half a line, for whoever chooses.
     pub const fn summary(self) -> &'static str {
         dispatch_type!(self, R => <R as LocalRandomizer>::SUMMARY)
     }
@@ -222,15 +222,15 @@ impl Mechanism {
         /// The frozen constants in the order of `docs/protocol.md`.
         pub(crate) fn constants() -> Vec<f64>;
 
-        /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
-        /// of the real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the
-        /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
+        /// Upper bound on what floating point adds to ε of one report of this dimension, beside the guarantee of the
+        /// real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the Gaussian mechanisms (whose δ
+        /// also grows by half that share), 0 for the discrete one.
         pub fn arithmetic_slack(dimension: usize) -> f64;
 
         /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
         pub fn gaussian_noise() -> Option<GaussianNoise>;
 
-        /// What one report satisfies, for composing it with others: what holds, not what is claimed.
+        /// The guarantee of one report that actually holds, for composing it with others.
         ///
         /// # Errors
         /// `invalid-mechanism` for constants that were never checked.
@@ -252,10 +252,10 @@ impl Mechanism {
         /// does.
         pub fn epsilon_with_rounding(dimension: usize, delta: f64) -> Option<f64>;
 
-        /// What the proof takes for granted, and what floating point adds to ε: a sentence or two for participants.
+        /// The assumptions of the proof, and the addition of floating point to ε: a sentence or two for participants.
         pub fn assumption(dimension: usize) -> String;
 
-        /// What a payload is made of.
+        /// The kind of a payload's values.
         pub fn payload_kind() -> PayloadKind;
 
         /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
@@ -271,7 +271,7 @@ impl Mechanism {
         /// The noise of one decoded report.
         pub fn noise_model() -> NoiseModel;
 
-        /// What the audit reduces a report to.
+        /// The statistic to which the audit reduces a report.
         pub fn audit_statistic() -> AuditStatistic;
     }
 
@@ -364,7 +364,7 @@ impl Mechanism {
         self.perturb_with_measured(row, rng).0
     }
 
-    /// As [`perturb_with`](Self::perturb_with), with what it took.
+    /// Perturbs like [`perturb_with`](Self::perturb_with), and measures the work.
     pub fn perturb_with_measured<R: Rng + ?Sized>(
         &self,
         row: &BoundedRow,

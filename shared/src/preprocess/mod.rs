@@ -7,9 +7,11 @@
 
 mod prepare;
 mod row;
+mod shares;
 
 pub use prepare::Preprocessor;
 pub use row::{BoundedRow, FeatureRow, Row};
+pub use shares::{DOMINANT_MEAN_SHARE, LengthShares, dominant_column_share};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,30 @@ pub enum Norm {
         /// The radius `R` > 0.
         radius: f64,
     },
+}
+
+/// A [`Norm`] without its radius.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum BoundRows {
+    /// [`Norm::Normalize`].
+    #[default]
+    Normalize,
+    /// [`Norm::Clip`].
+    Clip,
+    /// [`Norm::Require`].
+    Require,
+}
+
+impl BoundRows {
+    /// The norm with this radius, where it has one.
+    pub fn with_radius(self, radius: f64) -> Norm {
+        match self {
+            Self::Normalize => Norm::Normalize,
+            Self::Clip => Norm::Clip { radius },
+            Self::Require => Norm::Require { radius },
+        }
+    }
 }
 
 impl Norm {
@@ -116,7 +142,7 @@ impl Feature {
         }
     }
 
-    /// The same feature, which this share of the participants have.
+    /// Sets the share of participants that have this feature.
     #[must_use]
     pub fn observed(self, share: f64) -> Self {
         Self {

@@ -19,7 +19,7 @@ use crate::{
     error::{Error, ErrorCode, Result, error},
 };
 
-/// What is smaller than this, relative to the row's largest value, is dropped: nothing in f64 notices.
+/// Magnitude, relative to the row's largest value, below which a value is dropped: nothing in f64 notices.
 const MIN_RELATIVE_MAGNITUDE: f64 = power_of_two(-200);
 
 /// Brings rows into the unit ball; made by [`Preprocessing::preprocessor`].
@@ -60,16 +60,16 @@ impl<'a> Preprocessor<'a> {
         Ok(self.append_constant(self.bound_to_unit_ball(row)?.0))
     }
 
-    /// As [`prepare`](Self::prepare), with the reason beside a row that became the zero row: `row-not-finite`,
-    /// `row-outside-ball`. The reason holds no value, and is **for the participant only**.
+    /// Prepares like [`prepare`](Self::prepare), with the reason beside a row that became the zero row:
+    /// `row-not-finite`, `row-outside-ball`. The reason holds no value, and is **for the participant only**.
     pub fn prepare_with_warning(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
         let (x, unusable) = self.bound_to_unit_ball(row)?;
         Ok((self.append_constant(x), unusable.map(Unusable::reason)))
     }
 
-    /// As [`prepare_with_warning`](Self::prepare_with_warning) in a study with [`Weights`](super::Weights): the bounded
-    /// row, with the constant of private centring, times the root of its weight. A weight above 1 counts as 1; one that
-    /// is not a positive number as 0, and the warning says so.
+    /// Prepares like [`prepare_with_warning`](Self::prepare_with_warning) in a study with [`Weights`](super::Weights):
+    /// the bounded row, with the constant of private centring, times the root of its weight. A weight above 1 counts as
+    /// 1; one that is not a positive number as 0, and the warning says so.
     ///
     /// # Errors
     /// `wrong-dimension`, and `invalid-preprocessing` in a study without weights.
@@ -101,8 +101,8 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// As [`prepare_features`](Self::prepare_features) for row `index` (from 0) of a table: an error names
-    /// the row, counted from 1.
+    /// Prepares row `index` (from 0) of a table like [`prepare_features`](Self::prepare_features): an error names the
+    /// row, counted from 1.
     pub fn prepare_features_nth(&self, index: usize, row: &Row) -> Result<FeatureRow> {
         self.prepare_features(row).map_err(|error| {
             Error::new(
@@ -181,8 +181,8 @@ impl WithSimd for ScaleInPlace<'_> {
                 for (value, feature) in x.iter_mut().zip(features) {
                     let there = number_mask(*value);
                     observed += masked(1.0, there);
-                    let own = flush(masked(*value, keep & there), smallest);
-                    let centred = (own - flush(feature.center, smallest)) / feature.scale;
+                    let cell = flush(masked(*value, keep & there), smallest);
+                    let centred = (cell - flush(feature.center, smallest)) / feature.scale;
                     *value = masked(centred, keep & there);
                 }
             }
@@ -242,7 +242,7 @@ impl Unusable {
             ),
             Unusable::OutsideBall { radius } => error!(
                 RowOutsideBall,
-                "the row's length exceeds the required radius {radius}; use a study with --bound-rows clip, or scale the features by public constants"
+                "the row's length exceeds the required radius {radius}; use a study that clips rows, or scale the features by public constants"
             ),
         }
     }
@@ -322,9 +322,9 @@ mod tests {
         let preprocessor = require.preprocessor().unwrap();
         let row = Row::new(vec![3.0, 4.1]);
         let error = preprocessor.prepare_features_nth(6, &row).unwrap_err();
-        let said = error.detail();
-        assert!(said.contains("row 7") && said.contains('5'), "{said}");
-        assert!(!said.contains("4.1"), "{said}");
+        let detail = error.detail();
+        assert!(detail.contains("row 7") && detail.contains('5'), "{detail}");
+        assert!(!detail.contains("4.1"), "{detail}");
         let short = preprocessor.prepare(&Row::new(vec![1.0])).unwrap_err();
         assert_eq!(short.code(), ErrorCode::WrongDimension);
     }
@@ -380,13 +380,13 @@ mod tests {
     #[test]
     fn a_missing_cell_is_its_centre_and_clip_gives_a_row_its_length_back() {
         let feature = |i| Feature::new(format!("x{i}"), f64::from(i), 1.0).observed(0.8);
-        let of = |norm| Preprocessing {
+        let preprocessing = |norm| Preprocessing {
             features: Some((1..=4).map(feature).collect()),
             ..Preprocessing::new(4, norm)
         };
         let nan = f64::NAN;
         let prepared = |norm, values: [f64; 4]| {
-            let (row, why) = prepare(&of(norm), &values);
+            let (row, why) = prepare(&preprocessing(norm), &values);
             (row.as_slice().to_vec(), why)
         };
         let clip = Norm::Clip { radius: 10.0 };

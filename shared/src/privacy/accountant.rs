@@ -8,7 +8,7 @@ use crate::{
     error::Result,
     privacy::{
         gaussian,
-        search::{is_open_unit, positive},
+        search::{is_valid_delta, positive},
     },
 };
 
@@ -38,7 +38,7 @@ impl Pure {
     }
 }
 
-/// What a report satisfies, for any two rows of its participant, in the form that adds up exactly.
+/// The guarantee of a report, for any two rows of its participant, in the form that adds up exactly.
 ///
 /// All three totals are privacy filters: they hold too where number and parameters of the reports are chosen from
 /// earlier outcomes, as long as the total was a limit set beforehand and is never passed (Rogers, Roth, Ullman &
@@ -61,7 +61,8 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// What continuous noise `N(0, σ²I)` on a query of L2 sensitivity `sensitivity` satisfies (both in the same unit).
+    /// The guarantee of continuous noise `N(0, σ²I)` on a query of L2 sensitivity `sensitivity` (both in the same
+    /// unit).
     ///
     /// # Errors
     /// `invalid-budget` unless σ, Δ and Δ/σ are positive and finite.
@@ -101,10 +102,10 @@ impl Guarantee {
     /// [`Zcdp`](Self::Zcdp) (Bun & Steinke 2016, Proposition 1.3). `None` when no ε holds, and unless 0 ≤ δ < 1.
     pub fn epsilon(self, delta: f64) -> Option<f64> {
         match self {
-            Self::Pure(pure) => (delta == 0.0 || is_open_unit(delta)).then_some(pure.epsilon),
+            Self::Pure(pure) => (delta == 0.0 || is_valid_delta(delta)).then_some(pure.epsilon),
             Self::Gaussian { mu } => gaussian::true_epsilon(1.0, mu, delta),
             Self::Zcdp { rho } => {
-                is_open_unit(delta).then(|| (rho + 2.0 * (rho * -delta.ln()).sqrt()) * ROUNDED_UP)
+                is_valid_delta(delta).then(|| (rho + 2.0 * (rho * -delta.ln()).sqrt()) * ROUNDED_UP)
             }
         }
     }

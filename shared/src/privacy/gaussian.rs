@@ -10,7 +10,7 @@
 use super::{
     Budget,
     normal::{cdf, ln_cdf},
-    search::{is_open_unit, smallest_epsilon},
+    search::{is_valid_delta, smallest_epsilon},
 };
 use crate::error::{Error, ErrorCode, Result};
 
@@ -86,7 +86,7 @@ pub fn true_delta(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
 /// (ε, `delta`)-DP; `None` when there is none that a number can hold (noise of almost zero).
 pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
     let mu = sensitivity / sigma;
-    if !is_positive_finite(mu) || !is_open_unit(delta) {
+    if !is_positive_finite(mu) || !is_valid_delta(delta) {
         return None;
     }
     smallest_epsilon(

@@ -1,5 +1,7 @@
-//! Budgets, the calibration of Gaussian noise, and the statement shown with every result.
+//! Budgets, the calibration of Gaussian noise, the statement shown with every result, and the cost of several reports
+//! ([`account()`]).
 
+mod account;
 pub mod accountant;
 mod budget;
 pub mod gaussian;
@@ -8,7 +10,8 @@ mod rounded;
 pub(crate) mod search;
 mod statement;
 
+pub use account::{AccountAnswer, AccountRequest, account};
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, format_delta};
 pub use rounded::{format_epsilon, format_rounded_up};
 pub use search::smallest_epsilon;
-pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};
+pub use statement::{PrivacyStatement, budget_warnings, delta_warning, epsilon_warning};

@@ -50,11 +50,11 @@ mod tests {
         );
         for value in ordinary.into_iter().chain(small) {
             for digits in [1, 2, 5] {
-                let shown: f64 = format_rounded_up(value, digits).parse().unwrap();
+                let printed: f64 = format_rounded_up(value, digits).parse().unwrap();
                 let unit = 10.0_f64.powi(1 - i32::from(digits)).max(5e-324 / value);
-                assert!(shown >= value, "{value:e}: {shown:e}");
+                assert!(printed >= value, "{value:e}: {printed:e}");
                 let most = value * (1.0 + 1.001 * unit);
-                assert!(shown <= most, "{value:e}: {shown:e}");
+                assert!(printed <= most, "{value:e}: {printed:e}");
             }
         }
     }

@@ -1,12 +1,12 @@
-//! From δ(ε) to ε(δ), and numbers that are refused.
+//! Inverts δ(ε) to ε(δ), and validates privacy parameters.
 
 use crate::error::{Result, error};
 
-/// ε beyond which no guarantee is worth a number.
+/// Largest ε tried: beyond it a guarantee is meaningless.
 const MAX_EPSILON_TRIED: f64 = 1e12;
 
-/// An ε ≥ 0 with `delta_at(ε) ≤ delta`, above the smallest one by at most `precision` of itself; `None`
-/// when there is none below 1e12. Whatever `delta_at` is, the ε returned was tried and holds.
+/// An ε ≥ 0 with `delta_at(ε) ≤ delta`, within a relative error `precision` of the smallest such ε; `None` when there
+/// is none below 1e12. Whatever `delta_at` is, the ε returned was tried and holds.
 pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f64) -> Option<f64> {
     let enough = |epsilon: f64| delta_at(epsilon) <= delta;
     if enough(0.0) {
@@ -20,7 +20,7 @@ pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f6
             return None;
         }
     }
-    // The second condition ends the search for an ε that no number can tell from zero.
+    // The second condition stops once ε is too small to distinguish from zero.
     while high - low > precision * high && high > 1e-15 {
         let middle = 0.5 * (low + high);
         match enough(middle) {
@@ -31,8 +31,8 @@ pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f6
     Some(high)
 }
 
-/// Whether a δ was asked for that a guarantee can have: strictly between 0 and 1.
-pub(crate) fn is_open_unit(delta: f64) -> bool {
+/// Whether δ is valid for a guarantee: strictly between 0 and 1.
+pub(crate) fn is_valid_delta(delta: f64) -> bool {
     delta > 0.0 && delta < 1.0
 }
 

@@ -36,7 +36,7 @@ pub struct PrivacyStatement {
     pub payload_bytes: usize,
     /// Bytes of one report with identifier, fingerprint and envelope.
     pub report_bytes: usize,
-    /// What one report could tell the server, in a sentence or two.
+    /// The information that one report could give the server, in a sentence or two.
     pub sentence: String,
     /// Warnings for the reader; empty if there are none.
     pub warnings: Vec<String>,
@@ -89,6 +89,12 @@ impl PrivacyStatement {
             warnings,
         }
     }
+}
+
+/// Warnings about a δ that is large for `n` participants, and about a large ε.
+pub fn budget_warnings(epsilon: f64, delta: f64, n: u64) -> Vec<String> {
+    let warnings = [delta_warning(delta, n), epsilon_warning(epsilon)];
+    warnings.into_iter().flatten().collect()
 }
 
 /// The warning due above [`WARN_EPSILON`]; `None` below.
@@ -207,8 +213,8 @@ mod tests {
         for epsilon in [
             1e-9, 0.001, 0.04, 0.5, 1.0, 2.0, 2.302, 2.303, 4.0, 5.265, 9.0, 13.8, 13.9, 16.0, 40.0,
         ] {
-            let said = sentence(epsilon, 0.0);
-            let (_, factor) = said.rsplit_once(' ').unwrap();
+            let text = sentence(epsilon, 0.0);
+            let (_, factor) = text.rsplit_once(' ').unwrap();
             let factor: f64 = factor.trim_end_matches('.').parse().unwrap();
             assert!(factor >= epsilon.exp(), "{epsilon}: {factor}");
             let step = if factor < 10.0 { 0.01 } else { factor * 0.1 };

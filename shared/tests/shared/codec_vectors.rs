@@ -83,8 +83,8 @@ fn report() -> Report {
     }
 }
 
-/// The golden bytes, which ours are.
-fn golden_as_ours(name: &str, ours: &[u8]) -> Vec<u8> {
+/// Asserts that ours are the golden bytes, and returns them.
+fn assert_matches_golden(name: &str, ours: &[u8]) -> Vec<u8> {
     let golden = golden(name, ours);
     assert_eq!(to_hex(ours), to_hex(&golden));
     golden
@@ -111,7 +111,7 @@ fn assert_refused<T: std::fmt::Debug>(
 #[test]
 fn study_parameters() {
     let ours = params().canonical_bytes();
-    let golden = golden_as_ours("study_params.hex", &ours);
+    let golden = assert_matches_golden("study_params.hex", &ours);
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params());
 }
 
@@ -132,7 +132,7 @@ fn study_parameters_with_missing_cells_and_weights() {
         ..StudyDesign::new(MechanismKind::IsotropicGaussian, 2, params().budget())
     })
     .unwrap();
-    let golden = golden_as_ours("study_params_extended.hex", &extended.canonical_bytes());
+    let golden = assert_matches_golden("study_params_extended.hex", &extended.canonical_bytes());
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), extended);
     let version_1 = params().canonical_bytes();
     let nothing_more = [&with(&version_1, 0, &[2, 0])[..], &[0; 9]].concat();
@@ -199,7 +199,7 @@ fn assert_broken_frames_are_refused(params: &[u8]) {
     );
 }
 
-/// Parameters with another number so many bytes before their end.
+/// Each case overwrites the f64 that starts `before_end` bytes before the end.
 fn assert_altered_are_refused(golden: &[u8], cases: &[(&str, usize, f64, ErrorCode)]) {
     let twins = cases.iter().map(|&(name, before_end, number, code)| {
         let at = golden.len() - before_end;
@@ -225,7 +225,7 @@ fn discrete_gaussian_params() -> StudyParams {
 fn study_parameters_of_discrete_gaussian() {
     let params = discrete_gaussian_params();
     let ours = params.canonical_bytes();
-    let golden = golden_as_ours("study_params_discrete_gaussian.hex", &ours);
+    let golden = assert_matches_golden("study_params_discrete_gaussian.hex", &ours);
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params);
     let json = serde_json::to_string(&params).unwrap();
     assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
@@ -286,7 +286,7 @@ fn one_report_of_double_cap() {
         payload: seed.clone(),
     };
     let ours = codec::encode_report(&report);
-    let golden = golden_as_ours("report_double_cap.hex", &ours);
+    let golden = assert_matches_golden("report_double_cap.hex", &ours);
     assert_eq!(golden.len(), 74);
     let read = codec::decode_report(&golden, &format).unwrap();
     assert_eq!(read.payload().as_bytes(), seed);
@@ -326,7 +326,7 @@ fn seeds_expand_to_the_published_directions() {
 #[test]
 fn one_report() {
     let ours = codec::encode_report(&report());
-    let golden = golden_as_ours("report.hex", &ours);
+    let golden = assert_matches_golden("report.hex", &ours);
     assert_eq!(golden.len(), codec::report_len(12));
     let decoded = codec::decode_report(&golden, &format()).unwrap();
     assert_eq!(decoded.id(), id(1));
@@ -337,7 +337,7 @@ fn one_report() {
 fn a_batch() {
     let b = [0_u8; 12];
     let ours = batch_of(&payload(), &b);
-    let golden = golden_as_ours("batch.hex", &ours);
+    let golden = assert_matches_golden("batch.hex", &ours);
     assert_eq!(golden.len(), codec::batch_len(12, 2));
     let decoded = codec::decode_batch(&golden, &format()).unwrap();
     let ids: Vec<_> = decoded.iter().map(|r| r.as_ref().unwrap().id()).collect();
@@ -356,7 +356,7 @@ fn one_report_with_its_token() {
     let ours = one
         .write(&[&with], codec::encode_report(&report()))
         .unwrap();
-    let golden = golden_as_ours("enrolled_report.hex", &ours);
+    let golden = assert_matches_golden("enrolled_report.hex", &ours);
     let read = |bytes: &[u8]| {
         let (admissions, report) = one.split(bytes)?;
         codec::decode_report(report, &format()).map(|report| (admissions.get(0), report.id()))
@@ -364,7 +364,7 @@ fn one_report_with_its_token() {
     assert_eq!(read(&golden).unwrap(), (with, id(1)));
     let error = one.write(&[&Admission::Open], vec![1]).unwrap_err();
     assert_eq!(error.code(), TokenRequired);
-    // Every token is one; what follows must be a report.
+    // Any 32 bytes are a valid token; the rest must be a report.
     let (before, after) = golden.split_at(TOKEN_LEN);
     assert_refused(broken_frames(after, MalformedReport), |twin| {
         read(&[before, twin].concat())
@@ -381,7 +381,7 @@ fn a_batch_with_its_tokens() {
     let tokens = [token(0xc0), token(0xe0)].map(Admission::Token);
     let many = Frame::new(Enrolment::Token, true);
     let ours = many.write(&tokens.each_ref(), batch.clone()).unwrap();
-    let golden = golden_as_ours("enrolled_batch.hex", &ours);
+    let golden = assert_matches_golden("enrolled_batch.hex", &ours);
     assert_eq!(golden.len(), 8 + 2 * TOKEN_LEN + batch.len());
     let read = |bytes: &[u8]| {
         let (admissions, batch) = many.split(bytes)?;
@@ -394,7 +394,7 @@ fn a_batch_with_its_tokens() {
         let error = read(&golden[..length]).unwrap_err();
         assert_eq!(error.code(), MalformedReport, "cut to {length}");
     }
-    // A token more or less moves the batch away from where it begins.
+    // A wrong token count shifts the start of the batch.
     for count in [0_u64, 1, 3, 5, 1 << 58, 1 << 59, u64::MAX] {
         let other = with(&golden, 0, &count.to_le_bytes());
         assert!(read(&other).is_err(), "{count}");

@@ -54,8 +54,11 @@ fn large_documents_are_made_once() {
         let design = serde_json::json!({
             "name": "large", "dimension": 50_000, "epsilon": 4.0, "features": features,
         });
-        let made = make(&target, design).await;
-        let paths = [format!("/v1/studies/{}", made.id), "/v1/studies".to_owned()];
+        let created = make(&target, design).await;
+        let paths = [
+            format!("/v1/studies/{}", created.id),
+            "/v1/studies".to_owned(),
+        ];
         started.send(()).unwrap();
         let mut times = tokio::time::interval(Duration::from_secs(1) / 300);
         for number in 0.. {

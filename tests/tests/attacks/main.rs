@@ -68,7 +68,7 @@ struct Measurement {
 
 /// Kinds of honest devices: seed reports (74 bytes each) over kept and over new connections, matrix reports (20 KiB each).
 const KINDS: [&str; 3] = ["kept-alive", "new", "matrices"];
-/// What each kind sends in a second.
+/// Reports of each kind per second.
 const PER_SECOND: [u32; 3] = [200, 100, 40];
 
 /// Runs an attack against a server with these limits. `attack` runs on its own thread until the end and sends on its
@@ -82,7 +82,7 @@ pub(crate) fn run_attack<F>(
     run_attack_over(None, name, attack);
 }
 
-/// The same over TLS, if there is a certificate.
+/// Runs the attack over TLS, if there is a certificate.
 pub(crate) fn run_attack_over<F>(
     certificate: Option<&tls::Certificate>,
     name: &str,
@@ -170,12 +170,12 @@ pub(crate) fn run_attack_over<F>(
     assert!(server.stop(), "the server did not end well: {}", tail(&log));
     let shares = KINDS.iter().zip(before.rates).zip(under.rates);
     let shares = shares.map(|((kind, before), under)| (kind, under / before));
-    let shown = shares
+    let shares_text = shares
         .clone()
         .map(|(kind, share)| format!("{kind} {:.0} %", 100.0 * share));
     println!(
         "{name}: {}, slowest health check {:.0} -> {:.0} ms, peak {memory:.0} MiB",
-        shown.collect::<Vec<_>>().join(", "),
+        shares_text.collect::<Vec<_>>().join(", "),
         1e3 * before.health.as_secs_f64(),
         1e3 * under.health.as_secs_f64(),
     );

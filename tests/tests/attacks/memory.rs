@@ -1,4 +1,4 @@
-//! Attacks on memory: unfinished bodies, unread responses, endless figures and probes.
+//! Attacks on memory: unfinished bodies, unread responses, expensive figures and endless probes.
 
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ pub(crate) async fn make(target: &Target, design: serde_json::Value) -> StudyDoc
     );
     let mut wire = Wire::connect(target.address, [127, 0, 0, 2]).await.unwrap();
     let body = design.to_string();
-    let made = wire.send("POST", "/v1/studies", &head, body.as_bytes());
-    serde_json::from_slice(&made.await.unwrap().body).unwrap()
+    let created = wire.send("POST", "/v1/studies", &head, body.as_bytes());
+    serde_json::from_slice(&created.await.unwrap().body).unwrap()
 }
 
 /// Responses of a megabyte that are never read.
@@ -82,8 +82,11 @@ fn unread_responses_are_bounded() {
             let design = serde_json::json!({
                 "name": "long", "dimension": 4_096, "epsilon": 4.0, "features": features,
             });
-            let made = make(&target, design).await;
-            let paths = [format!("/v1/studies/{}", made.id), "/v1/studies".to_owned()];
+            let created = make(&target, design).await;
+            let paths = [
+                format!("/v1/studies/{}", created.id),
+                "/v1/studies".to_owned(),
+            ];
             let mut holders = JoinSet::new();
             for number in 0..CONNECTIONS {
                 let path = paths[usize::from(number % 2)].clone();
@@ -150,8 +153,8 @@ fn figures_of_the_largest_study_are_bounded() {
             let design = serde_json::json!({
                 "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
             });
-            let made = make(&target, design).await;
-            let path = format!("/studies/{}/belief.svg", made.id);
+            let created = make(&target, design).await;
+            let path = format!("/studies/{}/belief.svg", created.id);
             ask_for(target, 64, path, started).await;
         },
     );

@@ -41,7 +41,7 @@ impl Certificate {
         )
     }
 
-    /// Of clients that trust it. They do not resume sessions, like devices that report once.
+    /// Connector of clients that trust it. They do not resume sessions, like devices that report once.
     pub(crate) fn connector(&self) -> TlsConnector {
         TlsConnector::from(Arc::new(client(self.certificate.der())))
     }
@@ -65,7 +65,7 @@ fn hello(certificate: &CertificateDer<'static>) -> Vec<u8> {
     hello
 }
 
-/// Sends client hellos as fast as `per_second` allows, waits for the server's signature and hangs up, or stays.
+/// Sends client hellos as fast as `per_second` allows, waits for the server's signature, then hangs up after `stays`.
 fn half_handshakes(name: &str, per_second: u32, stays: Duration) {
     let certificate = Certificate::new();
     let hello = hello(certificate.certificate.der());

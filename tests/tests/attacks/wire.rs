@@ -29,7 +29,7 @@ impl Wire {
         Self::connect_with(to, from, None).await
     }
 
-    /// The same with a receive buffer of this size, for responses that are never read.
+    /// Connects with a receive buffer of this size, for responses that are never read.
     pub(crate) async fn connect_with(
         to: SocketAddr,
         from: [u8; 4],

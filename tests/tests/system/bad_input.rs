@@ -35,8 +35,8 @@ fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
     let message = report(&folder.write("word.csv", "1,2,3\n4,secretvalue,6\n"));
     let text = succeeded(&message);
     says(&text, &["1 rows could not be used", "line 2, column 2"]);
-    let said = text + &stderr(&message);
-    assert!(!said.contains("secretvalue"), "a value was shown");
+    let printed = text + &stderr(&message);
+    assert!(!printed.contains("secretvalue"), "a value was shown");
     // A file that changed after its reports were made is not sent as other participants.
     folder.write("nan.csv", "1,2,3\n4,5,6\n");
     refused(&report(&nan), 2, &["have changed", "--ledger"]);

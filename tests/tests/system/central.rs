@@ -30,7 +30,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
                 let [given, of] = [calibration, neighbours].map(|text| text.as_str().unwrap());
-                // Accounting takes seconds, and twice as many so, which is tested in `central/tests`.
+                // Accounting takes seconds, and zero-out doubles that; `central/tests` covers it.
                 if given == "accounted" && of == "zero-out" {
                     continue;
                 }
@@ -87,7 +87,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
         writeln!(rows, "{},{},0.05", t.sin(), 0.3 * t.cos()).unwrap();
     }
     let (rows, out) = (folder.write("rows.csv", rows), folder.at("components.csv"));
-    let of = |more: &str| {
+    let summary = |more: &str| {
         let mut result = run_json(&format!(
             "central analyze-gauss --rows {rows} --k 1 --epsilon 4 {more}"
         ));
@@ -97,14 +97,14 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
         result
     };
     let seeded = "--seed 3 --repeats 2";
-    assert_eq!(of(seeded), of(seeded));
-    let result = of(&format!("--out {out}"));
-    assert_ne!(of(""), result);
+    assert_eq!(summary(seeded), summary(seeded));
+    let result = summary(&format!("--out {out}"));
+    assert_ne!(summary(""), result);
     has(&result, "n=400 p=3");
     let written = folder.read("components.csv");
     assert_eq!(written.lines().count(), 4);
     assert!(written.starts_with("feature,component1\na,"), "{written}");
-    assert_eq!(of("--n 1000")["n"], 1000);
+    assert_eq!(summary("--n 1000")["n"], 1000);
     // A missing guarantee is null in JSON, and the text says so.
     let message = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
@@ -154,12 +154,12 @@ fn central_refuses_wrong_usage() {
     let wide = folder.write("wide.libsvm", "1 131072:1\n");
     let much = run(&format!("central analyze-gauss --rows {wide} --k 2"));
     refused(&much, 2, &["131072 columns", "at most 20000"]);
-    let found = run_json(&format!("central pca --rows {wide} --k 2"));
-    assert!((found["captured_variance"].as_f64().unwrap() - 1.0).abs() < 1e-12);
+    let answer = run_json(&format!("central pca --rows {wide} --k 2"));
+    assert!((answer["captured_variance"].as_f64().unwrap() - 1.0).abs() < 1e-12);
 }
 
-/// Columns 10⁸ from 0: the sum of outer products has no digits left for the spread, and the second component was rounding
-/// that agreed with itself.
+/// Columns 10⁸ from 0: the sum of outer products has no digits left for the spread, and the second component would be
+/// pure rounding error, consistent with itself.
 #[test]
 fn pca_finds_the_spread_of_rows_far_from_0() {
     let folder = Folder::new();

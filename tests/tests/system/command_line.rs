@@ -99,12 +99,12 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
         }
     }
     // Both text formats have the same rows, and a seed gives the same numbers.
-    let of = |rows: &str| {
+    let simulated = |rows: &str| {
         let mut result = run_json(&format!("{simulate} --rows {rows}"));
         result.as_object_mut().unwrap().remove("seconds");
         result
     };
-    assert_eq!(of(&csv), of(&libsvm));
+    assert_eq!(simulated(&csv), simulated(&libsvm));
     let rows = format!("--rows {csv}");
     let wrong = [
         "--model sparse --p 8",

@@ -10,12 +10,12 @@ use std::{
 };
 
 use eigenveil_client::{Study, http::StudyClient};
-use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     enrolment::Admission,
     packed::packed_len,
     report::{Report, ReportId},
 };
+use eigenveil_store::database_path;
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use crate::{

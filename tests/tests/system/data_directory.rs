@@ -43,7 +43,7 @@ fn a_linked_database_survives_a_kill() {
     refused(&again, 1, &["large.db-wal is missing"]);
 }
 
-/// What others may read is said at the start and by `--check-config`, with the command that changes it.
+/// Files readable by others are warned about at start and by `--check-config`, with the chmod that fixes it.
 #[test]
 fn a_readable_directory_token_or_database_is_a_warning() {
     let folder = Folder::new();
@@ -76,12 +76,12 @@ fn a_readable_directory_token_or_database_is_a_warning() {
         said.push(format!("chmod {wanted} {path_text}"));
         says(&warnings(), &said[said.len() - 2..]);
     }
-    // The modes that were overwritten.
+    // Drop the modes that later ones replaced.
     said.retain(|word| !["(mode 755)", "(mode 640)"].contains(&word.as_str()));
     says(&logged(), &said);
 }
 
-/// As after a restore: without its file, or with that of another server.
+/// A start without the file of the operator token, or with that of another server, as after a restore, says so.
 #[test]
 fn a_start_says_where_the_operator_token_is_missing_or_wrong() {
     let folder = Folder::new();

@@ -50,7 +50,7 @@ fn follow(page: &str, made: &[&str]) {
     let folder = Folder::new();
     let server = folder.server();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data");
-    // That page goes on in the tutorial's folder.
+    // docs/moment.md continues in the tutorial's folder.
     let features = match page {
         "docs/moment.md" => "constants.csv",
         _ => "features.csv",
@@ -68,7 +68,7 @@ fn follow(page: &str, made: &[&str]) {
         // The server already runs, on its own port and directory.
         let line = line
             .replace("http://127.0.0.1:8080", &server.url)
-            // How many there are decides how long it takes.
+            // Fewer trials, to save time.
             .replace("--trials 100000", "--trials 1000")
             .replace(" ID", &format!(" {id}"));
         let is = |beginning: &&str| line.starts_with(*beginning);
@@ -104,7 +104,7 @@ fn follow(page: &str, made: &[&str]) {
 #[test]
 fn readme_commands_work() {
     follow("README.md", &STUDY_FILES);
-    // .ci/run runs the two commands of the first screen; here they only must be there.
+    // .ci/run executes the first screen's two commands; here we only check that they are printed.
     let lines = console_lines("README.md");
     assert!(lines.contains(&"cargo run --release -p eigenveil -- demo".to_owned()));
     assert!(lines.contains(&"cargo test --workspace".to_owned()));
@@ -113,20 +113,20 @@ fn readme_commands_work() {
 #[test]
 fn server_and_study_guide_commands_work() {
     follow("docs/run-a-study.md", &STUDY_FILES);
-    let made = ["eigenveil-backup.db", "alice.token"];
-    follow("docs/run-a-server.md", &made);
+    let files = ["eigenveil-backup.db", "alice.token"];
+    follow("docs/run-a-server.md", &files);
 }
 
 #[test]
 fn tutorial_commands_work() {
-    let made = ["constants.csv", "scatter.svg"];
-    follow("docs/tutorial.md", &[&STUDY_FILES[..], &made].concat());
+    let files = ["constants.csv", "scatter.svg"];
+    follow("docs/tutorial.md", &[&STUDY_FILES[..], &files].concat());
 }
 
 #[test]
 fn moment_page_commands_work() {
-    let made = ["moment/correlation.csv", "moment/mean.csv"];
-    follow("docs/moment.md", &made);
+    let files = ["moment/correlation.csv", "moment/mean.csv"];
+    follow("docs/moment.md", &files);
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn audit_page_commands_work() {
 /// A page with commands is followed by a test above.
 #[test]
 fn every_page_with_commands_is_run() {
-    let mut found = Vec::new();
+    let mut guides = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    pages(&root.join("docs"), 0, &mut found);
+    pages(&root.join("docs"), 0, &mut guides);
     let run = include_str!("documentation.rs");
-    for page in found {
+    for page in guides {
         let name = page.file_name().unwrap().to_str().unwrap();
         let lines = console_lines(&format!("docs/{name}"));
         if lines.iter().any(|line| line.starts_with("eigenveil ")) {

@@ -36,15 +36,15 @@ fn studies_are_exported_imported_merged_and_deleted() {
     let other = two.create_study("--p 3 --epsilon 1");
     let refusal = two.cli(&format!("{import} --into {other}"));
     refused(&refusal, 1, &["only studies with the same parameters"]);
-    let own = two.cli(&format!("study import {rows}"));
-    refused(&own, 1, &["not a complete export of a study"]);
+    let import_own = two.cli(&format!("study import {rows}"));
+    refused(&import_own, 1, &["not a complete export of a study"]);
     // The estimate of the imported study states the influence of one report.
     let out = folder.at("result");
     let estimate = format!("estimate --study {id} --wait --out {out} --overwrite");
     let done = two.cli_json(&estimate);
     assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
-    let shown = succeeded(&two.cli(&estimate));
-    says(&shown, &["influence: exchanging one report"]);
+    let printed = succeeded(&two.cli(&estimate));
+    says(&printed, &["influence: exchanging one report"]);
 
     // Deleting needs a confirmation and a closed study.
     refused(&two.cli(&format!("study delete {id}")), 2, &["--yes"]);
@@ -52,8 +52,8 @@ fn studies_are_exported_imported_merged_and_deleted() {
     refused(&two.cli(&delete), 1, &["close it"]);
     two.cli_json(&format!("study close {id}"));
     assert_eq!(two.cli_json(&delete)["deleted"], id.as_str());
-    let shown = two.cli(&format!("study show {id}"));
-    refused(&shown, 1, &["there is no study"]);
+    let printed = two.cli(&format!("study show {id}"));
+    refused(&printed, 1, &["there is no study"]);
     let left = two.cli_json("study list");
     assert_eq!(left["studies"].as_array().unwrap().len(), 2);
 }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
+    cluster::Cluster,
     documentation::as_typed,
     harness::{Folder, ServerProcess, json_of, program, stderr, succeeded, words},
-    postgres::Cluster,
 };
 
 const ROWS: u64 = 1_500;

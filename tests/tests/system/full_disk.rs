@@ -271,10 +271,10 @@ fn a_full_disk_leaves_the_result_that_was_there() {
     );
     script.env("DISK", folder.path()).env("PROGRAM", PROGRAM);
     let output = script.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() && said.is_empty() || said.contains("SKIPPED") {
+    let printed = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() && printed.is_empty() || printed.contains("SKIPPED") {
         println!("SKIPPED: no file system can be mounted here");
         return;
     }
-    assert_eq!(said, "ballast\nbefore\nout\n", "{output:?}");
+    assert_eq!(printed, "ballast\nbefore\nout\n", "{output:?}");
 }

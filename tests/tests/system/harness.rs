@@ -10,8 +10,9 @@ use std::{
 
 use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{Environment, ServerConfig, Store, Study, StudyId};
+use eigenveil_server::Environment;
 use eigenveil_shared::{mechanism::PayloadKind, packed::packed_len};
+use eigenveil_store::{Store, StoreConfig, Study, StudyId};
 use serde_json::Value;
 
 /// The program that was built with these tests.
@@ -73,7 +74,7 @@ pub(crate) fn json_of(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What a command that must have succeeded printed.
+/// Standard output; asserts success.
 #[track_caller]
 pub(crate) fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));
@@ -184,7 +185,7 @@ impl ServerProcess {
         panic!("{flags}: the address stayed taken");
     }
 
-    /// The server once it has printed its address, or its standard error.
+    /// The server, once it has printed its address; otherwise its standard error.
     fn spawn(program: &impl Fn() -> Command, data: &Path, flags: &str) -> Result<Self, String> {
         let mut child = program()
             .args(["serve", "--json", "--data"])
@@ -277,10 +278,10 @@ impl ServerProcess {
 
     #[track_caller]
     pub(crate) fn create_study(&self, flags: &str) -> String {
-        let made = self.cli_json(&format!(
+        let created = self.cli_json(&format!(
             "study create --name 'under test' --same-name {flags}"
         ));
-        made["id"].as_str().unwrap().to_owned()
+        created["id"].as_str().unwrap().to_owned()
     }
 
     /// Reports all rows of a file without a header.
@@ -335,7 +336,7 @@ pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
 
 /// A study of a stopped server's store, and the sum of its reports.
 pub(crate) fn stored_sum(data: &Path, study: &str) -> (Arc<Study>, Vec<f64>) {
-    let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
+    let store = Store::open(&StoreConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
     let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
     let (mut counted, mut sum) = (0, vec![0.0; packed_len(study.params().report_dimension())]);
@@ -404,8 +405,8 @@ pub(crate) fn says(text: &str, words: &[impl AsRef<str>]) {
 pub(crate) fn has(value: &Value, wanted: &str) {
     for pair in wanted.split_whitespace() {
         let (key, wanted) = pair.split_once('=').unwrap();
-        let place = format!("/{}", key.replace('.', "/"));
-        let found = value.pointer(&place).unwrap_or(&Value::Null).to_string();
+        let pointer = format!("/{}", key.replace('.', "/"));
+        let found = value.pointer(&pointer).unwrap_or(&Value::Null).to_string();
         assert_eq!(found.trim_matches('"'), wanted, "{key} of {value}");
     }
 }

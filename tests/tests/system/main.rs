@@ -15,6 +15,10 @@ mod centring;
 #[path = "../../../server/tests/common/certificates.rs"]
 mod certificates;
 mod command_line;
+// Not by the store's feature `testing`: `cargo test -p eigenveil-tests` tests the store that is shipped.
+#[allow(dead_code, unreachable_pub, reason = "a part of it is used")]
+#[path = "../../../store/src/testing/cluster.rs"]
+mod cluster;
 mod crash_matrix;
 mod data_directory;
 mod documentation;
@@ -36,8 +40,6 @@ mod noiseless_oracle;
 mod output_files;
 mod participants;
 mod plan;
-#[path = "../../../server/tests/common/postgres.rs"]
-mod postgres;
 mod prepare;
 mod proxy;
 mod public_path;

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::harness::{Folder, program, refused, refuses, run, says, succeeded, words};
 
-/// (Ambiguous and unknown names: `cli/src/commands/study_name.rs` and `bad_input.rs`.)
+/// (Ambiguous and unknown names: `cli/src/commands/studies/study_name.rs` and `bad_input.rs`.)
 #[test]
 fn studies_are_found_by_name_and_identifier_prefix() {
     let folder = Folder::new();

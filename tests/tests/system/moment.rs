@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use eigenveil_estimation::npy;
+use eigenveil_tables::npy;
 
 use crate::harness::{Folder, has, has_keys, refused, refuses, run, run_json, says, succeeded};
 
@@ -67,10 +67,13 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
     let (server, study) = reported(&folder, "--centring");
     let out = folder.at("out");
     let regress = "--regress weight --on height,age";
-    let made = server.cli_json(&format!("moment --study {study} --out {out} {regress}"));
-    has_keys(&made, KEYS);
-    has(&made, "n=4000 job=1 pairs=3 refused=0 further_epsilon=0.0");
-    has(&made, "directions_only=true around_the_mean=true");
+    let answer = server.cli_json(&format!("moment --study {study} --out {out} {regress}"));
+    has_keys(&answer, KEYS);
+    has(
+        &answer,
+        "n=4000 job=1 pairs=3 refused=0 further_epsilon=0.0",
+    );
+    has(&answer, "directions_only=true around_the_mean=true");
 
     let (mean, covariance) = truth();
     let near = |value: f64, error: f64, of: f64| {
@@ -98,12 +101,16 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
 
     let text = folder.read("out/correlation.csv");
     let correlations = cells(&text);
-    let largest = &made["correlations"][0];
+    let largest = &answer["correlations"][0];
     assert_eq!(correlations[0][..2], ["height", "weight"]);
     has(largest, "feature=height with=weight");
     assert_eq!(largest["value"].as_f64(), Some(number(correlations[0][2])));
-    let of = covariance[0][1] / (covariance[0][0] * covariance[1][1]).sqrt();
-    near(number(correlations[0][2]), number(correlations[0][3]), of);
+    let correlation = covariance[0][1] / (covariance[0][0] * covariance[1][1]).sqrt();
+    near(
+        number(correlations[0][2]),
+        number(correlations[0][3]),
+        correlation,
+    );
     assert!(folder.read("out/covariance.csv").contains("\nage,age,"));
     let regression = folder.read("out/regression.csv");
     assert_eq!(cells(&regression).len(), 2, "{regression}");
@@ -111,10 +118,10 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
     // The document answers other questions without a server, and the same one with the same numbers.
     let offline = format!("moment --estimate {out}/estimate.json");
     let again = run_json(&format!("{offline} {regress}"));
-    assert_eq!(again["regression"], made["regression"]);
+    assert_eq!(again["regression"], answer["regression"]);
     let message = succeeded(&run(&format!("{offline} --regress age --on height")));
     assert!(
-        message.starts_with("normalize: all of this is about directions of rows"),
+        message.starts_with("normalize: these numbers describe directions only"),
         "{message}"
     );
     says(
@@ -167,14 +174,14 @@ fn what_the_reports_do_not_show_is_refused_by_name() {
     let folder = Folder::new();
     let (server, study) = reported(&folder, "--bound-rows clip --radius 2");
     let out = folder.at("out");
-    let made = server.cli_json(&format!(
+    let answer = server.cli_json(&format!(
         "moment --study {study} --out {out} --regress age --on height"
     ));
-    has(&made, "refused=3 pairs=3");
-    assert_eq!(made["directions_only"], false);
+    has(&answer, "refused=3 pairs=3");
+    assert_eq!(answer["directions_only"], false);
     let why = "the reports of double-cap show no variances under clip";
     assert!(
-        made["regression"]["refused"]
+        answer["regression"]["refused"]
             .as_str()
             .unwrap()
             .contains(why)

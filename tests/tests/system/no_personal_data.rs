@@ -14,7 +14,7 @@ use std::{
 
 use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, StudyClient};
 use eigenveil_shared::{
-    api::{CreateAnalystRequest, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    api::{CreateAnalystTokenRequest, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec,
     enrolment::{
         Admission, ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, Frame,
@@ -184,8 +184,8 @@ async fn no_rows_addresses_or_tokens_are_left_behind() {
     let mut needles = needles();
     needles.extend(secrets);
     for (place, hay) in &places {
-        let found = found(hay, &needles);
-        assert!(found.is_empty(), "{place} holds {found:?}");
+        let finds = found(hay, &needles);
+        assert!(finds.is_empty(), "{place} holds {finds:?}");
     }
     // The search itself works: the log has request paths, and the database has hashes.
     let logged = fs::read(&log).unwrap();
@@ -301,7 +301,7 @@ async fn used_tokens(
     let first = BearerToken::from_file(server.token_file()).unwrap();
     let operator = OperatorClient::with_settings(url, &first, &settings).unwrap();
     let tokens = operator.issue_tokens(&id, 6).await.unwrap();
-    let alice = CreateAnalystRequest {
+    let alice = CreateAnalystTokenRequest {
         name: "alice".into(),
         study: None,
     };
@@ -379,8 +379,9 @@ async fn used_tokens(
     .await;
     collected.extend(wrong_requests(url, root, &id).await);
     let second = operator.rotate_token().await.unwrap();
-    let shown = format!("{first:?} {second:?} {analyst:?} {tokens:?} {operator:?} {stranger:?}");
-    collected.extend(shown.into_bytes());
+    let debug_text =
+        format!("{first:?} {second:?} {analyst:?} {tokens:?} {operator:?} {stranger:?}");
+    collected.extend(debug_text.into_bytes());
 
     let mut secrets: Vec<Needle> = [
         secret("the operator's first", first.reveal()),

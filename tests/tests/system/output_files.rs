@@ -37,8 +37,8 @@ fn outputs_follow_links_keep_modes_and_spare_inputs() {
     }
     // A pipe stays one; its reader gets it all.
     let pipe = folder.at("pipe");
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
+    let status = Command::new("mkfifo").arg(&pipe).status();
+    assert!(status.unwrap().success());
     let reader = {
         let pipe = pipe.clone();
         std::thread::spawn(move || fs::read_to_string(pipe).unwrap())
@@ -144,20 +144,24 @@ fn a_folder_with_a_result_is_refused_before_the_work() {
     ] {
         println!("{line}");
         let line = line.replace("ID", &study);
-        let made = |more: &str| {
+        let estimate_into = |more: &str| {
             let mut command = server.command(&format!("{line} --out {out} {more}"));
             command.env("TMPDIR", folder.at("none"));
             command.output().unwrap()
         };
         fs::write(&out, "mine").unwrap();
-        refused(&made("--overwrite"), 2, &[&out, "not a directory"]);
+        refused(&estimate_into("--overwrite"), 2, &[&out, "not a directory"]);
         fs::remove_file(&out).unwrap();
         fs::create_dir(&out).unwrap();
         folder.write("out/notes.txt", "mine");
-        refused(&made(""), 1, &[fails]);
+        refused(&estimate_into(""), 1, &[fails]);
         let old = folder.write(&format!("out/{name}"), "old");
-        refused(&made(""), 2, &[name, "another --out", "--overwrite"]);
-        refused(&made("--overwrite"), 1, &[fails]);
+        refused(
+            &estimate_into(""),
+            2,
+            &[name, "another --out", "--overwrite"],
+        );
+        refused(&estimate_into("--overwrite"), 1, &[fails]);
         assert_eq!(fs::read_to_string(&old).unwrap(), "old");
         fs::remove_dir_all(&out).unwrap();
     }

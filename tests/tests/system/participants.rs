@@ -41,10 +41,10 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
         .join(" ");
     let id = server.create_study(&format!("--features {constants} --epsilon 4 {terms}"));
     let show = format!("study show {id}");
-    let shown = server.cli_json(&show);
-    assert_eq!(shown["about"]["contact"], "wine@example.org");
-    assert_eq!(shown["about"]["last_day"], "2099-12-31");
-    let shown = succeeded(&server.cli(&show));
+    let study_json = server.cli_json(&show);
+    assert_eq!(study_json["about"]["contact"], "wine@example.org");
+    assert_eq!(study_json["about"]["last_day"], "2099-12-31");
+    let study_json = succeeded(&server.cli(&show));
 
     let page = page(&server, &id).await;
     let shown_terms = text(&page, "#about");
@@ -62,7 +62,7 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
     let receipt = succeeded(&as_typed(&folder, &receipt).output().unwrap());
     for (_, value) in TERMS {
-        for place in [&shown_terms, &asked, &receipt, &shown] {
+        for place in [&shown_terms, &asked, &receipt, &study_json] {
             assert!(place.contains(value), "{value:?} is not in {place}");
         }
     }
@@ -71,7 +71,7 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
         LONG_NAME,
         "center 2.6, scale 0.75",
     ] {
-        for place in [&receipt, &shown] {
+        for place in [&receipt, &study_json] {
             assert!(place.contains(constant), "{constant:?} is not in {place}");
         }
     }
@@ -134,7 +134,7 @@ fn reports_are_not_sent_for_a_changed_purpose() {
     says(&stderr(&unknown), &["[participant-token-unknown]"]);
     let listen = server.listen().to_owned();
     assert!(server.stop());
-    rusqlite::Connection::open(eigenveil_server::store::database_path(&server.data))
+    rusqlite::Connection::open(eigenveil_store::database_path(&server.data))
         .unwrap()
         .execute("UPDATE studies SET purpose = 'sales'", [])
         .unwrap();

@@ -138,10 +138,10 @@ fn a_plan_from_a_pilot_is_the_pilots_own_error_with_a_range() {
 #[test]
 fn a_plan_without_a_spectrum_says_what_shows_and_no_error() {
     let plan = "plan --p 13 --epsilon 4 --mechanism double-cap";
-    let shown = run_json(&format!("{plan} --n 20000,1"));
-    let rows = shown["rows"].as_array().unwrap();
+    let answer = run_json(&format!("{plan} --n 20000,1"));
+    let rows = answer["rows"].as_array().unwrap();
     let visible = rows[0]["visible"].as_f64().unwrap();
-    assert!((visible - 0.013).abs() < 0.001, "{shown}");
+    assert!((visible - 0.013).abs() < 0.001, "{answer}");
     assert!(rows[1]["visible"].is_null() && rows[0].get("error").is_none());
     let folder = Folder::new();
     let plot = folder.at("shown.svg");

@@ -93,9 +93,9 @@ fn create_and_report_warn_of_dominant_columns() {
     let rows = folder.write("people.csv", public_rows());
     let server = folder.server();
     let create = |flags: &str| {
-        let made = server.cli(&format!("study create --json --name x --same-name {flags}"));
-        let id = json_of(&made)["id"].as_str().unwrap().to_owned();
-        (id, stderr(&made))
+        let output = server.cli(&format!("study create --json --name x --same-name {flags}"));
+        let id = json_of(&output)["id"].as_str().unwrap().to_owned();
+        (id, stderr(&output))
     };
     let names = folder.write("names.csv", "name\na\nb\nc\nsalary\n");
     let (bare, message) = create(&format!("--epsilon 4 --features {names}"));
@@ -302,7 +302,7 @@ fn categories_are_encoded_alike_by_every_command() {
     assert_eq!(loadings[0], loadings[1]);
 }
 
-/// What `prepare` says before anybody spends a report: few rows, identifiers, and that no command is worth giving.
+/// Warnings of `prepare` before anybody spends a report: few rows, identifiers, and that no command is worth giving.
 #[test]
 fn few_rows_identifiers_and_hopeless_plans_are_told() {
     let folder = Folder::new();

@@ -162,10 +162,10 @@ impl Browser {
     /// Follows every link of every page that can be reached: all are under the path, and are there. Returns what was
     /// found, with its content type.
     async fn crawl(&mut self) -> HashMap<String, String> {
-        let mut found = HashMap::new();
+        let mut pages = HashMap::new();
         let mut waiting = VecDeque::from([("/pca/".to_owned(), false)]);
         while let Some((path, is_form)) = waiting.pop_front() {
-            if found.contains_key(&path) {
+            if pages.contains_key(&path) {
                 continue;
             }
             let reply = self.get(&path).await;
@@ -173,7 +173,7 @@ impl Browser {
             let expected = if is_form { [200, 405] } else { [200, 200] };
             assert!(expected.contains(&reply.status), "{path}: {}", reply.status);
             let kind = reply.headers[header::CONTENT_TYPE].to_str().unwrap();
-            found.insert(path.clone(), kind.to_owned());
+            pages.insert(path.clone(), kind.to_owned());
             if !kind.starts_with("text/html") {
                 continue;
             }
@@ -191,7 +191,7 @@ impl Browser {
                 }
             }
         }
-        found
+        pages
     }
 }
 
@@ -249,8 +249,8 @@ async fn everything_works_under_a_path() {
     let lost = visitor.get("/pca/nothing").await;
     assert!(lost.status == 404 && lost.text.contains("href=\"/pca/login\""));
     // As from a proxy that keeps the path.
-    let kept = visitor.get("/pca/pca/login").await;
-    assert!(kept.status == 404 && kept.text.contains("proxy must remove /pca"));
+    let login_page = visitor.get("/pca/pca/login").await;
+    assert!(login_page.status == 404 && login_page.text.contains("proxy must remove /pca"));
 
     // The API.
     server.create_study("--p 2 --epsilon 4");
@@ -270,7 +270,7 @@ async fn everything_works_under_a_path() {
     assert_eq!(document["servers"], json!([{ "url": server.url }]));
 }
 
-/// What a stranger's headers say is not in the pages that others get.
+/// A stranger's headers are not in the pages that others get.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_do_not_change_links() {
     let folder = Folder::new();

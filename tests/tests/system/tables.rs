@@ -1,5 +1,5 @@
 //! Tables as people have them: all commands read them alike, or refuse before anything is perturbed or charged. The
-//! details of each format are in the tests of `cli/src/rows`.
+//! details of each format are in the tests of `tables`.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -99,7 +99,7 @@ fn messages_never_repeat_a_value() {
         ("not.parquet", joined(",")),
         ("unknown.dat", joined(",")),
     ];
-    let mut said = 0;
+    let mut messages = 0;
     for (name, text) in tables {
         let rows = folder.write(name, text);
         let out = folder.at("out");
@@ -116,7 +116,7 @@ fn messages_never_repeat_a_value() {
             let line = line.replace("NAMED", &named);
             for flags in ["", flags] {
                 let output = server.cli(&format!("{line} --rows {rows} {flags}"));
-                said += usize::from(!output.status.success());
+                messages += usize::from(!output.status.success());
                 // Names that a flag declares may be shown, and what a command computes is its result.
                 if flags.contains("--header yes") {
                     continue;
@@ -134,7 +134,7 @@ fn messages_never_repeat_a_value() {
             fs::remove_dir_all(&out).ok();
         }
     }
-    assert!(said > 100, "{said}");
+    assert!(messages > 100, "{messages}");
     let spaces = run(&format!(
         "simulate --n 9 --k 1 --epsilon 1 --rows {}",
         folder.at("spaces.csv")
@@ -149,7 +149,7 @@ fn messages_never_repeat_a_value() {
     refused(&flag, 2, &["--delimiter is wrong", "';' separates none"]);
 }
 
-/// What every command does with a file.
+/// The outcome of every command for a file.
 enum Outcome {
     /// It reads the rows of the plain file.
     Read,
@@ -362,10 +362,10 @@ fn files_are_read_or_refused_alike_by_every_command() {
     for (name, bytes, flags, wanted) in written_tables() {
         let rows = folder.write(name, bytes);
         for (command, expected) in commands.iter().zip(&expected) {
-            let found = outcome(command, &rows, flags);
+            let read = outcome(command, &rows, flags);
             let reports = command.starts_with("report");
-            match (&wanted, found) {
-                (Read, Ok(found)) => assert_eq!(found, *expected, "{name}: {command}"),
+            match (&wanted, read) {
+                (Read, Ok(read)) => assert_eq!(read, *expected, "{name}: {command}"),
                 (Unusable(_), Ok((answer, _))) if reports => {
                     assert_eq!(answer["unusable"], 1, "{name}");
                 }
@@ -375,7 +375,7 @@ fn files_are_read_or_refused_alike_by_every_command() {
                         "{name}: {command}: {message}"
                     );
                 }
-                (_, found) => panic!("{name}: {command}: {found:?}"),
+                (_, read) => panic!("{name}: {command}: {read:?}"),
             }
         }
         let charged = fs::exists(format!("{rows}.ledger")).unwrap();

@@ -12,14 +12,14 @@ from numbers import Integral
 from typing import Any, NoReturn
 
 from . import _core, _rows
-from ._command import features_of, run
+from ._command import account, features_of
 from ._estimate import Estimate
-from ._participant import Connection, Study, id_of, reached_by
+from ._participant import Connection, Study, id_of, require_connection, to_json
 from .errors import EigenveilError, InputError
 
 _log = logging.getLogger("eigenveil")
 _MOST_WITH_MOMENT = 1000
-# Of Ctrl-C, which does not wait for a server that does not answer.
+# Time limit for the cancel request sent on Ctrl-C.
 _CANCEL_WITHIN = 0.3
 # Thirty years.
 _LONGEST_WAIT = 1e9
@@ -34,7 +34,7 @@ class Analyst:
     url : str
         Address of the server.
     token : str
-        The operator's token. With an analyst's nothing here can be asked for: that reads estimates that exist
+        The operator's token. An analyst's token does not work here: it can only read existing estimates
         (``eigenveil estimate --job N --out DIR``, then :meth:`Estimate.load`).
     connection : Connection, optional
 
@@ -50,7 +50,7 @@ class Analyst:
 
     def __init__(self, url: str, token: str, *, connection: Connection | None = None) -> None:
         self.url = url
-        self._core = _core.Analyst(url, token, reached_by(connection))
+        self._core = _core.Analyst(url, token, require_connection(connection))
         brief = dataclasses.replace(connection or Connection(), timeout=_CANCEL_WITHIN, retry_for=0.0)
         self._canceller = _core.Analyst(url, token, brief)
 
@@ -91,13 +91,13 @@ class Analyst:
         dimension : int
             Numbers in a row, where there are no features.
         k : int or "auto"
-            Components of an estimate that does not say.
+            Default number of components of an estimate.
         bound_rows, radius
             ``"normalize"``, ``"clip"`` or ``"require"``, the latter two at the radius.
         centring : float, optional
             Constant of private centring, 0.01 to 1: the mean is estimated and removed.
         weights, mean_weight
-            Participants count by private weights; their public mean.
+            Whether participants have private weights; the public mean of the weights.
         enrolment : str
             ``"open"``, or ``"token"``: one report for each of :meth:`tokens`.
         purpose, responsible_party, contact, last_day : str, optional
@@ -134,7 +134,7 @@ class Analyst:
         design["draft"] = _rows.switch(draft, "draft")
         design["enrolment"] = _rows.word(enrolment, "enrolment", ["open", "token"])
         design["about"] = {key: _rows.text(value, key) for key, value in about.items() if value is not None}
-        with known_words(design):
+        with explain_unknown_words(design):
             study = self._study(self._core.create_study(to_json(design)))
         _log.info("created %r", study)
         return study
@@ -152,7 +152,7 @@ class Analyst:
         return found
 
     def reports_accepted(self, study: Study | str) -> int:
-        """Distinct reports that the study has."""
+        """The number of distinct reports accepted so far."""
         return int(json.loads(self._core.study(id_of(study)))["reports_accepted"])
 
     def open(self, study: Study | str) -> Study:
@@ -168,9 +168,7 @@ class Analyst:
         self._core.delete(id_of(study))
 
     def tokens(self, study: Study | str, count: int) -> list[str]:
-        """Makes one-time tokens, up to ten million, for a study with ``enrolment="token"``.
-
-        Nobody can ask for them again.
+        """Makes up to ten million one-time tokens for a study with ``enrolment="token"``. They cannot be retrieved again.
         """
         if _rows.whole(count, "count") > _MOST_TOKENS:
             raise InputError(f"count is {count}; it must be at most {_MOST_TOKENS}: ask again for more")
@@ -190,18 +188,19 @@ class Analyst:
         moment: bool | None = None,
         timeout: float = 3600.0,
     ) -> Estimate:
-        """Estimates the principal subspace from the reports that are there, at no further ε.
+        """Estimates the principal subspace from the reports received so far, at no additional privacy cost.
 
         Parameters
         ----------
         k : int, "auto" or None
-            Components; ``"auto"`` are those before the last gap that noise does not explain, ``None`` the study's own.
+            Number of components; ``"auto"``: those before the last gap that noise does not explain; ``None``: the
+            study's default.
         sparse : bool or dict
             Row-sparse components; as a dict with ``lambda`` (``"auto"``, ``"cv"``, ``"path"`` or a number), ``rho``,
             ``refit``, ``max_iterations``, ``tolerance``.
         moment : bool, optional
-            Whether the estimate has covariances and correlations; by default where the server can give them (at most
-            1,000 features, and neither missing cells nor weights).
+            Whether the estimate includes covariances and correlations; by default it does if the server can provide
+            them (at most 1,000 features, neither missing cells nor weights, not sparse).
         timeout : float
             Longest wait in seconds. Ctrl-C cancels the estimate on the server, if it answers within 0.3 s.
         """
@@ -222,7 +221,7 @@ class Analyst:
             raise
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an Analyst holds a token, which a pickle would show: make it where it is used, Analyst(url, token)")
+        raise TypeError("an Analyst holds a token, which a pickle would reveal; create it where it is used, with Analyst(url, token)")
 
     def __repr__(self) -> str:
         return f"Analyst({self.url!r})"
@@ -241,7 +240,7 @@ def designed(
     mean_weight: float | None,
     **others: Any,
 ) -> dict[str, Any]:
-    """What the JSON of a study's design has, each of its kind."""
+    """The study design as a JSON-ready dict, with types checked."""
     if mean_weight is not None and not weights:
         given = _rows.shown(mean_weight)
         raise InputError(f"mean_weight is {given}, and there are no weights; leave it out, or give weights")
@@ -260,13 +259,13 @@ def designed(
 
 
 @contextlib.contextmanager
-def known_words(design: dict[str, Any]) -> Iterator[None]:
-    """Says which words there are, where a design has another one: the command line has the list."""
+def explain_unknown_words(design: dict[str, Any]) -> Iterator[None]:
+    """Replaces the error for an unknown word in a design by one that lists the known words, which are kept in the crates."""
     try:
         yield
     except InputError as error:
         if error.code == "malformed-json":
-            run("account", epsilon=1, mechanism=design["mechanism"], calibration=design["calibration"])
+            account(epsilon=1, mechanism=design["mechanism"], calibration=design["calibration"])
         raise
 
 
@@ -279,7 +278,7 @@ def _day(day: str | datetime.date) -> str:
 
 
 def norm(bound_rows: str, radius: float | None) -> dict[str, Any]:
-    """The JSON of how a row is brought into the unit ball."""
+    """The norm (how a row is brought into the unit ball) as a JSON-ready dict."""
     if _rows.word(bound_rows, "bound_rows", ["normalize", "clip", "require"]) == "normalize":
         if radius is not None:
             raise InputError(f"radius {radius} is not used with bound_rows='normalize'; leave it out, or give 'clip'")
@@ -294,7 +293,7 @@ def estimate_request(k: int | str | None, sparse: bool | dict[str, Any], moment:
 
 
 def _sparse(given: dict[str, Any]) -> dict[str, Any] | None:
-    """What a sparse estimate is asked for, each of its kind."""
+    """The settings of a sparse estimate, each checked for its type."""
     read: dict[str, Callable[[Any, str], Any]] = {"rho": _rows.number, "refit": _rows.switch}
     read |= {"max_iterations": _rows.whole, "tolerance": _rows.number}
     settings: dict[str, Any] = {}
@@ -317,18 +316,3 @@ def _count(k: int | str | None) -> int | str | None:
         return k
     sentence = f"the number of components is {_rows.shown(k)}; it must be a whole number or 'auto'"
     raise InputError(sentence, "invalid-request")
-
-
-def to_json(document: dict[str, Any]) -> str:
-    """JSON, in which no number may be missing."""
-    try:
-        return json.dumps(document, allow_nan=False, default=_plain)
-    except ValueError as error:
-        raise InputError("a number is not finite; give a finite one") from error
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of numpy as Python's own."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

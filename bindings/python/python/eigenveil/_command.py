@@ -1,55 +1,84 @@
-"""Commands of the command line as functions: their flags are keyword arguments, their JSON is what they return."""
+"""Use cases as functions: the fields of the request are keyword arguments, and the answer is the return value."""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import numbers
 import os
-import re
-import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from . import _core, _rows
-from .errors import EigenveilError, InputError
-
-if TYPE_CHECKING:
-    from ._estimate import Estimate
+from ._estimate import Estimate
+from .errors import InputError
 
 Numbers = float | Sequence[float]
 Words = str | Sequence[str]
-# Flags whose value is a file. Whatever else was given is not printed: it may be rows.
-_PATHS = ("rows", "pilot", "features", "description", "plot", "out")
+# How the rows of a file are read.
+_READING = ("format", "header", "delimiter", "decimal", "keep", "drop", "first_index", "by_position")
+# Arguments of a request that have arguments of their own.
+_OBJECTS = ("model_settings", "sparse")
+_MOST_CATEGORIES = 50
 
 
 class EigenveilWarning(UserWarning):
-    """What a command would print as a note or a warning on standard error."""
+    """A note or a warning that a command would print on standard error."""
 
 
-def run(command: str, **flags: Any) -> dict[str, Any]:
-    """Runs ``eigenveil COMMAND --json`` in this process. ``some_flag=x`` is ``--some-flag x``."""
-    words = ["eigenveil", command]
-    for name, value in flags.items():
-        if value is None or value is False:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if value is True and name not in _PATHS:
-            words.append(flag)
-        elif name == "centring":
-            words.append(f"{flag}={_word(name, value)}")
-        else:
-            words += [flag, _path(name, value) if name in _PATHS else _words(name, value)]
-    try:
-        answer, notes = _core.answer(words)
-    except EigenveilError as error:
-        raise type(error)(in_python(str(error)), error.code, error.values) from None
+def _answered(answer: str, notes: list[str], depth: int = 3) -> dict[str, Any]:
     for note in notes:
-        warnings.warn(in_python(note.removeprefix("warning: ").removeprefix("note: ")), EigenveilWarning, stacklevel=3)
+        warnings.warn(note, EigenveilWarning, stacklevel=depth)
     found: dict[str, Any] = json.loads(answer)
     return found
+
+
+def use(case: Callable[[str], tuple[str, list[str]]], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a request with these arguments."""
+    return _answered(*case(_to_json(arguments)), depth=4)
+
+
+def _to_json(arguments: dict[str, Any]) -> str:
+    """The request as JSON, without the arguments that are not given."""
+    if arguments.get("centring") is True:
+        arguments = {**arguments, "centring": math.sqrt(0.5)}
+    given = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    return json.dumps({name: value if name in _OBJECTS else plain(name, value) for name, value in given.items()})
+
+
+def _taken(flags: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Removes the named flags from ``flags``, and returns those that are given."""
+    given = {name: flags.pop(name) for name in names if name in flags}
+    return {name: plain(name, value) for name, value in given.items() if value is not None and value is not False}
+
+
+def plain(name: str, value: Any) -> Any:
+    """Numbers and words as JSON values. Any other value is refused but not printed, because it may be rows."""
+    return [_plain(name, own) for own in value] if _is_many(value) else _plain(name, value)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if not isinstance(value, (str, numbers.Number, np.generic)):
+        raise InputError(f"{name} has a {type(value).__name__} where a number or a word must be; give one, or a list")
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, (str, int)):
+        return value
+    number = float(value)
+    if not math.isfinite(number):
+        raise InputError(f"{name} is {number}; it must be a finite number")
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _listed(value: Any) -> Any:
+    return value if value is None or _is_many(value) else [value]
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
 
 
 def _path(name: str, value: Any) -> str:
@@ -59,27 +88,19 @@ def _path(name: str, value: Any) -> str:
     return os.fsdecode(value)
 
 
-def _words(name: str, value: Any) -> str:
-    many = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
-    return ",".join(_word(name, own) for own in value) if many else _word(name, value)
+def _figure_path(plot: Any) -> str:
+    path = _path("plot", plot)
+    if not path.lower().endswith(".svg"):
+        raise InputError(f"plot is {path}, and a figure is written as SVG; give a name that ends in .svg")
+    return path
 
 
-def _word(name: str, value: Any) -> str:
-    if not isinstance(value, (str, numbers.Number, np.generic)):
-        raise InputError(f"{name} has a {type(value).__name__} where a number or a word must be; give one, or a list")
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
-    return str(value)
-
-
-def in_python(sentence: str) -> str:
-    """``--some-flag`` as ``some_flag``, and nothing of the command line's usage."""
-    sentence = re.sub(r"^error: ", "", sentence)
-    sentence = re.sub(r"\n\n(Usage:|For more information).*", "", sentence, flags=re.DOTALL)
-    sentence = re.sub(r"(--[a-z-]+) <[^>]*>", r"\1", sentence)
-    sentence = sentence.replace("invalid digit found in string", "it must be a whole number")
-    return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), sentence)
+def _write_figure(plot: str, figure: str) -> None:
+    try:
+        with open(plot, "w", encoding="utf-8") as file:
+            file.write(figure)
+    except OSError as error:
+        raise InputError(f"cannot write {plot}: {error.strerror}") from None
 
 
 def account(
@@ -98,11 +119,11 @@ def account(
     Parameters
     ----------
     epsilon : float
-        What is claimed for one report; or ``sigma`` and ``sensitivity`` of any Gaussian release.
+        The claimed ε of one report; alternatively, give ``sigma`` and ``sensitivity`` of any Gaussian release.
     studies : int
         Studies that one participant takes part in.
     delta : float, optional
-        At which ε is computed, 1e-6 by default; not for ``double-cap``, whose δ is 0.
+        δ at which ε is computed, 1e-6 by default; not for ``double-cap``, whose δ is 0.
 
     Returns
     -------
@@ -115,17 +136,7 @@ def account(
     >>> round(eigenveil.account(epsilon=4, studies=5)["composed_pure_epsilon"], 4)
     20.0
     """
-    return run(
-        "account",
-        epsilon=epsilon,
-        mechanism=mechanism,
-        delta=delta,
-        studies=studies,
-        p=p,
-        sigma=sigma,
-        sensitivity=sensitivity,
-        calibration=calibration,
-    )
+    return use(_core.account, locals())
 
 
 def plan(
@@ -141,7 +152,7 @@ def plan(
     delta: float | None = None,
     **flags: Any,
 ) -> dict[str, Any]:
-    """How many participants an error needs, or the error to expect with so many, for every mechanism.
+    """The number of participants needed for an error, or the error to expect with a number of participants, for every mechanism.
 
     Parameters
     ----------
@@ -170,18 +181,18 @@ def plan(
     >>> planned["rows"][0]["n"] < 20_000
     True
     """
-    # It imports this module.
-    from ._estimate import Estimate
-
-    if n is None and target_error is None:
-        raise InputError("plan needs n, the participants expected, or target_error")
-    own = {"p": p, "k": k, "spectrum": spectrum, "n": n, "target_error": target_error, "delta": delta}
-    with tempfile.TemporaryDirectory() as folder:
-        if isinstance(pilot, Estimate):
-            path = os.path.join(folder, "estimate.json")
-            pilot.save(path)
-            pilot = path
-        return run("plan", epsilon=epsilon, mechanism=mechanism, pilot=pilot, **own, **flags)
+    plot = flags.pop("plot", None)
+    plot = plot if plot is None else _figure_path(plot)
+    if pilot is not None and not isinstance(pilot, Estimate):
+        pilot = Estimate.load(_path("pilot", pilot))
+    several = {"epsilon": epsilon, "spectrum": spectrum, "n": n, "mechanism": mechanism}
+    several = {name: _listed(value) for name, value in several.items()}
+    request = _to_json({**several, "p": p, "k": k, "target_error": target_error, "delta": delta, **flags})
+    held = None if pilot is None else pilot._core
+    answer, notes, figure = _core.plan(request, held, plot is not None)
+    if plot is not None and figure is not None:
+        _write_figure(plot, figure)
+    return _answered(answer, notes)
 
 
 def simulate(
@@ -223,26 +234,43 @@ def simulate(
     >>> 0 < found["error_mean"] < 0.5
     True
     """
-    return run(
-        "simulate",
-        model=None if rows is not None else model,
-        rows=rows,
-        p=p,
-        n=n,
-        k=k,
-        epsilon=epsilon,
-        mechanism=mechanism,
-        repeats=repeats,
-        seed=seed,
-        sparse=sparse,
-        **flags,
-    )
+    reading, features = _taken(flags, _READING), flags.pop("features", None)
+    table: tuple[str, str, str | None] | None = None
+    if rows is not None:
+        if {"keep", "drop"} <= reading.keys():
+            raise InputError("keep and drop are both given; leave one out")
+        if reading.get("first_index", 0) not in (0, 1):
+            raise InputError("first_index must be 0 or 1")
+        reading |= {name: _names(reading[name]) for name in ("keep", "drop") if name in reading}
+        constants = None if features is None else _path("features", features)
+        table = (_path("rows", rows), _to_json(reading), constants)
+    plot, title = flags.pop("plot", None), flags.pop("title", None)
+    plot = plot if plot is None else _figure_path(plot)
+    settings = _taken(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
+    if settings and not sparse:
+        raise InputError(f"{next(iter(settings))} is not used without sparse=True")
+    several = {"p": p, "n": n, "k": k, "s": flags.pop("s", None), "epsilon": epsilon}
+    request: dict[str, Any] = {name: _listed(value) for name, value in several.items()}
+    request["model_settings"] = _taken(flags, ["spike", "inliers", "inlier_noise", "sign_noise"])
+    request |= {"mechanism": mechanism, "repeats": repeats, "seed": seed, **flags}
+    request |= {"model": model if rows is None else None, "sparse": settings if sparse else None}
+    answer, notes, figure = _core.simulate(_to_json(request), table, title)
+    if plot is not None:
+        _write_figure(plot, figure)
+    return _answered(answer, notes)
+
+
+def _names(names: Any) -> Any:
+    """Names of columns, given as one text, as on the command line, or as a sequence."""
+    if not isinstance(names, str):
+        return names
+    return [name.strip() for name in next(csv.reader([names], skipinitialspace=True), [])]
 
 
 def audit(
     *, p: int, epsilon: float, mechanism: str = "double-cap", trials: int = 100_000, **flags: Any
 ) -> dict[str, Any]:
-    """Tries to tell pairs of rows apart by their reports, and gives the ε that this proves.
+    """Tries to distinguish pairs of rows by their reports, and returns the lower bound on ε that this proves.
 
     Examples
     --------
@@ -251,7 +279,8 @@ def audit(
     >>> found["epsilon"]
     1.0
     """
-    return run("audit", p=p, epsilon=epsilon, mechanism=mechanism, trials=trials, **flags)
+    own = {"p": p, "epsilon": epsilon, "mechanism": mechanism, "trials": trials}
+    return use(_core.audit, {**own, **flags, "pair": _listed(flags.get("pair"))})
 
 
 def prepare(
@@ -264,12 +293,12 @@ def prepare(
     delta: float | None = None,
     one_hot: Words | None = None,
 ) -> dict[str, Any]:
-    """Makes the public constants of a study from **public** rows, and says what a study would get with them.
+    """Makes the public constants of a study from **public** rows, and predicts the results of a study with them.
 
     Parameters
     ----------
     rows : data frame
-        Public rows of the same kind, never the participants'. They are written to a temporary file.
+        Public rows of the same kind, never the participants'.
     k, n : int
         Components wanted, participants expected.
     epsilon : float
@@ -283,58 +312,50 @@ def prepare(
         ``columns`` (each a feature with ``name``, ``center``, ``scale`` and the reason), ``features`` (for
         :meth:`Analyst.create_study`), ``choices``, ``chosen`` and ``warnings``.
     """
-    columns = getattr(rows, "column_names", None)
-    names = list(columns if columns is not None else getattr(rows, "columns", []))
+    found = getattr(rows, "column_names", None)
+    names = list(found if found is not None else getattr(rows, "columns", []))
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
-    texts = [] if one_hot is None else [one_hot] if isinstance(one_hot, str) else list(one_hot)
-    for own in texts:
-        _rows.text(own, "one_hot")
-    with tempfile.TemporaryDirectory() as folder:
-        path, out = os.path.join(folder, "public.csv"), os.path.join(folder, "features.csv")
-        _write_csv(path, rows, names, texts)
-        try:
-            found = run(
-                "prepare", rows=path, out=out, k=k, n=n, epsilon=epsilon, mechanism=mechanism, delta=delta,
-                header="yes", one_hot=texts or None,
-            )  # fmt: skip
-        except EigenveilError as error:
-            # The caller does not know this file.
-            sentence = str(error).replace(path, "the public rows, written as CSV")
-            raise type(error)(sentence, error.code, error.values) from None
-    del found["out"]
+    texts = [_rows.text(own, "one_hot") for own in _listed(one_hot) or []]
+    read = _rows.table(rows, aside=list(dict.fromkeys(texts)), what="the table of public rows")
+    own = dict(zip(read.names or [], read.values.T, strict=True))
+    columns: list[tuple[str, int | None]] = []
+    values: list[_rows.Floats] = []
+    for place, name in enumerate(names):
+        categories = _categories(name, read.aside[name]) if name in texts else {}
+        columns += [(category, place) for category in categories] or [(name, None)]
+        values += list(categories.values()) or [own[name]]
+    request = _to_json({"k": k, "n": n, "epsilon": epsilon, "mechanism": mechanism, "delta": delta})
+    answer = _answered(*_core.prepare(request, np.column_stack(values), columns))
     keys = ("name", "center", "scale", "observed", "section")
-    found["features"] = [{key: own[key] for key in keys if key in own} for own in found["columns"]]
-    return found
+    answer["features"] = [{key: own[key] for key in keys if key in own} for own in answer["columns"]]
+    return answer
 
 
-def _write_csv(path: str, rows: Any, names: Sequence[str], texts: Sequence[str]) -> None:
-    import csv
-
-    read = _rows.table(rows, aside=[name for name in names if name in texts], what="the table of public rows")
-    numbers = dict(zip(read.names or [], read.values.T, strict=True))
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(names)
-        columns: list[Any] = [_rows.cells(read.aside[name]) if name in texts else numbers[name] for name in names]
-        for place, row in enumerate(zip(*columns, strict=True)):
-            line = ["" if _rows.is_missing(cell) else cell for cell in row]
-            for name, cell in zip(names, line, strict=True):
-                if name in texts and len(str(cell).splitlines()) > 1:
-                    raise InputError(
-                        f"column {name!r} has a line break in row {place + 1}; replace it, as its texts become names"
-                    )
-            writer.writerow(line)
+def _categories(name: str, column: Any) -> dict[str, _rows.Floats]:
+    """A column of 0 and 1 for each text of a column, NaN where there is none."""
+    cells = ["" if _rows.is_missing(cell) else str(cell).strip() for cell in _rows.cells(column)]
+    for place, cell in enumerate(cells):
+        if len(cell.splitlines()) > 1:
+            raise InputError(
+                f"column {name!r} has a line break in row {place + 1}; replace it, as its texts become names"
+            )
+    texts = sorted({*cells} - {""})
+    if not 2 <= len(texts) <= _MOST_CATEGORIES:
+        raise InputError(
+            f"column {name!r} has {len(texts)} different values; one_hot takes a column of 2 to {_MOST_CATEGORIES}"
+        )
+    return {f"{name}={text}": np.array([float(cell == text) if cell else np.nan for cell in cells]) for text in texts}
 
 
 def features_of(features: Any) -> list[dict[str, Any]] | None:
-    """The features of a study, from whatever says them."""
+    """The features of a study, from any of the accepted forms."""
     if features is None:
         return None
     if isinstance(features, Mapping):
         own = features.get("features")
         if own is None:
-            raise InputError("a mapping of features is what eigenveil.prepare returns; give that, or a list")
+            raise InputError("features is a mapping without the key features; give what eigenveil.prepare returns, or a list")
         features = own
     if hasattr(features, "to_pylist"):
         features = features.to_pylist()  # pyarrow's
@@ -347,11 +368,11 @@ def features_of(features: Any) -> list[dict[str, Any]] | None:
             f"features is {_rows.shown(features)}; give a list of names, a frame with name, center and scale, or what "
             "eigenveil.prepare returns"
         )
-    return [{"name": str(own)} if isinstance(own, str) else _plain(own, place) for place, own in enumerate(features, 1)]
+    return [{"name": str(own)} if isinstance(own, str) else _feature(own, place) for place, own in enumerate(features, 1)]
 
 
-def _plain(feature: Any, place: int) -> dict[str, Any]:
-    """What a study has of a feature, without what is missing, and with Python's own numbers."""
+def _feature(feature: Any, place: int) -> dict[str, Any]:
+    """The fields of a feature, without missing ones, and with plain Python numbers."""
     if not isinstance(feature, Mapping) or not isinstance(feature.get("name"), str):
         raise InputError(
             f"feature {place} has no name; give names, or each feature's name, center and scale, as a frame or mappings"

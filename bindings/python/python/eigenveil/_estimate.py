@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from . import _core, _rows
-from ._command import in_python
 from ._rows import Floats
-from .errors import EigenveilError, InputError
+from .errors import InputError
 
 _Answer = TypeVar("_Answer")
 
@@ -29,7 +28,7 @@ class Intervals(NamedTuple):
 
 
 class Estimate(_rows.Copies):
-    """The principal subspace of a study, with what is known of how good it is.
+    """The estimated principal subspace of a study, with its accuracy.
 
     Made by :meth:`Analyst.estimate`, by the ``fit`` of :class:`LocalDPPCA`, or by :meth:`load`.
 
@@ -38,9 +37,9 @@ class Estimate(_rows.Copies):
     components_ : array of k × p
         Unit vectors; the loading of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_ : array of k
-        With the noise removed, in squared units of the prepared rows; NaN where unknown. Where the ratio is unknown,
-        because nothing gives the variance of all features together (``double-cap`` with ``"clip"`` or ``"require"``
-        and no private centring), the variance is what a component has beyond the other directions, the least it can be.
+        With the noise removed, in squared units of the prepared rows; NaN where unknown. The ratio is unknown if the
+        total variance is unknown (``double-cap`` with ``"clip"`` or ``"require"`` and no private centring); the
+        variance is then the component's excess over the other directions, a lower bound.
     mean_ : array of p, or None
         Of the prepared rows, in a study with private centring.
     feature_names_in_ : array of p str
@@ -52,7 +51,7 @@ class Estimate(_rows.Copies):
     alignments_, alignment_errors_ : array of k
         Squared cosine with the true component, and its standard error (NaN where there is none).
     expected_error_ : float
-        Of ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` holds it in nine of ten cases, or is None.
+        Expected ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` contains it in nine of ten cases, or is None.
     warnings_, warning_codes_ : list of str
         Sentences, and their stable codes.
     privacy_ : dict
@@ -93,24 +92,24 @@ class Estimate(_rows.Copies):
         self.floor_: dict[str, Any] = dict(document["floor"])
         sparse = document["sparse"]
         self.support_ = None if sparse is None else [str(derived["names"][row]) for row in sparse["support"]]
-        self.warnings_: list[str] = [in_python(warning) for warning in document["warnings"]]
+        self.warnings_: list[str] = list(document["warnings"])
         self.warning_codes_: list[str] = list(document["warning_codes"])
         self.privacy_: dict[str, Any] = dict(document["privacy"])
-        # Others have the same arrays.
+        # The arrays are shared with other objects.
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
     @classmethod
     def from_json(cls, text: str) -> Estimate:
-        """From the text of an ``estimate.json``."""
+        """Reads an estimate from the text of an ``estimate.json``."""
         return cls(_core.Estimate.from_json(text))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Estimate:
         """From an ``estimate.json``, as the command line and the server's pages write it.
 
-        A file that cannot be opened is an ``OSError``, as of ``open``; one with something else in it an ``InputError``.
+        Raises ``OSError`` if the file cannot be opened, and ``InputError`` if it is not an estimate.
         """
         with open(path, encoding="utf-8") as file:
             try:
@@ -153,7 +152,7 @@ class Estimate(_rows.Copies):
         return values
 
     def transform(self, rows: Any) -> Floats:
-        """Scores of rows, as the study prepares them, on the components, around the mean if it is known: n × k.
+        """Scores of rows on the components, n × k: the rows are prepared as in the study, and the mean is subtracted if it is known.
 
         Columns are matched by name. Nothing is sent anywhere.
         """
@@ -174,7 +173,7 @@ class Estimate(_rows.Copies):
         return np.array([f"component{j + 1}" for j in range(self.n_components_)], dtype=object)
 
     def to_frame(self) -> Any:
-        """A pandas frame: one line a component, with variance, alignment, verdict, group and loadings."""
+        """A pandas frame: one row per component, with variance, alignment, verdict, group and loadings."""
         pandas = _package("pandas")
         groups = [None if own is None else f"{own[0]}–{own[1]}" for own in self._derived["group"]]
         frame = pandas.DataFrame(
@@ -195,8 +194,9 @@ class Estimate(_rows.Copies):
     def to_sklearn(self) -> Any:
         """A scikit-learn pipeline that transforms as this does: the study's preparation, then a fitted ``PCA``.
 
-        What the ``PCA`` has is of the prepared rows, an estimate with the noise of the reports removed, and around 0
-        without private centring. ``noise_variance_`` is the mean variance outside the components; where the estimate
+        The attributes of the ``PCA`` are estimates for the prepared rows, with the noise of the reports removed, and
+        around 0 without private centring. ``noise_variance_`` is the mean variance outside the components; where the
+        estimate
         does not know it, it is NaN, and so are ``get_covariance`` and ``score``.
         """
         pipeline, preprocessing = _package("sklearn.pipeline"), _package("sklearn.preprocessing")
@@ -218,7 +218,7 @@ class Estimate(_rows.Copies):
         return pipeline.Pipeline([("prepare", prepared), ("pca", pca)])
 
     def _variance_outside(self) -> float:
-        """Mean variance of the directions outside the components; NaN where noise leaves none of it."""
+        """Mean variance of the directions outside the components; NaN if it is unknown or not positive."""
         directions = self.n_features_in_ - self.n_components_
         if directions == 0:
             return 0.0
@@ -233,9 +233,9 @@ class Estimate(_rows.Copies):
     def covariance_(self) -> Floats:
         """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p: projected.
 
-        The nearest to that of :meth:`covariance` that a population can have: for whatever needs a covariance matrix. It
-        is not unbiased, so that averages over studies are of :meth:`covariance`, which has standard errors. Where the
-        reports show no variances, its diagonal is NaN and nothing is projected.
+        The covariance matrix that a population can have and that is nearest to :meth:`covariance`, for whatever needs a
+        covariance matrix. It is biased: to average over studies, use :meth:`covariance`, which has standard errors. If
+        the reports do not show variances, the diagonal is NaN and nothing is projected.
         """
         return self._statistics(self._core.covariance)[0]
 
@@ -252,20 +252,17 @@ class Estimate(_rows.Copies):
         """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none."""
         (value, error, low, high), refused = self._statistics(self._core.correlations)
         names = self._derived["names"]
-        return Intervals(value, error, low, high, [(names[i], names[j], in_python(why)) for i, j, why in refused])
+        return Intervals(value, error, low, high, [(names[i], names[j], why) for i, j, why in refused])
 
     def _statistics(self, asked: Callable[..., _Answer], *arguments: Any) -> _Answer:
-        """What is asked of the moment, refused in the words of Python."""
+        """The result of a statistic of the moment; ``InputError`` without a moment."""
         if "mean_report" not in self._document:
             raise InputError(
                 "this estimate has no moment; ask for one with Analyst.estimate(study, moment=True). Studies with "
                 "missing cells or weights, and fits with more than 1,000 features, have none",
                 "invalid-request",
             )
-        try:
-            return asked(*arguments)
-        except EigenveilError as error:
-            raise type(error)(in_python(str(error)), error.code, error.values) from None
+        return asked(*arguments)
 
     def regress(self, y: str, x: str | Sequence[str]) -> dict[str, tuple[float, float, float, float]]:
         """The best linear prediction of one feature by others, in units of the prepared rows.
@@ -281,14 +278,7 @@ class Estimate(_rows.Copies):
             The predictors' covariance is not known well enough.
         """
         predictors = [x] if isinstance(x, str) else list(x)
-        if len(set(predictors)) != len(predictors):
-            raise InputError("a predictor is named twice; name it once", "wrong-names")
-        names = list(self._derived["names"])
-        for name in [y, *predictors]:
-            if name not in names:
-                raise InputError(f"the estimate has no feature {name!r}", "wrong-names")
-        found = self._statistics(self._core.regress, names.index(y), [names.index(name) for name in predictors])
-        return dict(zip(predictors, found, strict=True))
+        return dict(zip(predictors, self._statistics(self._core.regress, y, predictors), strict=True))
 
     def figures(self) -> dict[str, str]:
         """The pictures of the server's pages as SVG, by file name: ``scree.svg``, ``alignment.svg``, …"""
@@ -320,7 +310,7 @@ class Estimate(_rows.Copies):
         return ax
 
     def plot_biplot(self, rows: Any, axes: tuple[int, int] = (1, 2), top: int = 12, ax: Any = None) -> Any:
-        """Rows and the largest loadings over two components (from 1), by matplotlib; shows rows. Returns the axes."""
+        """Plots the rows and the largest loadings over two components (from 1) with matplotlib; reveals the rows. Returns the axes."""
         first, second = (self._place(component) for component in axes)
         scores = self.transform(rows)[:, [first, second]]
         if len(scores) == 0:

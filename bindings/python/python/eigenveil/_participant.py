@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from . import _core, _rows
-from .errors import EigenveilError, InputError, LedgerError
+from .errors import InputError
 
 # Never a value of a row, nor what depends on one, nor a token.
 _log = logging.getLogger("eigenveil")
@@ -23,14 +22,14 @@ Progress = bool | Callable[[int, int], object] | None
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a server; the defaults are right for most.
+    """Connection settings; the defaults suit most users.
 
     Parameters
     ----------
     ca_certificate : path, optional
         PEM file of a certificate to trust besides the system's.
     insecure_http : bool
-        Whether ``http://`` to another machine is allowed; anybody on the way can then read reports and tokens.
+        Whether ``http://`` to another machine is allowed; anyone on the network path can then read reports and tokens.
     proxy : str, optional
         Address of a proxy, or ``"none"``. By default the environment says (``HTTPS_PROXY``, ``NO_PROXY``).
     timeout : float
@@ -47,7 +46,7 @@ class Connection:
     retry_for: float = 60.0
 
 
-def reached_by(connection: Connection | None) -> Connection | None:
+def require_connection(connection: Connection | None) -> Connection | None:
     """The connection, if it is one."""
     if connection is not None and not isinstance(connection, Connection):
         raise InputError(f"connection is a {type(connection).__name__}; give an eigenveil.Connection")
@@ -56,7 +55,7 @@ def reached_by(connection: Connection | None) -> Connection | None:
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Study(_rows.Copies):
-    """A study, checked: its parameters have its fingerprint, and its noise keeps the budget.
+    """A verified study: its parameters match the fingerprint and its noise satisfies the budget.
 
     Made by :meth:`fetch` or :meth:`from_document`.
 
@@ -116,13 +115,13 @@ class Study(_rows.Copies):
         ServerError
             The server could not be reached.
         """
-        study = cls(_core.Study.fetch(url, id, fingerprint, reached_by(connection)))
+        study = cls(_core.Study.fetch(url, id, fingerprint, require_connection(connection)))
         _log.info("fetched %r", study)
         return study
 
     @classmethod
     def from_document(cls, document: str | bytes | Mapping[str, Any], url: str, fingerprint: str | None = None) -> Study:
-        """Checks a study's document (of ``GET /v1/studies/ID``) that came by another way."""
+        """Checks a study's document (of ``GET /v1/studies/ID``) obtained by other means."""
         if isinstance(document, bytes):
             try:
                 document = document.decode()
@@ -161,7 +160,7 @@ class Participation:
     state : str
         ``"owed"``, ``"acknowledged"`` or ``"refused"``.
     epsilon, delta : float
-        What was charged: what holds, at least what is claimed.
+        The charge: the actual budget, never less than the claimed one.
     local_warning : str or None
         Why the row was sent as the zero row, if it was. **For the participant only**: it depends on the row.
     """
@@ -182,7 +181,7 @@ class Sent(_rows.Copies):
     Attributes
     ----------
     accepted, duplicates, refused, pending : int
-        Reports counted now; counted before, as an answer was lost; refused for good; still to be sent.
+        Reports counted now; counted earlier, because a response was lost; refused for good; still to be sent.
     failures : list of dict
         Why reports are still to be sent: ``url``, ``study``, ``code``, ``detail``, ``retryable``.
     bytes, retries, seconds
@@ -250,7 +249,7 @@ class Ledger:
     path : path
         The file. It is made, readable by its owner only, if it is not there.
     existing : bool
-        Refuse to make a new one: for a device that knows that it has one. A lost ledger looks like a first run.
+        Refuse to make a new one: use it once the ledger has been created. A lost ledger looks like a first run.
 
     Raises
     ------
@@ -285,7 +284,7 @@ class Ledger:
         self._core.close()
 
     def take_part(self, study: Study, row: Any, *, token: str | None = None) -> Participation:
-        """Perturbs the row and keeps its report, charged and durable; once a study, however often it is called.
+        """Perturbs the row and keeps its report, charged and durable; once per study, however often it is called.
 
         Parameters
         ----------
@@ -314,15 +313,15 @@ class Ledger:
         return Participation(**kept)
 
     def set_token(self, study: Study | str, token: str) -> bool:
-        """Keeps the one-time token for a report that is not acknowledged yet; returns whether it is of use."""
+        """Keeps the one-time token for a report that is not acknowledged yet; returns whether the token is still needed."""
         return self._core.set_token(id_of(study), _token(token))
 
     def send(self, *, connection: Connection | None = None) -> Sent:
-        """Sends what is owed, the same bytes each time; what cannot be sent now stays owed.
+        """Sends what is pending, the same bytes each time; what cannot be sent now stays pending.
 
         An unreachable server is no exception: see ``failures``.
         """
-        return _logged(Sent(**_object(self._core.send(reached_by(connection)))))
+        return _logged(Sent(**_object(self._core.send(require_connection(connection)))))
 
     def receipt(self) -> Receipt:
         """Which studies the device took part in, and what remains."""
@@ -348,7 +347,7 @@ class Ledger:
 
 
 def id_of(study: Study | str) -> str:
-    """The identifier of a study, or what is one."""
+    """The study's identifier; a string is returned unchanged."""
     if not isinstance(study, (str, Study)):
         raise InputError(f"the study is a {type(study).__name__}; give a Study or its id")
     return study if isinstance(study, str) else study.id
@@ -435,10 +434,11 @@ def report(
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional
-        Column (or one label a row) that says whose the row is, as one text or number: one row of each person, drawn at
-        random, is reported.
+        Column (or one label per row) that identifies the person of each row, as text or a number: one row of each
+        person, drawn at random, is reported.
     weights : str or array, optional
-        Column (or one number a row), above 0 and at most 1, in a study with weights; more counts as 1, so divide by the
+        Column (or one number per row), above 0 and at most 1, in a study with weights; more counts as 1, so divide by
+        the
         largest that there can be. A pandas Series, also as
         ``persons``, must have the index of a frame of rows.
     tokens : iterable of str, optional
@@ -447,7 +447,7 @@ def report(
         The table has changed since earlier studies, but row *i* is still participant *i*. In a study that was begun
         the rows must be the same (``rows-changed``).
     moved, accept_new_purpose, resend_refused : bool
-        The study has another address; it says another purpose than before; send refused reports again, unchanged.
+        Confirm that the study moved to a new address; accept a changed purpose; resend refused reports unchanged.
     epsilon_per_study, epsilon_total, delta_total : float, optional
         Changes what each row may spend in one study and in all.
     progress : bool or callable, optional
@@ -455,18 +455,15 @@ def report(
 
     Raises
     ------
+    InputError, LedgerError, StudyError, TokenError
+        Refused before anything is perturbed, charged or stored: tokens that are missing or the same, limits, another
+        address or purpose, other rows, a closed study.
     ServerError, StudyError, TokenError
         Reports are still to be sent; ``values`` has ``pending`` and ``acknowledged``. Call it again to finish.
     """
     if persons is not None and weights is not None:
         raise InputError("persons and weights cannot be combined; give one of them")
     checked = _checked(study)
-    if checked.has_weights != (weights is not None):
-        raise InputError(
-            "participants of this study count by weights; give weights, above 0 and at most 1"
-            if weights is None
-            else "all participants of this study count the same; leave weights out"
-        )
     aside = [label for label in (persons, weights) if isinstance(label, str)]
     read = _rows.table(rows, aside=aside)
     values = _rows.ordered(read, study.feature_names, f"study {study.id}")
@@ -477,64 +474,34 @@ def report(
     _rows.refuse_other_index(rows, weights, "weights")
     labels = read.aside.get(persons) if isinstance(persons, str) else persons
     weight = read.aside.get(weights) if isinstance(weights, str) else weights
-    numbers = None if labels is None else _rows.numbered(labels, n)
-    participants = n if numbers is None else int(numbers.max()) + 1
-    own = None if tokens is None else list(map(_token, tokens))
-    if own is not None and len(own) < participants:
-        raise InputError(f"there are {len(own)} tokens for {participants} participants; give one for each")
-    if not 1 <= _rows.whole(connections, "connections") <= 1024:
-        raise InputError(f"connections is {connections}; it must be from 1 to 1024")
-    with _Bar(progress, "reports") as told, _in_python():
+    arguments = {
+        "same_participants": same_participants,
+        "moved": moved,
+        "accept_new_purpose": accept_new_purpose,
+        "resend_refused": resend_refused,
+        "connections": connections,
+        "epsilon_per_study": epsilon_per_study,
+        "epsilon_total": epsilon_total,
+        "delta_total": delta_total,
+    }
+    with _Bar(progress, "reports") as told:
         answer = _core.report(
             ledger,
             checked,
             values,
-            numbers,
+            None if labels is None else _rows.numbered(labels, n),
             None if weight is None else _rows.weights(weight, n),
-            own,
-            {
-                "same_participants": same_participants,
-                "moved": moved,
-                "accept_new_purpose": accept_new_purpose,
-                "resend_refused": resend_refused,
-                "connections": connections,
-                "epsilon_per_study": epsilon_per_study,
-                "epsilon_total": epsilon_total,
-                "delta_total": delta_total,
-            },
+            None if tokens is None else list(map(_token, tokens)),
+            to_json(arguments),
             told,
-            reached_by(connection),
+            require_connection(connection),
         )
-    reported = _logged(Reported(**_object(answer)))
-    if reported.failures:
-        raise _failure(reported)
-    return reported
-
-
-@contextlib.contextmanager
-def _in_python() -> Iterator[None]:
-    """Says how this function is told that other rows are of the same participants."""
-    try:
-        yield
-    except LedgerError as error:
-        if error.code != "other-rows":
-            raise
-        sentence = str(error).replace("this file differs from the ones", "these rows differ from those")
-        sentence = sentence.replace(", say so;", ", give same_participants=True;")
-        raise LedgerError(sentence, error.code, error.values) from None
-
-
-def _failure(reported: Reported) -> EigenveilError:
-    """Why reports are still to be sent, as an exception of the kind that its code has."""
-    failure = reported.failures[0]
-    sentence = (
-        f"{failure['detail']}; {reported.acknowledged} reports are acknowledged and {reported.pending} still to be "
-        "sent: call it again to finish"
-    )
-    values: dict[str, float | str] = {"pending": float(reported.pending), "acknowledged": float(reported.acknowledged)}
-    if failure["retryable"]:
-        values["retryable"] = 1.0
-    return _core.exception(failure["code"], sentence, values)
+    done = _object(answer)
+    charged = done.pop("charged")
+    done |= {"participants": done.pop("rows"), "prepared": charged["rows"]}
+    done |= {"epsilon": charged["epsilon"], "delta": charged["delta"]}
+    del done["study"]
+    return _logged(Reported(**done))
 
 
 def receipt(ledger: Path) -> Receipt:
@@ -573,3 +540,18 @@ class _Bar:
 def _object(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
     return document
+
+
+def to_json(document: dict[str, Any]) -> str:
+    """JSON, in which no number may be missing."""
+    try:
+        return json.dumps(document, allow_nan=False, default=_plain)
+    except ValueError as error:
+        raise InputError("a number is not finite; give a finite one") from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as Python's own."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

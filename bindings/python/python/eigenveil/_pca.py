@@ -12,8 +12,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _core, _rows
-from ._analyst import designed, estimate_request, known_words, to_json
+from ._analyst import designed, estimate_request, explain_unknown_words
 from ._estimate import Estimate
+from ._participant import to_json
 from ._rows import Floats
 from .errors import InputError
 
@@ -112,7 +113,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         weights : array of n, optional
             What each row counts, above 0 and at most 1; more counts as 1.
         persons : array of n, optional
-            Whose each row is: one row of each person, drawn at random, is reported.
+            The person each row belongs to: one row of each person, drawn at random, is reported.
         """
         values = self._validated(X, reset=True)
         if values.shape[1] < 2:
@@ -141,7 +142,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         numbers = None if persons is None else _rows.numbered(persons, n)
         weight = None if weights is None else _rows.weights(weights, n)
         seed = _seed(self.random_state)
-        with known_words(design), self._without_cells():
+        with explain_unknown_words(design), self._hide_cell_like_names():
             try:
                 core = _core.simulated(values, numbers, weight, to_json(design), request, seed)
             except InputError as error:
@@ -170,14 +171,14 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if names is None and not self._has_constants():
             return None
         columns = {"center": self.center, "scale": self.scale, "observed": self.observed}
-        given = {key: _one_each(value, names, p, key) for key, value in columns.items() if value is not None}
+        given = {key: _per_feature(value, names, p, key) for key, value in columns.items() if value is not None}
         return [
             {"name": str(name), **{key: float(value[i]) for key, value in given.items()}}
             for i, name in enumerate([f"x{i + 1}" for i in range(p)] if names is None else names)
         ]
 
     @contextlib.contextmanager
-    def _without_cells(self) -> Iterator[None]:
+    def _hide_cell_like_names(self) -> Iterator[None]:
         """Calls features by their places, if the first row of a file could be their names."""
         try:
             yield
@@ -197,7 +198,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         try:
             values = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
         except ValueError as error:
-            # It has the cell, or what follows its first line has all cells.
+            # The message may contain cell values.
             said = str(error)
             if "could not convert string" in said:
                 raise InputError("the rows have text, not numbers; convert or drop it", "invalid-dtype") from None
@@ -330,7 +331,7 @@ class LocalDPSparsePCA(LocalDPPCA):
         return self
 
 
-def _one_each(value: Any, names: Any, p: int, what: str) -> Floats:
+def _per_feature(value: Any, names: Any, p: int, what: str) -> Floats:
     """A number for each feature: by their names, if both have names."""
     if names is not None and _rows.named(value) is not None:
         return _rows.row(value, [str(name) for name in names], "the table of fit", what)

@@ -1,7 +1,7 @@
 """Tables and rows of any library as float64 arrays in C order, with their names checked and brought into order.
 
-A table that is a float64 array in C order already is used as it is. The messages name features and kinds, never values:
-nor do they pass on what a library said, nor names that could be the cells of a first row.
+A table that is a float64 array in C order already is used as it is. Messages name features and types, never values,
+library messages, or names that could be cells of a first row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DATES = "dates or times, not numbers; give days, hours or seconds, since a fixe
 
 
 class Copies:
-    """Hands out copies of its lists and dicts: who appends to one does not change the object, which uses them."""
+    """Hands out copies of its lists and dicts: mutating a returned list or dict does not change the object."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 
 def unmasked(values: Any) -> Any:
-    """With NaN for what is masked, also in a list: numpy reads what is behind the masks of arrays in a list.
+    """Replaces masked values by NaN, including in lists of masked arrays, where numpy would ignore the mask.
 
     Arrow's dictionaries are decoded: pyarrow 26 gives their nulls the values of other rows.
     """
@@ -76,7 +76,7 @@ def unmasked(values: Any) -> Any:
 
 
 def floats(values: Any, what: str) -> Floats:
-    """A float64 array in C order of what is an array of numbers (or of booleans), NaN where it is masked."""
+    """Converts numbers or booleans to a C-ordered float64 array, NaN where it is masked."""
     try:
         array: npt.NDArray[Any] = np.asarray(unmasked(values))
     except Exception:
@@ -404,7 +404,7 @@ def cells(column: Any) -> Iterable[Any]:
 
 
 def refuse_other_index(rows: Any, values: Any, what: str) -> None:
-    """Raises if both are of pandas and differ in their index: by place they would go to other rows than by label."""
+    """Raises if both are of pandas and differ in their index: position and label would then disagree."""
     index: Any = getattr(rows, "index", None)
     own: Any = getattr(values, "index", None)
     if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):

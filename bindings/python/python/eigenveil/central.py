@@ -1,4 +1,4 @@
-"""Baselines of a trusted curator, who sees every row: what local privacy costs is measured against them.
+"""Baselines of a trusted curator, who sees every row: the cost of local privacy is measured against them.
 
 >>> import eigenveil.central
 >>> "analyze-gauss" in [algorithm["name"] for algorithm in eigenveil.central.algorithms()]
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from . import _core, _rows
-from ._analyst import norm, to_json
-from ._command import features_of, in_python
+from ._command import features_of, plain
+from ._participant import to_json
 from ._rows import Floats
-from .errors import EigenveilError, InputError
+from .errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,30 +102,20 @@ def fit(
     read = _rows.table(rows)
     expected = None if own is None else [str(feature["name"]) for feature in own]
     values = _rows.ordered(read, expected, "the features")
-    preprocessing = {
-        "dimension": values.shape[1],
-        "features": own,
-        "norm": norm(bound_rows, radius),
-        "centring": None,
-    }
     if epsilon is None and delta is not None:
-        raise InputError("delta belongs to an epsilon; give both or neither")
-    budget = None
-    if epsilon is not None:
-        budget = (_rows.number(epsilon, "epsilon"), None if delta is None else _rows.number(delta, "delta"))
-    k = _rows.whole(k, "k")
-    if seed is not None:
-        seed = _rows.whole(seed, "seed")
+        raise InputError("delta is given without epsilon; give both or neither")
     for name, value in parameters.items():
         if isinstance(value, int):
             _rows.whole(value, name)
-    try:
-        components, rest = _core.central(
-            algorithm, values, k, to_json(preprocessing), budget, neighbours, calibration, parameters, seed
-        )
-    except EigenveilError as error:
-        sentence = in_python(str(error)).replace("(epsilon inf)", "(leave epsilon out)")
-        raise type(error)(sentence, error.code, error.values) from None
+    words = {
+        "algorithm": algorithm, "neighbours": neighbours, "calibration": calibration, "bound_rows": bound_rows,
+    }  # fmt: skip
+    numbers = {"epsilon": epsilon, "delta": delta, "radius": radius}
+    request: dict[str, Any] = {name: _rows.text(value, name) for name, value in words.items()}
+    request |= {name: plain(name, _rows.number(value, name)) for name, value in numbers.items() if value is not None}
+    request |= {"k": _rows.whole(k, "k"), "seed": None if seed is None else _rows.whole(seed, "seed"), "features": own}
+    request["options"] = {name: plain(name, value) for name, value in parameters.items()}
+    components, rest = _core.central(to_json(request), values)
     components.setflags(write=False)
     said = json.loads(rest)
     return Fit(components, said["privacy"], said["captured_variance"], said["n"], said["diagnostics"])
@@ -142,8 +132,7 @@ class Sparse(_rows.Copies):
     support : list of int
         The selected features.
     objective, gap, relative_gap : float
-        ⟨S, X⟩ − λ‖X‖₁, a proved bound on what the optimum exceeds it by, and that bound relative to
-        the leading variance.
+        ⟨S, X⟩ − λ‖X‖₁; a proved bound on how far it is below the optimum; that bound relative to the leading variance.
     converged : bool
     iterations : int
     """
@@ -160,7 +149,7 @@ class Sparse(_rows.Copies):
 def sparse_components(
     matrix: Any, *, k: int, penalty: float, max_iterations: int = 2000, tolerance: float = 1e-6, threads: int = 1
 ) -> Sparse:
-    """Row-sparse components of a symmetric matrix that one holds, by Fantope projection; nothing here is private.
+    """Row-sparse components of a given symmetric matrix, by Fantope projection; nothing here is private.
 
     Parameters
     ----------

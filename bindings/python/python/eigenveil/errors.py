@@ -1,4 +1,4 @@
-"""Exceptions by kind. Each has the sentence, a stable ``code`` and, if a program may need more, ``values``.
+"""Exceptions by kind. Each has a message, a stable ``code`` and, for programs, ``values``.
 
 >>> import eigenveil, eigenveil.errors
 >>> try:
@@ -14,14 +14,14 @@ from collections.abc import Mapping
 
 
 class EigenveilError(Exception):
-    """What every exception of this package is.
+    """Base class of the exceptions of this package.
 
     Attributes
     ----------
     code : str
         Stable name, such as ``"study-not-open"``; those of the HTTP interface are in its documentation.
     values : dict
-        What else a program may need, often nothing: ``field`` (the member of a request that it is about), ``status``
+        Further values for programs, often none: ``field`` (the member of the request that is wrong), ``status``
         (of HTTP), ``retry_after`` (seconds), ``retryable`` (1 if the same call may succeed later), ``pending`` and
         ``acknowledged`` (reports).
     """
@@ -43,11 +43,11 @@ class InputError(EigenveilError, ValueError):
 
 
 class StudyError(EigenveilError):
-    """The study is not what it says, not the one that was expected, or takes no reports now."""
+    """The study contradicts its own document, is not the expected one, or takes no reports now."""
 
 
 class LedgerError(EigenveilError):
-    """The ledger refuses (its limits, another study of this name), is in use, or cannot be read or written."""
+    """The ledger refuses the report (because of its limits, or another study of this name), is in use, or cannot be read or written."""
 
 
 class TokenError(EigenveilError):

@@ -86,12 +86,12 @@ impl AverageIterate {
     /// residuals of `accuracy` relative to the largest eigenvalue; below, or if a third of p dimensions is not enough,
     /// by a full decomposition.
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
-        let found = if self.dimension >= MIN_PARTIAL_DIMENSION {
+        let leading = if self.dimension >= MIN_PARTIAL_DIMENSION {
             leading_pairs(self, k, accuracy, self.dimension / 3)?
         } else {
             None
         };
-        match found {
+        match leading {
             Some(pairs) => Ok(pairs.vectors),
             None => Ok(top_k(&self.matrix(), k)?.vectors),
         }

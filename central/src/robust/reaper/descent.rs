@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Generator,
     block_lanczos::LazyGoe,
-    noise::SymmetricNoise,
+    parts::noise::SymmetricNoise,
     robust::{sampling::Schedule, table::Table},
 };
 
@@ -231,10 +231,10 @@ fn step_by_span(
         rng,
     };
     let near = Some(&iterate.factor);
-    let found =
+    let projected =
         project_onto_fantope_partially(&step, Some(&mut unseen), rank, near, NOISY_ACCURACY)?;
     // Part of the noise has been drawn already: it must neither be drawn again nor be dropped.
-    let mut factor = found.ok_or_else(|| {
+    let mut factor = projected.ok_or_else(|| {
         Error::estimate_failed(
             "the noise of a step is smaller than the rounding error of its gradients; use a smaller budget",
         )
@@ -299,9 +299,9 @@ pub(super) mod tests {
             };
             let mut p = Iterate::start(2, d);
             for seed in 0..3 {
-                let of = |seed| generator(Some(seed)).unwrap();
-                let full = descent.full_step(&p, rows, 2, 2e-3, &mut of(seed));
-                let part = descent.partial_step(&p, rows, 2, 2e-3, &mut of(seed));
+                let seeded = |seed| generator(Some(seed)).unwrap();
+                let full = descent.full_step(&p, rows, 2, 2e-3, &mut seeded(seed));
+                let part = descent.partial_step(&p, rows, 2, 2e-3, &mut seeded(seed));
                 let (full, part) = (full.unwrap(), part.unwrap());
                 let squares = full.weights.iter().map(|w| w * w);
                 let distance = part.distance(&full) / squares.sum::<f64>().sqrt();

@@ -146,17 +146,20 @@ mod tests {
                 let expected = outer_scaled(&frame, &exponentials);
                 let mut lower = outer_scaled(&frame, &values);
                 lower.fill_upper_triangle(f64::MAX, 1);
-                let of = |bottom| symmetric_exponential(&lower, bottom, 3.0, accuracy);
-                let found = of(3.0 - width);
-                let distance = (&found - &expected).amax();
+                let exponential_above =
+                    |bottom| symmetric_exponential(&lower, bottom, 3.0, accuracy);
+                let exponential = exponential_above(3.0 - width);
+                let distance = (&exponential - &expected).amax();
                 assert!(distance < accuracy, "{p} {width}: {distance}");
-                assert_eq!(found, found.transpose());
+                assert_eq!(exponential, exponential.transpose());
                 // An interval that is a little too small.
-                let found = of(3.0 - 0.98 * width);
-                let distance = (&found - &expected).amax();
+                let exponential = exponential_above(3.0 - 0.98 * width);
+                let distance = (&exponential - &expected).amax();
                 assert!(distance < 10.0 * accuracy, "{p} {width}: {distance}");
-                let again = Threads::new(2).unwrap().run(|| of(3.0 - 0.98 * width));
-                assert_eq!(found, again);
+                let again = Threads::new(2)
+                    .unwrap()
+                    .run(|| exponential_above(3.0 - 0.98 * width));
+                assert_eq!(exponential, again);
             }
         }
     }

@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 
 use super::projection::FantopeFactor;
 
-/// As for GLAD: at a smaller distance 0 is a subgradient.
+/// Distance below which 0 is a subgradient, as for GLAD.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
 
 /// Rows nearer to the subspace than this are treated separately, because `1/‖Qx‖` would amplify cancellation errors.
@@ -205,9 +205,9 @@ mod tests {
             let mut next = &dense + descent_direction(&rows, &dense) * 0.3 + mirrored;
             next -= DMatrix::identity(p, p) * identity;
             let expected = next * &block;
-            let found = Step::new(&iterate, &rows, 0.3, Some(noise)).times(&block);
+            let product = Step::new(&iterate, &rows, 0.3, Some(noise)).times(&block);
             // Qx of a row at 1e-7 has nine digits.
-            assert!((found - expected).amax() < 1e-8, "{identity}");
+            assert!((product - expected).amax() < 1e-8, "{identity}");
         }
     }
 }

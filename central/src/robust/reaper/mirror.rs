@@ -28,9 +28,9 @@ pub(super) struct Mirror {
 }
 
 enum Point {
-    /// As eigenvectors.
+    /// Eigenvectors.
     Factor(Iterate),
-    /// As a full matrix.
+    /// A full matrix.
     Matrix(DMatrix<f64>),
 }
 
@@ -158,7 +158,7 @@ mod tests {
     use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
-    use crate::{Generator, generator, noise::SymmetricNoise};
+    use crate::{Generator, generator, parts::noise::SymmetricNoise};
 
     /// A logarithm with three directions `strength` above noise with this spectral edge.
     fn logarithm(p: usize, edge: f64, strength: f64, rng: &mut Generator) -> DMatrix<f64> {
@@ -195,8 +195,8 @@ mod tests {
             let mut expected = start(false);
             let iterate = expected.by_eigenvectors(k).unwrap();
             for is_capped in [false, true] {
-                let mut found = start(is_capped);
-                let Some(matrix) = found.by_products(k, 1e-10).unwrap() else {
+                let mut state = start(is_capped);
+                let Some(matrix) = state.by_products(k, 1e-10).unwrap() else {
                     assert!(
                         is_capped && strength < edge,
                         "eigenvectors are used only for the edge of noise"
@@ -214,7 +214,7 @@ mod tests {
                 assert!((matrix.trace() - k as f64).abs() < 1e-8);
                 let count = iterate.factor.weights.iter().filter(|&&w| w == 1.0).count();
                 numbers_capped[count] = true;
-                let difference = &found.logarithm - &expected.logarithm;
+                let difference = &state.logarithm - &expected.logarithm;
                 let distance = difference.lower_triangle().amax();
                 assert!(
                     distance < 1e-7,

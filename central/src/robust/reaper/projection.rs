@@ -97,16 +97,16 @@ pub(super) fn project_onto_fantope_partially(
     near: Option<&FantopeFactor>,
     accuracy: f64,
 ) -> Result<Option<FantopeFactor>> {
-    let own = matrix.dimension();
-    let p = own + noise.as_ref().map_or(0, |noise| noise.beyond);
+    let own_dimension = matrix.dimension();
+    let p = own_dimension + noise.as_ref().map_or(0, |noise| noise.beyond);
     require_rank(k, p)?;
     let is_noisy = noise.is_some();
     let largest = if is_noisy { p } else { p / MAX_SPACE_DIVISOR };
     let width = (p / DIMENSIONS_PER_COLUMN)
         .clamp(MIN_BLOCK, MAX_BLOCK)
         .max(k + 2)
-        .min(own);
-    let start = completed_with_random(near.map(|near| &near.vectors), own, width);
+        .min(own_dimension);
+    let start = completed_with_random(near.map(|near| &near.vectors), own_dimension, width);
     let mut lanczos = BlockLanczos::new(matrix, noise, &start);
     // A candidate, in the coordinates of the basis.
     let mut previous: Option<FantopeFactor> = None;
@@ -136,8 +136,8 @@ pub(super) fn project_onto_fantope_partially(
         let rank = weights.len();
         let size = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
         let residual = residuals.iter().map(|r| r * r).sum::<f64>().sqrt();
-        let found = FantopeFactor::new(pairs.vectors, weights);
-        let moved = previous.as_ref().map(|before| before.distance(&found));
+        let factor = FantopeFactor::new(pairs.vectors, weights);
+        let moved = previous.as_ref().map(|before| before.distance(&factor));
         let all = krylov_dimension == p;
         // The projection is non-expansive: residuals R move it by at most √2‖R‖_F. Part of the spectrum must be
         // outside.
@@ -146,8 +146,8 @@ pub(super) fn project_onto_fantope_partially(
                 || moved.is_some_and(|moved| moved <= accuracy * size));
         if all || settled {
             return Ok(Some(FantopeFactor {
-                vectors: lanczos.vectors(&found.vectors),
-                weights: found.weights,
+                vectors: lanczos.vectors(&factor.vectors),
+                weights: factor.weights,
                 // If it hardly moved, the previous space would have sufficed.
                 krylov_dimension: match previous {
                     Some(before) if moved.is_some_and(|moved| moved <= 0.1 * accuracy * size) => {
@@ -160,7 +160,7 @@ pub(super) fn project_onto_fantope_partially(
         if !grown || krylov_dimension >= largest {
             return Ok(None);
         }
-        previous = Some(found);
+        previous = Some(factor);
         next_check = ((krylov_dimension as f64 * GROWTH) as usize).max(krylov_dimension + width);
     }
 }
@@ -169,15 +169,17 @@ pub(super) fn project_onto_fantope_partially(
 /// to the block would never be found.
 fn completed_with_random(known: Option<&DMatrix<f64>>, p: usize, width: usize) -> DMatrix<f64> {
     let most = width - width.div_ceil(4);
-    let kept = known.map_or(0, |known| known.ncols().min(most));
+    let known_columns = known.map_or(0, |known| known.ncols().min(most));
     let mut block = DMatrix::zeros(p, width);
     if let Some(known) = known {
         block
-            .columns_mut(0, kept)
-            .copy_from(&known.columns(0, kept));
+            .columns_mut(0, known_columns)
+            .copy_from(&known.columns(0, known_columns));
     }
-    let random = StartVectors::default().block(p, width - kept);
-    block.columns_mut(kept, width - kept).copy_from(&random);
+    let random = StartVectors::default().block(p, width - known_columns);
+    block
+        .columns_mut(known_columns, width - known_columns)
+        .copy_from(&random);
     block
 }
 
@@ -190,7 +192,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Generator, generator, noise::SymmetricNoise};
+    use crate::{Generator, generator, parts::noise::SymmetricNoise};
 
     fn rng(seed: u64) -> Generator {
         generator(Some(seed)).unwrap()
@@ -233,9 +235,9 @@ mod tests {
             for k in [1, 2, 5] {
                 let full = fully_projected(&matrix, k);
                 for accuracy in [1e-2, 1e-6] {
-                    let found =
+                    let projected =
                         project_onto_fantope_partially(&matrix, None, k, None, accuracy).unwrap();
-                    let Some(found) = found else {
+                    let Some(projected) = projected else {
                         // Six directions of total weight 3.6: at k = 5 many others are needed.
                         assert!(
                             edge > 0.01 || k == 5,
@@ -243,15 +245,15 @@ mod tests {
                         );
                         continue;
                     };
-                    let distance = distance(&found, &full);
+                    let distance = distance(&projected, &full);
                     assert!(
                         distance <= accuracy + 1e-9,
                         "edge {edge}, k {k}: {distance}"
                     );
-                    assert!(orthonormality_defect(&found.vectors) < 1e-12);
-                    assert!((found.weights.iter().sum::<f64>() - k as f64).abs() < 1e-12);
-                    assert!(found.weights.iter().all(|w| (0.0..=1.0).contains(w)));
-                    assert!(found.krylov_dimension <= p / 3);
+                    assert!(orthonormality_defect(&projected.vectors) < 1e-12);
+                    assert!((projected.weights.iter().sum::<f64>() - k as f64).abs() < 1e-12);
+                    assert!(projected.weights.iter().all(|w| (0.0..=1.0).contains(w)));
+                    assert!(projected.krylov_dimension <= p / 3);
                 }
             }
         }
@@ -264,8 +266,8 @@ mod tests {
         let mut rng = rng(6);
         let matrix = add_noise(low_rank(p, 1.0, &mut rng), 0.17, &mut rng);
         let search = |near: Option<&FantopeFactor>| {
-            let found = project_onto_fantope_partially(&matrix, None, 2, near, 1e-8);
-            found.unwrap().unwrap()
+            let projected = project_onto_fantope_partially(&matrix, None, 2, near, 1e-8);
+            projected.unwrap().unwrap()
         };
         let mut cold = search(None);
         let warm = search(Some(&cold));
@@ -297,10 +299,10 @@ mod tests {
                 beyond: 0,
                 rng: &mut source,
             };
-            let found = project_onto_fantope_partially(&h, Some(&mut noise), 2, None, 1e-3);
-            let found = found.unwrap().unwrap();
-            assert!(found.krylov_dimension < p, "nothing was saved");
-            let distance = distance(&found, &fully_projected(&whole, 2));
+            let projected = project_onto_fantope_partially(&h, Some(&mut noise), 2, None, 1e-3);
+            let projected = projected.unwrap().unwrap();
+            assert!(projected.krylov_dimension < p, "nothing was saved");
+            let distance = distance(&projected, &fully_projected(&whole, 2));
             assert!(distance < 1e-3, "edge {edge}: {distance}");
         }
     }
@@ -344,13 +346,13 @@ mod tests {
 
     fn check_noise_distribution(beyond: usize) {
         let (p, sd, repeats) = (40, 0.7, 60);
-        let own = p - beyond;
+        let own_dimension = p - beyond;
         let (mut off, mut on, mut along, mut along_squared) = (0.0, 0.0, 0.0, 0.0);
         let mut products = 0.0;
         for repeat in 0..repeats {
             let mut rng = rng(1000 + repeat);
-            let mut h = low_rank(own, 5.0, &mut rng);
-            let start = uniform_frame(&mut rng, own, 3).unwrap();
+            let mut h = low_rank(own_dimension, 5.0, &mut rng);
+            let start = uniform_frame(&mut rng, own_dimension, 3).unwrap();
             let mut w = fully_drawn(&h, sd, beyond, &start, &mut rng);
             h.resize_mut(p, p, 0.0);
             w -= &h;
@@ -367,20 +369,20 @@ mod tests {
         }
         let n = repeats as f64;
         let pairs = n * (p * (p - 1) / 2) as f64;
-        let found = [
+        let moments = [
             off / pairs,
             on / (n * p as f64),
             along / n,
             along_squared / n,
         ];
-        let [off, on, along, along_squared] = found;
+        let [off, on, along, along_squared] = moments;
         assert!(
             (off - 1.0).abs() < 0.04 && (on - 1.0).abs() < 0.17,
-            "{found:?}"
+            "{moments:?}"
         );
         assert!(
             along.abs() < 0.78 && (along_squared - 1.0).abs() < 1.1,
-            "{found:?}"
+            "{moments:?}"
         );
         // Products of independent numbers with variances 1/2 and 1: six standard errors.
         assert!(products.abs() < 6.0 * (0.5 * pairs).sqrt(), "{products}");
@@ -389,12 +391,12 @@ mod tests {
     #[test]
     fn unsuitable_spectra_return_none_without_noise() {
         let p = 90;
-        let of = |matrix: &DMatrix<f64>| {
+        let projection_of = |matrix: &DMatrix<f64>| {
             project_onto_fantope_partially(matrix, None, 2, None, 1e-6).unwrap()
         };
         // All directions equal: the projection is (2/p)I, of rank p.
-        assert_eq!(of(&DMatrix::identity(p, p)), None);
-        assert_eq!(of(&DMatrix::zeros(p, p)), None);
+        assert_eq!(projection_of(&DMatrix::identity(p, p)), None);
+        assert_eq!(projection_of(&DMatrix::zeros(p, p)), None);
         let matrix = low_rank(p, 1.0, &mut rng(1));
         assert!(project_onto_fantope_partially(&matrix, None, 0, None, 1.0).is_err());
     }

@@ -3,8 +3,8 @@
 use eigenveil_estimation::linalg::require_rank;
 use eigenveil_shared::{Error, Result};
 
-/// log c of the projection of positive eigenvalues, given as logarithms in any order, onto `{0 ≤ g ≤ 1, Σg = k}` in the
-/// relative entropy: `gᵢ = min(1, c·exp(logᵢ))` with the c that makes the sum k.
+/// log c, where `gᵢ = min(1, c·exp(logᵢ))` with sum k is the projection of positive eigenvalues onto `{0 ≤ g ≤ 1, Σg =
+/// k}` in relative entropy. The eigenvalues are given as logarithms, in any order.
 ///
 /// The paper divides by the trace instead, which leaves eigenvalues above 1, outside the constraint set.
 pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
@@ -21,16 +21,16 @@ pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     Ok(log_scale_from_leading(&sorted[..k], rest))
 }
 
-/// Like [`log_scale`], from the k largest logarithms, descending, and the logarithm of the sum of the other
-/// eigenvalues, none of which is above the k-th.
+/// Like [`log_scale`], given the k largest logarithms, descending, and the logarithm of the sum of the other
+/// eigenvalues, none of which exceeds the k-th.
 pub(super) fn log_scale_from_leading(leading: &[f64], log_rest: f64) -> f64 {
     let k = leading.len();
     let mut tails = vec![log_rest; k + 1];
     for i in (0..k).rev() {
         tails[i] = log_sum(tails[i + 1], &leading[i]);
     }
-    // With the `capped` largest at 1 the others share k − capped; correct for the first number for which none of them
-    // exceeds 1.
+    // With the `capped` largest at 1 the others share k − capped; the first such count for which no other exceeds 1 is
+    // correct.
     (0..k)
         .map(|capped| (capped, ((k - capped) as f64).ln() - tails[capped]))
         .find(|&(capped, log_c)| log_c + leading[capped] <= 0.0)

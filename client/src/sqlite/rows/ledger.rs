@@ -1,8 +1,13 @@
-//! Who may take part, and what it costs each row.
+//! What a ledger knows of its rows: files, studies, and what these cost each row.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
-use eigenveil_shared::{about::UtcDate, clock::Clock, privacy::Budget, study::Fingerprint};
+use eigenveil_shared::{
+    about::UtcDate,
+    clock::{Clock, SystemClock},
+    privacy::Budget,
+    study::Fingerprint,
+};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -10,23 +15,24 @@ use super::{
     schema::{ROW_BITS, SCHEMA},
 };
 use crate::{
-    book::{Limits, PrivacyCost, StudyRecord, StudyTerms, charge, check_known, compose},
+    book::StudyRecord,
     error::{Error, Result},
     exchange::Server,
+    rules::{Limits, PrivacyCost, check_known, check_move, compose},
     sqlite::{
         file::LockedFile,
         tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
     },
-    study::{Study, check_fingerprint},
+    study::Study,
 };
 
 /// A file of rows as a ledger knows it: how many rows, and digests that only this ledger can make.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct RowFile {
     pub(super) rows: u64,
     pub(super) participants: [u8; 32],
     pub(super) reading: [u8; 32],
-    same_participants: bool,
+    pub(super) same_participants: bool,
 }
 
 impl RowFile {
@@ -87,10 +93,15 @@ pub(super) struct RecordedStudy {
 }
 
 impl RecordedStudy {
-    /// Refuses a study at another address or with other parameters.
-    pub(super) fn check(&self, study: &Study) -> Result<()> {
-        let server = self.servers.last().unwrap_or(study.server());
-        check_known(study, "rows", server, self.fingerprint)
+    /// Refuses a study at another address, unless it has moved there, or with other parameters.
+    pub(super) fn check(&self, study: &Study, moved: bool) -> Result<()> {
+        let server = self.servers.last().filter(|_| !moved);
+        check_known(
+            study,
+            "rows",
+            server.unwrap_or(study.server()),
+            self.fingerprint,
+        )
     }
 }
 
@@ -109,13 +120,24 @@ impl RowLedger {
         SCHEMA.is_at(path.as_ref())
     }
 
-    /// As [`open_existing`](Self::open_existing), to read it only: a change that was interrupted, and is in the log beside
-    /// the file, is read too and stays there.
+    /// Opens like [`open`](Self::open), but makes no new file for a study that takes no reports.
+    ///
+    /// # Errors
+    /// As there; `study-not-open`, `study-ended`.
+    pub fn open_for(path: impl AsRef<Path>, study: &Study) -> Result<Self> {
+        if !path.as_ref().exists() {
+            study.check_open(SystemClock.unix_ms())?;
+        }
+        Self::open(path)
+    }
+
+    /// Opens like [`open_existing`](Self::open_existing), to read it only: a change that was interrupted, and is in the
+    /// log beside the file, is read too and stays there.
     pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self> {
         Self::checked(SCHEMA.open_to_read(path.as_ref())?)
     }
 
-    /// What each row may spend.
+    /// The limits of each row.
     pub fn limits(&self) -> Result<Limits> {
         read_limits(&SCHEMA, &self.store)
     }
@@ -163,14 +185,6 @@ impl RowLedger {
         Ok(known.and_then(|mut known| known.servers.pop()))
     }
 
-    /// What a study said when rows first took part in it, if they did.
-    pub fn terms_of(&self, study: &str) -> Result<Option<StudyTerms>> {
-        let Some(known) = self.known(study)? else {
-            return Ok(None);
-        };
-        Ok(Some(read_terms(&self.store, known.number)?.0))
-    }
-
     /// Records that a study in which rows took part is at another address now: their reports are sent there. Ask whoever
     /// answers for the rows first. Does nothing if no row took part in it, or if it is at this address already.
     ///
@@ -181,10 +195,8 @@ impl RowLedger {
         let Some(known) = self.known(study.id())? else {
             return Ok(());
         };
-        check_fingerprint(study.fingerprint(), known.fingerprint)?;
-        read_terms(&self.store, known.number)?
-            .0
-            .check_unchanged(study.about())?;
+        let (terms, _) = read_terms(&self.store, known.number)?;
+        check_move(study, known.fingerprint, &terms)?;
         if known.servers.last() == Some(study.server()) {
             return Ok(());
         }
@@ -192,36 +204,8 @@ impl RowLedger {
             .write(|file| Ok(write_move(file, known.number, study.server())?))
     }
 
-    /// Whether all rows of the file that have not yet taken part in the study may. Gives what it costs each of them.
-    ///
-    /// # Errors
-    /// `already-participated` when rows took part in this study at another address;
-    /// `budget-exceeded` when it would pass a row's limit; `wrong-fingerprint`;
-    /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
-    /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
-    pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
-        self.admit_within(study, file, self.limits()?)
-    }
-
-    /// [`RowLedger::admit`] with these limits instead of the ledger's, which stay as they are.
-    ///
-    /// # Errors
-    /// As [`RowLedger::admit`].
-    pub fn admit_within(&self, study: &Study, file: &RowFile, limits: Limits) -> Result<Budget> {
-        let known = self.known(study.id())?;
-        if let Some(known) = &known {
-            known.check(study)?;
-            self.check_reading(known, file)?;
-        }
-        self.check_file(file)?;
-        let cost = charge(study.id(), study.params(), &study.privacy())?;
-        let here = known.map(|known| known.number);
-        self.check_limits(limits, study, here, file, cost)?;
-        Ok(cost)
-    }
-
     /// Refuses a study that would pass one of these limits for a row that has not taken part in it.
-    fn check_limits(
+    pub(super) fn check_limits(
         &self,
         limits: Limits,
         study: &Study,
@@ -248,19 +232,6 @@ impl RowLedger {
             })?;
         }
         Ok(())
-    }
-
-    /// Refuses a file that is read otherwise than when the first reports of the study were made from it.
-    fn check_reading(&self, known: &RecordedStudy, file: &RowFile) -> Result<()> {
-        let digest: Option<[u8; 32]> = self.store.first(
-            "SELECT digest FROM reading WHERE study = ?1",
-            [known.number],
-            |row| row.get(0),
-        )?;
-        if digest.is_none_or(|digest| digest == file.reading) {
-            return Ok(());
-        }
-        Err(Error::rows_changed(self.path()))
     }
 
     /// The rows of the file that have not taken part in the study yet, ascending.
@@ -305,21 +276,8 @@ impl RowLedger {
         })
     }
 
-    /// Refuses a file that differs from those that were charged, unless the caller answers for it.
-    fn check_file(&self, file: &RowFile) -> Result<()> {
-        let (any, this): (bool, bool) = self.store.one(
-            "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
-            [file.participants],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
-        if this || !any || file.same_participants {
-            return Ok(());
-        }
-        Err(Error::row_file_mismatch(self.path()))
-    }
-
     pub(super) fn known(&self, study: &str) -> Result<Option<RecordedStudy>> {
-        let found = self.store.first(
+        let stored = self.store.first(
             "SELECT number, server, fingerprint FROM study WHERE study = ?1",
             [study],
             |row| {
@@ -330,7 +288,7 @@ impl RowLedger {
                 ))
             },
         )?;
-        let Some((number, first, fingerprint)) = found else {
+        let Some((number, first, fingerprint)) = stored else {
             return Ok(None);
         };
         Ok(Some(RecordedStudy {
@@ -340,7 +298,7 @@ impl RowLedger {
         }))
     }
 
-    /// What each study costs a row.
+    /// The charge of a row for each study.
     fn budgets(&self) -> Result<BTreeMap<i64, Budget>> {
         let costs = self
             .store

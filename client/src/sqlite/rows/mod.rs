@@ -1,5 +1,5 @@
-//! The ledger of a file of rows: which studies each participant reported to, what it spent, and the reports that are
-//! still to be sent.
+//! The ledger of a file of rows: which studies each participant reported to, what was charged, and which reports are
+//! pending.
 //!
 //! Row `i` of every file that is used with a ledger is participant `i`: the number is all that the ledger
 //! keeps of a participant. Of a whole file it keeps digests, salted with random bytes of its own, to notice another
@@ -11,12 +11,14 @@
 //! drawn for a study. A report is then acknowledged (its bytes are dropped, the space is used again) or refused (the
 //! bytes stay, so that a server's mistake can be made good with [`RowLedger::requeue_refused`]).
 
+mod admission;
 mod ledger;
 mod prepare;
 mod queue;
 mod receipt;
 mod schema;
 
+pub use admission::{AdmittedRows, UploadRequest, check_weights};
 pub use ledger::{RowFile, RowLedger};
 pub use prepare::Prepared;
 pub use queue::{PendingReport, RefusedRow, RowCounts};

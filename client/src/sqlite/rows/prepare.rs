@@ -15,13 +15,12 @@ use rusqlite::{Connection, params};
 
 use super::{
     ledger::{RowFile, RowLedger},
-    queue::PENDING,
     schema::key,
 };
 use crate::{
-    book::StudyTerms,
     error::{Error, Result},
-    sqlite::tables::write_terms,
+    rules::StudyTerms,
+    sqlite::tables::{PENDING, write_terms},
     study::{PreparedReport, Study, check_fingerprint},
 };
 
@@ -31,7 +30,7 @@ const TIME_PER_WRITE: Duration = Duration::from_secs(1);
 /// How often the caller is told, at least.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What [`RowLedger::prepare`] did.
+/// The outcome of [`RowLedger::prepare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// Rows that were charged and have their reports now.
@@ -53,13 +52,13 @@ impl RowLedger {
     /// # Errors
     /// As [`admit`](Self::admit); `study-not-open` and `study-ended` where there is something to make; those of `report`;
     /// the ledger could not be written. What was written before stays.
-    pub fn prepare<E: From<Error> + Send>(
+    pub fn prepare(
         &mut self,
         study: &Study,
         file: &RowFile,
-        report: impl Fn(u64, u64) -> Result<PreparedReport, E> + Sync,
+        report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Prepared, E> {
+    ) -> Result<Prepared> {
         let cost = self.admit(study, file)?;
         let missing = self.missing(study.id(), file.rows)?;
         let mut prepared = Prepared::default();
@@ -73,20 +72,22 @@ impl RowLedger {
                 let chunk = from..range.end.min(from + ROWS_PER_WRITE);
                 let now = Error::check_clock(self.clock.unix_ms())?;
                 let before = prepared.rows;
-                let made = perturb(
+                let reports = perturb(
                     chunk,
                     |row| report(row, now),
                     |done| progress(before + done),
                 )?;
-                let Some(made) = made else {
+                let Some(reports) = reports else {
                     prepared.stopped = true;
                     return Ok(prepared);
                 };
-                self.keep(study, file, cost, from, &made, now)?;
-                let unusable = made.iter().filter(|made| made.local_warning().is_some());
+                self.keep(study, file, cost, from, &reports, now)?;
+                let unusable = reports
+                    .iter()
+                    .filter(|reports| reports.local_warning().is_some());
                 prepared.unusable += unusable.count() as u64;
-                prepared.rows += made.len() as u64;
-                from += made.len() as u64;
+                prepared.rows += reports.len() as u64;
+                from += reports.len() as u64;
             }
         }
         Ok(prepared)
@@ -171,11 +172,11 @@ fn insert_file(ledger: &Connection, study: i64, file: &RowFile) -> rusqlite::Res
 
 /// The reports of the first of these rows, in order: of all of them, or of those that the time allows. `None` when
 /// `progress` breaks.
-fn perturb<E: From<Error> + Send>(
+fn perturb(
     rows: Range<u64>,
-    report: impl Fn(u64) -> Result<PreparedReport, E> + Sync,
+    report: impl Fn(u64) -> Result<PreparedReport> + Sync,
     mut progress: impl FnMut(u64) -> ControlFlow<()>,
-) -> Result<Option<Vec<PreparedReport>>, E> {
+) -> Result<Option<Vec<PreparedReport>>> {
     let next = AtomicU64::new(rows.start);
     let stop = AtomicBool::new(false);
     let deadline = Instant::now() + TIME_PER_WRITE;

@@ -8,16 +8,19 @@ use eigenveil_shared::{
     report::{Report, ReportId},
 };
 use rusqlite::params;
+use serde::Serialize;
 
 use super::{
     ledger::RowLedger,
     schema::{SCHEMA, key, row_of},
 };
-use crate::{book::TOKEN_ERRORS, error::Result, exchange::ReportResult, study::Study};
-
-pub(super) const PENDING: i64 = 0;
-const ACKNOWLEDGED: i64 = 1;
-const REFUSED: i64 = 2;
+use crate::{
+    error::Result,
+    exchange::ReportResult,
+    rules::TOKEN_ERRORS,
+    sqlite::tables::{ACKNOWLEDGED, PENDING, REFUSED},
+    study::Study,
+};
 
 /// How many reports of a study are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,11 +52,12 @@ pub struct PendingReport {
 }
 
 /// A report that the server refused, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedRow {
     /// The row.
     pub row: u64,
     /// The report's identifier.
+    #[serde(skip)]
     pub id: ReportId,
     /// Stable code.
     pub code: String,
@@ -81,9 +85,9 @@ impl RowLedger {
         let Some(known) = self.known(study.id())? else {
             return Ok(Vec::new());
         };
-        known.check(study)?;
+        known.check(study, false)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = self.store.all(
+        let rows = self.store.all(
             "SELECT p.key, r.id, p.bytes, t.bytes FROM payload AS p
              CROSS JOIN report AS r ON r.key = p.key
              LEFT JOIN token AS t ON t.key = p.key
@@ -109,9 +113,9 @@ impl RowLedger {
             },
         )?;
         let wanted = study.payload_len();
-        let mut lengths = found.iter().map(|found| found.report.payload.len());
+        let mut lengths = rows.iter().map(|rows| rows.report.payload.len());
         match lengths.find(|length| *length != wanted) {
-            None => Ok(found),
+            None => Ok(rows),
             Some(length) => Err(SCHEMA.damaged(
                 self.store.path(),
                 format_args!("a payload has {length} bytes instead of {wanted}"),

@@ -5,13 +5,13 @@ use crate::sqlite::{
     tables::{LIMITS, MOVED, STUDY_TERMS},
 };
 
-/// Bits of a key that say the row; those above say the study.
+/// Number of low bits of a key that hold the row; the high bits hold the study.
 pub(super) const ROW_BITS: u32 = 40;
 
-/// How a ledger of rows is recognised.
+/// Tables of a ledger of rows, and how its file is recognised.
 pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger of rows",
-    // "EvRX"; before "EvRW", without the number of acknowledgements, "EvRL" and "EvRl", without the reports
+    // "EvRX". Earlier layouts: "EvRW", without the number of acknowledgements; "EvRL" and "EvRl", without the reports
     application_id: 0x4576_5258,
     tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
     append_only_table: "charge",
@@ -102,7 +102,7 @@ const REPORTS: &str = "
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
 ";
 
-/// The key of a row of a study, each of them in range.
+/// The key of a row of a study; both must be in range.
 pub(super) fn key(study: i64, row: u64) -> i64 {
     study << ROW_BITS | row.cast_signed()
 }

@@ -138,7 +138,7 @@ impl ReleasedDirection {
 struct Exact {
     mean: f64,
     variance: f64,
-    /// Of `(vᵀDw − mean)²`.
+    /// Variance of `(vᵀDw − mean)²`.
     square_variance: f64,
 }
 
@@ -154,9 +154,10 @@ fn exact(
     let product = times(&linear(v), &linear(w));
     let report = plus(&product, &constant(-same / p));
     let report = times(&constant(parameters.scale), &report);
-    let kept = length * length;
-    let expect =
-        |f: &Polynomial| kept * unit.expectation(f) + (1.0 - kept) * uniform.expectation(f);
+    let squared_length = length * length;
+    let expect = |f: &Polynomial| {
+        squared_length * unit.expectation(f) + (1.0 - squared_length) * uniform.expectation(f)
+    };
     let mean = expect(&report);
     let deviation = plus(&report, &constant(-mean));
     let square = times(&deviation, &deviation);
@@ -256,9 +257,9 @@ fn check_against_exact_moments(
     for ((pair, exact_moments), (first, second)) in pairs.iter().zip(&exact_moments).zip(&sums) {
         let mean = first / (root * exact_moments.variance.sqrt());
         let square = second / (root * exact_moments.square_variance.sqrt());
-        let place = format!("{what}, {constants:?}, r = {r}, {pair:?}: {mean} {square}");
-        assert!(mean.abs() < 6.5, "the mean: {place}");
-        assert!(square.abs() < 8.0, "the variance: {place}");
+        let context = format!("{what}, {constants:?}, r = {r}, {pair:?}: {mean} {square}");
+        assert!(mean.abs() < 6.5, "the mean: {context}");
+        assert!(square.abs() < 8.0, "the variance: {context}");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     packed::packed_len,
     privacy::{
         Budget, gaussian,
-        search::{is_open_unit, smallest_epsilon},
+        search::{is_valid_delta, smallest_epsilon},
     },
 };
 
@@ -31,13 +31,13 @@ const TAU_SQUARED: f64 = 3.0;
 const ANALYTIC_SHARE: f64 = 0.9999;
 /// The device clamps the noise at so many σ.
 const CLAMP_SIGMAS: u64 = 16;
-/// More than a few roundings lose.
+/// Upper bound on the relative error of a few roundings.
 const ROUNDING: f64 = 1.0 / (1_u64 << 48) as f64;
 
-/// What a study with `discrete-gaussian` freezes: the grid 2⁻ᵇ and the noise σ in steps of it.
+/// The frozen constants of a study with `discrete-gaussian`: the grid 2⁻ᵇ and the noise σ in steps of it.
 ///
 /// Always within [`MAX_GRID_BITS`] and [`MIN_SIGMA_GRID`] to [`MAX_SIGMA_GRID`], also when read by serde;
-/// whether they give a budget is for [`check`](Self::check) to say.
+/// [`check`](Self::check) decides whether they satisfy a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(try_from = "Unchecked")]
@@ -77,7 +77,7 @@ pub fn grid_sensitivity(report_dimension: usize, grid_bits: u8) -> f64 {
 }
 
 impl DiscreteGaussianParameters {
-    /// Constants as they arrive from elsewhere.
+    /// Validates constants from an untrusted source.
     ///
     /// # Errors
     /// `invalid-mechanism` when the grid is finer than 2⁻²⁴ or σ is not 2¹⁰ to 2²⁶ grid steps.
@@ -112,7 +112,7 @@ impl DiscreteGaussianParameters {
         budget.check_study_limit()?;
         // σ in grid steps doubles with every bit.
         for grid_bits in min_grid_bits(report_dimension)..=MAX_GRID_BITS {
-            let sigma_grid = needed_sigma(report_dimension, grid_bits, budget)?;
+            let sigma_grid = required_sigma_grid(report_dimension, grid_bits, budget)?;
             if sigma_grid >= FINE_SIGMA_GRID {
                 return Self::new(grid_bits, sigma_grid);
             }
@@ -142,7 +142,7 @@ impl DiscreteGaussianParameters {
                 self.grid_bits
             ));
         }
-        let needed = needed_sigma(report_dimension, self.grid_bits, budget)?;
+        let needed = required_sigma_grid(report_dimension, self.grid_bits, budget)?;
         let enough = self.true_delta(report_dimension, budget.epsilon()) <= budget.delta();
         if enough && 100 * self.sigma_grid <= 101 * needed {
             return Ok(());
@@ -199,10 +199,10 @@ impl DiscreteGaussianParameters {
         delta_bound(report_dimension, self.grid_bits, self.sigma_grid, epsilon)
     }
 
-    /// An ε ≥ 0 for which reports of dimension p are (ε, `delta`)-LDP, by the same bound; `None` when a
-    /// number cannot hold one or `delta` is not in (0, 1).
+    /// An ε ≥ 0 for which reports of dimension p are (ε, `delta`)-LDP, by the same bound; `None` when no finite ε
+    /// exists or `delta` is not in (0, 1).
     pub fn true_epsilon(&self, report_dimension: usize, delta: f64) -> Option<f64> {
-        if !is_open_unit(delta) {
+        if !is_valid_delta(delta) {
             return None;
         }
         smallest_epsilon(
@@ -220,7 +220,7 @@ impl DiscreteGaussianParameters {
     }
 
     /// σ in grid steps for the sampler.
-    pub(super) fn sigma_word(&self) -> u32 {
+    pub(super) fn sigma_grid_u32(&self) -> u32 {
         // At most 2^26.
         u32::try_from(self.sigma_grid).unwrap_or(u32::MAX)
     }
@@ -238,7 +238,7 @@ fn check_dimension(report_dimension: usize) -> Result<()> {
 
 /// The σ in grid steps that a study with this grid takes: analytic at 0.9999·δ, rounded up, or the
 /// smallest above it that the bound accepts.
-fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Result<u64> {
+fn required_sigma_grid(report_dimension: usize, grid_bits: u8, budget: Budget) -> Result<u64> {
     let sensitivity = grid_sensitivity(report_dimension, grid_bits);
     let share = Budget::new(budget.epsilon(), ANALYTIC_SHARE * budget.delta())?;
     let analytic = gaussian::analytic_sigma(share, sensitivity)?;
@@ -327,7 +327,7 @@ fn profile_bound(
         -shifted.exp_m1() + shifted.exp() * gaussian::true_delta(1.0, v, -shifted)
     };
     let bound = analytic * (shift + ln_density).exp() * (1.0 + ROUNDING);
-    // Also against underflow.
+    // Prevents underflow to zero.
     (bound + f64::MIN_POSITIVE).min(1.0)
 }
 
@@ -462,7 +462,7 @@ mod tests {
             [(3, 16.0, 1e-6, 6), (4, 16.0, 1e-12, 13), (6, 16.0, 0.1, 21)]
         {
             let budget = budget(epsilon, delta);
-            let needed = needed_sigma(2, grid_bits, budget).unwrap();
+            let needed = required_sigma_grid(2, grid_bits, budget).unwrap();
             assert_eq!(needed, expected);
             assert!(delta_bound(2, grid_bits, needed, epsilon) <= delta);
             assert!(delta_bound(2, grid_bits, needed - 1, epsilon) > delta);
@@ -508,7 +508,7 @@ mod tests {
                 other.check(p, budget).unwrap();
             }
             // A finer grid with its noise is as private.
-            let finer = needed_sigma(p, bits + 1, budget).unwrap();
+            let finer = required_sigma_grid(p, bits + 1, budget).unwrap();
             let finer = DiscreteGaussianParameters::new(bits + 1, finer).unwrap();
             finer.check(p, budget).unwrap();
             // A smaller ε than the one it was derived for does not hold.

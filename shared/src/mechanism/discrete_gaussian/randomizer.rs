@@ -140,7 +140,7 @@ impl LocalRandomizer for DiscreteGaussian {
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
         let bound = i64::from(self.parameters.payload_bound());
-        let sampler = DiscreteGaussianSampler::new(self.parameters.sigma_word());
+        let sampler = DiscreteGaussianSampler::new(self.parameters.sigma_grid_u32());
         let mut payload = Vec::with_capacity(4 * packed_len(row.dimension()));
         for entry in on_grid(row, self.parameters.grid_bits()) {
             let noisy = (entry + sampler.sample(rng)).clamp(-bound, bound);

@@ -338,7 +338,7 @@ mod tests {
         assert!(z.abs() < Z_LIMIT, "exp(-1): {z}");
     }
 
-    /// What is drawn from these words, and whether all of them were read.
+    /// The draw from these words, and whether all of them were read.
     fn from_words(
         words: &[u32],
         draw: impl FnOnce(&mut Script<&mut dyn FnMut() -> u64>) -> bool,

@@ -149,7 +149,7 @@ mod tests {
                     let off = (uniform_tail(leading, p, t) / tail - 1.0).abs();
                     assert!(off < 1e-9, "{leading} {p} {t}");
                 }
-                // The others have the rest of the length.
+                // The remaining coordinates carry the rest of the squared norm.
                 let rest = 1.0 - uniform_tail(p - 2, p, 1.0 - t);
                 assert!((rest - exact).abs() < 1e-11, "{p} {t}");
             }

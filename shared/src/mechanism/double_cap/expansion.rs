@@ -15,7 +15,7 @@ use super::{
 /// Bytes of a seed, which is the whole payload.
 pub const SEED_LEN: usize = 16;
 
-/// What a device releases.
+/// The seed that a device releases.
 pub type Seed = [u8; SEED_LEN];
 
 /// Second half of the ChaCha key: keeps these streams apart from every other use of a 16-byte seed.
@@ -44,7 +44,7 @@ pub fn expand(seed: &Seed, z: &mut [f64]) -> f64 {
     expand_in(seed, z, &mut Workspace::new())
 }
 
-/// The same in a workspace that the caller wipes.
+/// Expands a seed in a workspace that the caller wipes.
 pub(super) fn expand_in(seed: &Seed, z: &mut [f64], workspace: &mut Workspace) -> f64 {
     Arch::new().dispatch(Expand { seed, z, workspace })
 }

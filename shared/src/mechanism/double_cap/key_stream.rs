@@ -14,7 +14,7 @@ pub(super) const BLOCKS: usize = 12;
 /// Blocks made at a time in the plain form: one each lane.
 const BLOCK_LANES: usize = 4;
 
-/// What the plain form needs to work in.
+/// Workspace of the portable form.
 pub(super) type Rows = [[u32; BLOCK_LANES]; 16];
 
 pub(super) const NO_ROWS: Rows = [[0; BLOCK_LANES]; 16];

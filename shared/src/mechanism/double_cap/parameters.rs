@@ -9,7 +9,7 @@ use crate::{
 /// Largest dimension of the mechanism.
 pub const MAX_DIMENSION: usize = 65_536;
 
-/// What a study with `double-cap` freezes: computed once at creation, never on a device.
+/// The frozen constants of a study with `double-cap`: computed once at creation, never on a device.
 ///
 /// The double cap of a unit vector u is C(u) = {g on the unit sphere : (gᵀu)² > τ}. Any common τ gives
 /// the guarantee; this one maximises the signal `m = E (gᵀu)² − 1/p` of a released g.

@@ -275,10 +275,10 @@ mod tests {
             (2251799809181648, -2.50662820373871144e-9),
             (2251799813685247, -2.78291642467176692e-16),
         ] {
-            let found = normal(cell << 12);
-            let off: f64 = found / wanted - 1.0;
-            assert!(off.abs() < 5e-15, "{cell}: {found:e} {wanted:e}");
-            assert_eq!(normal(!(cell << 12)), -found);
+            let quantile = normal(cell << 12);
+            let off: f64 = quantile / wanted - 1.0;
+            assert!(off.abs() < 5e-15, "{cell}: {quantile:e} {wanted:e}");
+            assert_eq!(normal(!(cell << 12)), -quantile);
         }
     }
 

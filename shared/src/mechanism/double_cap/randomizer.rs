@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// What the finite seeds and the rounding of `double-cap` may add to its ε: 2⁻²⁰, some 10⁴ times what was
+/// Upper bound on what the finite seeds and the rounding of `double-cap` add to its ε: 2⁻²⁰, some 10⁴ times what was
 /// bounded (`docs/derivations/double-cap.md`, "What the arithmetic adds").
 pub const GENERATOR_SLACK: f64 = 1.0 / (1_u32 << 20) as f64;
 
@@ -58,7 +58,7 @@ pub struct DoubleCap {
 }
 
 impl DoubleCap {
-    /// The ε that reports are said to have: ε + [`GENERATOR_SLACK`], rounded up.
+    /// The ε stated for each report: ε + [`GENERATOR_SLACK`], rounded up.
     pub fn reported_epsilon(&self) -> f64 {
         (self.epsilon + GENERATOR_SLACK).next_up()
     }
@@ -101,8 +101,8 @@ impl DoubleCap {
         }
     }
 
-    /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
-    /// is selected without a branch. Zeros follow, up to a whole group of [`NORMAL_LANES`].
+    /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one is selected
+    /// without a branch. The result is padded with zeros to a multiple of [`NORMAL_LANES`].
     fn direction<R: Rng + ?Sized>(
         &self,
         x: &[f64],
@@ -179,8 +179,8 @@ impl LocalRandomizer for DoubleCap {
         vec![self.threshold, self.cap_probability, self.scale]
     }
 
-    /// Any common threshold is private; a wrong one, or a wrong scale, would waste what participants spend, so a device
-    /// does not take part then either.
+    /// Refuses wrong constants. Any threshold that is the same for all rows keeps the guarantee, but a wrong threshold
+    /// or scale would waste the participants' budget.
     fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         let wanted = Self::derive(Calibration::Analytic, dimension, budget)?;
         let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() <= 1e-6;

@@ -21,7 +21,7 @@ pub struct GaussianNoise {
 }
 
 impl GaussianNoise {
-    /// The σ this calibration gives for this budget, L2 sensitivity √2.
+    /// Noise of the scale that this calibration gives for this budget at L2 sensitivity √2.
     ///
     /// # Errors
     /// `invalid-budget` for a pure budget, ε > 16, or one so small that its noise does not fit a report.
@@ -42,7 +42,7 @@ impl GaussianNoise {
         Ok(Self { calibration, sigma })
     }
 
-    /// Constants as they arrive; to be checked with [`check`](Self::check).
+    /// Noise with the constants of a received document; check it with [`check`](Self::check).
     pub(super) fn from_constants(calibration: Calibration, sigma: f64) -> Self {
         Self { calibration, sigma }
     }

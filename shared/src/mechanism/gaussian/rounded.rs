@@ -282,19 +282,22 @@ mod tests {
             // Products of ½ and −½, in standard deviations: whole steps.
             let half = 0.5 / sd;
             let reach = ((12.0 + half) / step) as i32;
-            let mut found = 0.0;
+            let mut covered = 0.0;
             for k in -reach..=reach {
                 let at = f64::from(k) * step;
                 let (low, high) = (at - 0.5 * step, at + 0.5 * step);
                 let (own, other) = (cell(low - half, high - half), cell(low + half, high + half));
                 if own > 0.0 && other > 0.0 && (own / other).ln().abs() > epsilon {
-                    found += own;
+                    covered += own;
                 }
             }
             let stated = mechanism.privacy_loss_tail(epsilon);
             let continuous = gaussian::privacy_loss_tail(sigma, gaussian::SENSITIVITY, epsilon);
-            assert!(found <= stated, "{epsilon} {delta}: {found:e}, {stated:e}");
-            assert!(found > continuous && stated < 1.05 * continuous);
+            assert!(
+                covered <= stated,
+                "{epsilon} {delta}: {covered:e}, {stated:e}"
+            );
+            assert!(covered > continuous && stated < 1.05 * continuous);
         }
     }
 

@@ -1,0 +1,215 @@
+//! Use cases of the crates. A request is a JSON object of the arguments of the Python function, by name; an answer is
+//! JSON, with warnings.
+
+use std::{
+    cell::Cell,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use eigenveil_audit::AuditSettings;
+use eigenveil_central::{CentralRequest, SimulateRequest};
+use eigenveil_estimation::{
+    Cancel, Table,
+    planning::{self, PlanRequest, PrepareRequest, PublicColumn},
+};
+use eigenveil_figures::{Figure, plan_chart, sweep_chart};
+use eigenveil_shared::{
+    preprocess::{Feature, Row},
+    privacy::{self, AccountRequest},
+};
+use eigenveil_tables::{ExpectedColumns, RowTable, Settings, features, parse_usable};
+use numpy::{PyArray2, PyReadonlyArray2};
+use pyo3::prelude::*;
+use serde::{Serialize, de::DeserializeOwned, de::value::MapDeserializer};
+use serde_json::{Map, Value};
+
+use crate::{
+    error::{Failure, Result},
+    estimate::{PyEstimate, array},
+    rows::transposed,
+    wait::{briefly, patiently},
+};
+
+type Answer = (String, Vec<String>);
+
+/// Reads a request from these arguments; an error names the argument. Requests contain no rows, so the error may quote
+/// what was given.
+pub(crate) fn request<T: DeserializeOwned>(arguments: &str) -> Result<T> {
+    let arguments: Map<String, Value> = serde_json::from_str(arguments)?;
+    let last = Cell::new(None::<String>);
+    let arguments = arguments
+        .into_iter()
+        .inspect(|(name, _)| last.set(Some(name.clone())));
+    let read = T::deserialize(MapDeserializer::<_, serde_json::Error>::new(arguments));
+    read.map_err(|error| {
+        let (why, name) = (error.to_string(), last.take().unwrap_or_default());
+        let plain = why.replace('`', "");
+        Failure::input(match why.contains(&format!("`{name}`")) {
+            true => plain,
+            false => format!("invalid value for '{name}': {plain}"),
+        })
+    })
+}
+
+fn answer(answer: &impl Serialize, warnings: Vec<String>) -> Result<Answer> {
+    Ok((serde_json::to_string(answer)?, warnings))
+}
+
+/// The privacy cost of reports.
+#[pyfunction]
+pub(crate) fn account(py: Python<'_>, arguments: String) -> PyResult<Answer> {
+    briefly(py, || {
+        let request: AccountRequest = request(&arguments)?;
+        answer(&privacy::account(&request)?, Vec::new())
+    })
+}
+
+/// A plan; if asked for, its chart as SVG.
+#[pyfunction]
+pub(crate) fn plan(
+    py: Python<'_>,
+    arguments: String,
+    pilot: Option<PyRef<'_, PyEstimate>>,
+    plot: bool,
+) -> PyResult<(String, Vec<String>, Option<String>)> {
+    let pilot = pilot.map(|pilot| Arc::clone(&pilot.0));
+    patiently(py, None, move |control| {
+        let asked: PlanRequest = request(&arguments)?;
+        let is_stopped = || control.is_stopped();
+        let (found, warnings) =
+            planning::plan(&asked, pilot.as_deref(), Cancel::when(&is_stopped))?;
+        let chart = plot.then(|| plan_chart(&found)).transpose()?;
+        let (json, warnings) = answer(&found, warnings)?;
+        Ok((json, warnings, chart.map(|chart| chart.to_svg())))
+    })
+}
+
+/// Public constants from these rows. A column is given by its name and, if it is a category, by the number of the
+/// column of text that it comes from.
+#[pyfunction]
+pub(crate) fn prepare(
+    py: Python<'_>,
+    arguments: String,
+    table: PyReadonlyArray2<'_, f64>,
+    columns: Vec<(String, Option<usize>)>,
+) -> PyResult<Answer> {
+    let values: Vec<f64> = table.as_array().iter().copied().collect();
+    patiently(py, None, move |control| {
+        let asked: PrepareRequest = request(&arguments)?;
+        let names = columns.iter().map(|(name, _)| name.clone()).collect();
+        let mut table = RowTable::new(columns.len(), values, Some(names))?;
+        table.check_usable(false)?;
+        table.note_identifiers();
+        let rows = Table {
+            len: table.len(),
+            columns: table.dimension(),
+            row: &|index| table.row(index),
+        };
+        let columns = columns.into_iter();
+        let columns = columns.map(|(name, category_of)| PublicColumn { name, category_of });
+        let is_stopped = || control.is_stopped();
+        let prepared = planning::prepare(
+            &asked,
+            &columns.collect::<Vec<_>>(),
+            rows,
+            &mut |_, _| (),
+            Cancel::when(&is_stopped),
+        )?;
+        let notes = table.notes().iter().cloned();
+        answer(&prepared, notes.collect())
+    })
+}
+
+/// An empirical lower bound on ε.
+#[pyfunction]
+pub(crate) fn audit(py: Python<'_>, arguments: String) -> PyResult<Answer> {
+    patiently(py, None, move |control| {
+        let settings: AuditSettings = request(&arguments)?;
+        let is_stopped = || control.is_stopped();
+        let progress = |_: u64| Cancel::when(&is_stopped).check();
+        let (report, warnings) = eigenveil_audit::run(&settings, &progress)?;
+        answer(&report, warnings)
+    })
+}
+
+/// Simulates studies whose true subspace is known. A table is given by its file, its settings as JSON, and a features
+/// file; the figure of the sweep is returned as SVG.
+#[pyfunction]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    arguments: String,
+    table: Option<(PathBuf, String, Option<PathBuf>)>,
+    title: Option<String>,
+) -> PyResult<(String, Vec<String>, String)> {
+    patiently(py, None, move |control| {
+        let mut asked: SimulateRequest = request(&arguments)?;
+        let table = table
+            .map(|(path, settings, features)| read(&path, &settings, features.as_deref()))
+            .transpose()?;
+        let (mut rows, mut warnings) = (None::<Vec<Row>>, Vec::<String>::new());
+        if let Some((table, features)) = table {
+            warnings.extend(table.notes().iter().cloned());
+            rows = Some((0..table.len()).map(|index| table.row(index)).collect());
+            asked.features = features;
+        }
+        let is_stopped = || control.is_stopped();
+        let (sweep, about_budget) = eigenveil_central::simulate(
+            &asked,
+            rows.as_deref(),
+            &mut |_| (),
+            Cancel::when(&is_stopped),
+        )?;
+        warnings.extend(about_budget);
+        let chart = sweep_chart(&sweep.rows, title.as_deref(), asked.sparse.is_some());
+        let (json, warnings) = answer(&sweep, warnings)?;
+        Ok((json, warnings, chart.to_svg()))
+    })
+}
+
+/// A baseline of a trusted curator on these rows: the loadings (k × p), and the answer.
+#[pyfunction]
+pub(crate) fn central<'py>(
+    py: Python<'py>,
+    arguments: String,
+    table: PyReadonlyArray2<'py, f64>,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
+    let table = transposed(&table);
+    let (loadings, found) = patiently(py, None, move |control| {
+        let asked: CentralRequest = request(&arguments)?;
+        let is_stopped = || control.is_stopped();
+        let row = |index: usize| Row::new(table.column(index).iter().copied().collect());
+        let rows = Table {
+            len: table.ncols(),
+            columns: table.nrows(),
+            row: &row,
+        };
+        let (found, loadings) = eigenveil_central::fit(&asked, rows, Cancel::when(&is_stopped))?;
+        Ok((loadings.transpose(), serde_json::to_string(&found)?))
+    })?;
+    Ok((array(py, &loadings), found))
+}
+
+/// A table, with the public constants of a features file.
+fn read(
+    path: &Path,
+    settings: &str,
+    constants: Option<&Path>,
+) -> Result<(RowTable, Option<Vec<Feature>>)> {
+    let bytes = |path: &Path| {
+        fs::read(path)
+            .map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))
+    };
+    let mut settings: Settings = request(settings)?;
+    if let Some(path) = constants {
+        let text = String::from_utf8(bytes(path)?);
+        let text =
+            text.map_err(|_| Failure::input(format!("{} is not text in UTF-8", path.display())))?;
+        settings.features = Some(features::parse(path, &text)?);
+    }
+    let known = settings.features.as_deref();
+    let expected = known.map(ExpectedColumns::features_file);
+    let table = parse_usable(path, &bytes(path)?, &settings, expected.as_ref())?;
+    Ok((table, settings.features))
+}

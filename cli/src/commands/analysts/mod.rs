@@ -1,0 +1,5 @@
+//! Estimates, their moment, scores.
+
+pub(crate) mod estimate;
+pub(crate) mod moment;
+pub(crate) mod project;

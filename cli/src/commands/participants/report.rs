@@ -1,0 +1,596 @@
+//! `eigenveil report`: rows of a file as participants.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use eigenveil_client::{
+    AdmittedRows, Hint, Holders, RowLedger, Study, SystemClock, UploadAnswer, UploadProgress,
+    UploadRequest,
+    http::{HttpSettings, RetryPolicy, StudyClient},
+    upload_table,
+};
+use eigenveil_shared::{
+    ErrorCode, api::StudyState, clock::Clock as _, enrolment::ParticipantToken,
+    preprocess::LengthShares, privacy::format_delta, study::StudyParams,
+};
+use eigenveil_tables::{ExpectedColumns, Label, Settings};
+use serde::Serialize;
+
+use super::{
+    report_check::{RowCheck, RowCounts},
+    report_persons::Persons,
+};
+use crate::{
+    args::ServerArgs,
+    commands::study_name::resolve_study_id,
+    error::{CliError, Result},
+    files, output,
+    tables::TableArgs,
+};
+
+/// Perturb the rows of a file, one participant each, and upload them
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there were: --check says so beforehand.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
+)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Identifier of the study, the beginning of it, or the study's name
+    #[arg(long, value_name = "ID")]
+    study: String,
+    /// Fingerprint that the study must have; any other study is refused
+    #[arg(long, value_name = "HEX")]
+    fingerprint: Option<String>,
+    /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    /// Ledger: the reports to be sent, and what each row has spent over all studies [default: beside the row file]
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// The file has changed, but row i is still the same participant as row i of the earlier files
+    #[arg(long)]
+    same_participants: bool,
+    /// Participant tokens, for a study that requires them, one a line: line i is for row i (see study tokens)
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Send one report per request instead of batches
+    #[arg(long)]
+    no_batch: bool,
+    /// Number of connections to use at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+    /// Send prepared reports although the study's purpose or responsible party has changed since
+    #[arg(long)]
+    accept_new_purpose: bool,
+    /// The study is at another address than before: send the same reports to --server from now on
+    #[arg(long)]
+    moved: bool,
+    /// Send the reports again that the server refused, unchanged
+    #[arg(long)]
+    resend_refused: bool,
+    /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length, or if
+    /// more than 1 % of 100 or more rows cannot be used
+    #[arg(long)]
+    yes: bool,
+    /// Only say what would be sent, or why it would be refused: nothing is perturbed, charged, written or sent
+    #[arg(long)]
+    check: bool,
+    /// Rows with the same value in this column are one person's: one of them, drawn at random, is reported, and the
+    /// report protects all of the person's rows and their number
+    #[arg(long, value_name = "COLUMN")]
+    person: Option<String>,
+    /// How much each row counts, above 0 and at most 1, in a study with weights; protected like the row
+    #[arg(long, value_name = "COLUMN", conflicts_with = "person")]
+    weight: Option<String>,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+/// The spending limits of each row, as stored in the ledger.
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Limit of ε for each row in all studies together; stored in the ledger [default in a new ledger: 16.01]
+    #[arg(long, value_name = "EPSILON")]
+    limit_epsilon: Option<f64>,
+    /// Limit of ε for each row in one study; stored in the ledger [default in a new ledger: 8.001]
+    #[arg(long, value_name = "EPSILON")]
+    limit_epsilon_per_study: Option<f64>,
+    /// Limit of δ for each row in all studies together; stored in the ledger [default in a new ledger: 1e-5]
+    #[arg(long, value_name = "DELTA")]
+    limit_delta: Option<f64>,
+}
+
+/// The document of `--check`.
+#[derive(Serialize)]
+struct CheckAnswer<'a> {
+    study: String,
+    participants: usize,
+    #[serde(flatten)]
+    counts: &'a RowCounts,
+    /// Why rows cannot be used, by column.
+    reason: Option<String>,
+    /// Reports of this study in the ledger.
+    already_made: Option<u64>,
+    /// Reports that are still to be sent.
+    pending: Option<u64>,
+    #[serde(flatten)]
+    shares: Option<&'a LengthShares>,
+    epsilon: f64,
+    delta: f64,
+}
+
+pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
+    let http = args.server.settings()?;
+    let study = fetch(args, &http).await?;
+    // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
+    if files::is_transient(&args.rows) && args.ledger.is_none() {
+        return Err(CliError::usage(format!(
+            "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
+            args.rows.display()
+        )));
+    }
+    // A symbolic link shares the ledger of the file it points to.
+    let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
+    let beside = || output::with_suffix(&real, ".ledger");
+    let ledger_path = args.ledger.clone().unwrap_or_else(beside);
+    let bytes = files::read(&args.rows)?;
+    let mut persons = read_persons(args, bytes, study.params())?;
+    output::print_notes(persons.table.notes());
+    if args.check {
+        let counts = check(args, &study, &ledger_path, &persons)?;
+        return print_check(&study, &persons, counts, json);
+    }
+    let mut ledger = RowLedger::open_for(&ledger_path, &study)?;
+    // Shown before anybody agrees. The ledger stores the same for the receipt.
+    if !json {
+        output::print_error_line(&describe_request(&study));
+    }
+    let (request, lines) = request(args, &study, &ledger, &persons)?;
+    let admitted = ledger
+        .admit_table(&study, &persons, &request)
+        .map_err(|error| with_flags(args, &study, ledger.path(), &lines, error))?;
+    persons.bytes = Vec::new();
+    // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
+    if admitted.counts.total() == 0 {
+        let names = study.params().feature_names();
+        let checked = RowCheck::new(&persons, study.params());
+        if !checked.confirmed(args.yes, names.as_deref())? {
+            return Err(CliError::failed(
+                "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
+            ));
+        }
+    }
+    let patient = HttpSettings {
+        retry: RetryPolicy::patient(),
+        ..http
+    };
+    let answer = upload(&study, &mut ledger, admitted, &persons, &patient).await?;
+    finish(&study, &persons, &answer, json)
+}
+
+/// The study, with the fingerprint that was given.
+async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<Study> {
+    let client = StudyClient::with_settings(&args.server.server, http)?;
+    let id = resolve_study_id(client.list(), &args.study).await?;
+    Ok(match &args.fingerprint {
+        Some(pinned) => {
+            let pinned = pinned.to_ascii_lowercase().parse()?;
+            client.fetch_study_pinned(&id, pinned).await?
+        }
+        None => client.fetch_study(&id).await?,
+    })
+}
+
+/// The upload that these arguments ask for, and the line of each token in its file.
+fn request(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &RowLedger,
+    persons: &Persons,
+) -> Result<(UploadRequest, Vec<usize>)> {
+    let limits = &args.limits;
+    let moved = args.moved || agrees_to_move(args, study, ledger)?;
+    let tokens = args.tokens.as_deref();
+    let tokens = tokens.map(|path| read_tokens(path, persons.holders.count()));
+    let (lines, tokens) = tokens.transpose()?.unzip();
+    let request = UploadRequest {
+        moved,
+        accept_new_purpose: args.accept_new_purpose,
+        resend_refused: args.resend_refused,
+        same_participants: args.same_participants,
+        epsilon_per_study: limits.limit_epsilon_per_study,
+        epsilon_total: limits.limit_epsilon,
+        delta_total: limits.limit_delta,
+        connections: Some(args.connections),
+        single: args.no_batch,
+        tokens,
+    };
+    Ok((request, lines.unwrap_or_default()))
+}
+
+/// A refusal, with the flags that may help.
+fn with_flags(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &Path,
+    lines: &[usize],
+    error: eigenveil_client::Error,
+) -> CliError {
+    let detail = error.detail();
+    let made_by = "whoever runs the study makes them: eigenveil study tokens";
+    CliError::usage(match (error.hint(), &args.tokens) {
+        (Some(Hint::Move(from)), _) => format!(
+            "the reports in {} were made for this study at {from}, not at {}; if it has moved here, give --moved: the same reports are sent here and counted once. Otherwise give --server {from}",
+            ledger.display(),
+            study.server()
+        ),
+        (Some(Hint::Tokens(_, missing)), None) => format!(
+            "this study takes a report only with a one-time token, and there is none for {missing} of the file's participants; give --tokens FILE, a line for each ({made_by})"
+        ),
+        (Some(Hint::Tokens(given, rows)), Some(path)) => format!(
+            "{} has {given} tokens for {rows} rows; ask whoever runs the study for one token per row",
+            path.display()
+        ),
+        (Some(Hint::OtherTokens(first, second)), Some(path)) => format!(
+            "lines {} and {} of {} are the same token, with which one row can report; give each row a token of its own ({made_by})",
+            lines[*first],
+            lines[*second],
+            path.display()
+        ),
+        _ if error.name() == "rows-changed" => {
+            format!("{detail}; give the flags that were given then, or another --ledger")
+        }
+        (hint, _) => {
+            let flags = match error.code() {
+                _ if hint == Some(&Hint::NewPurpose) => "; or give --accept-new-purpose",
+                Some(ErrorCode::BudgetExceeded) => {
+                    "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
+                }
+                _ if error.is_row_file_mismatch() => {
+                    "; the flags are --same-participants and --ledger"
+                }
+                _ => "",
+            };
+            let message = format!("{detail}{flags}");
+            return CliError::from(error).with_message(message);
+        }
+    })
+}
+
+/// Whether somebody at a terminal says that the study, whose reports were made for another address, has moved here.
+fn agrees_to_move(args: &ReportArgs, study: &Study, ledger: &RowLedger) -> Result<bool> {
+    let to = study.server();
+    let from = ledger.server_of(study.id())?.filter(|from| from != to);
+    let Some(from) = from.filter(|_| !args.check) else {
+        return Ok(false);
+    };
+    let answer = output::ask(&format!(
+        "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
+    ))?;
+    Ok(answer.unwrap_or(false))
+}
+
+/// Refuses what a run would refuse, and writes nothing that stays. Gives the ledger's reports of the study, `None` where
+/// there is no ledger yet.
+fn check(
+    args: &ReportArgs,
+    study: &Study,
+    path: &Path,
+    persons: &Persons,
+) -> Result<Option<eigenveil_client::RowCounts>> {
+    let known = path.exists();
+    let folder;
+    let ledger = match known {
+        true => RowLedger::open_to_read(path)?,
+        false => {
+            // A new ledger refuses by its limits only.
+            folder = tempfile::tempdir()?;
+            RowLedger::open(folder.path().join("ledger"))?
+        }
+    };
+    let (request, lines) = request(args, study, &ledger, persons)?;
+    let admitted = ledger.admit_table(study, persons, &request);
+    let counts = admitted
+        .map_err(|error| with_flags(args, study, path, &lines, error))?
+        .counts;
+    let unsent = counts.pending + counts.refused;
+    if unsent > 0
+        && let Err(error) = study.check_open(SystemClock.unix_ms())
+    {
+        let why = match (study.state(), study.about().last_day) {
+            (StudyState::Open, Some(day)) => {
+                format!("took reports until the end of {day} (UTC), which is over")
+            }
+            (state, _) => format!("is {} and takes no reports", state.as_str()),
+        };
+        let message = format!(
+            "{unsent} reports in the ledger are still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+            study.id(),
+            what_becomes_of_the_rest(study)
+        );
+        return Err(CliError::from(error).with_message(message));
+    }
+    Ok(known.then_some(counts))
+}
+
+/// The fate of the reports that a study does not take, for a message.
+fn what_becomes_of_the_rest(study: &Study) -> &'static str {
+    match study.state() {
+        StudyState::Draft => "once it is open, run the same command again to finish",
+        _ => {
+            "the study never opens again, so reports that it has not counted never will be, and stay charged: a perturbed report cannot be taken back"
+        }
+    }
+}
+
+/// Makes the reports that are not there yet, and sends what is pending.
+async fn upload(
+    study: &Study,
+    ledger: &mut RowLedger,
+    admitted: AdmittedRows<'_>,
+    persons: &Persons,
+    http: &HttpSettings,
+) -> Result<UploadAnswer> {
+    let perturbing = output::bar(persons.holders.count() as u64, "perturbing");
+    perturbing.set_position(admitted.counts.total());
+    let mut uploading = None;
+    let sent = upload_table(ledger, admitted, persons, http, |now| {
+        match now {
+            UploadProgress::Made(done, _) => perturbing.set_position(done),
+            UploadProgress::Sent(done, pending) => {
+                let bar = uploading.get_or_insert_with(|| {
+                    perturbing.finish_and_clear();
+                    output::bar(pending, "uploading")
+                });
+                bar.set_position(done);
+            }
+        }
+        ControlFlow::Continue(())
+    })
+    .await;
+    perturbing.finish_and_clear();
+    if let Some(bar) = uploading {
+        bar.finish_and_clear();
+    }
+    let explain = |error: eigenveil_client::Error, done: &str| {
+        let more = match error.code() {
+            Some(ErrorCode::TokenRequired) => {
+                "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
+            }
+            Some(ErrorCode::StudyNotOpen | ErrorCode::StudyEnded) => {
+                what_becomes_of_the_rest(study)
+            }
+            _ => "run the same command again to finish",
+        };
+        // The code that a later server may have is not known here.
+        let detail = match error.code() {
+            Some(_) => error.detail().to_owned(),
+            None => error.to_string(),
+        };
+        let message = format!("{detail}{done}; {more}");
+        CliError::from(error).with_message(message)
+    };
+    let mut answer = sent.map_err(|error| explain(error, ""))?;
+    let sent = &mut answer.sent;
+    if sent.failures.is_empty() {
+        return Ok(answer);
+    }
+    let done = format!(
+        "; {} reports were acknowledged in this upload and {} are still to be sent",
+        sent.accepted + sent.duplicates,
+        sent.pending
+    );
+    Err(explain(sent.failures.swap_remove(0).error, &done))
+}
+
+fn finish(study: &Study, persons: &Persons, answer: &UploadAnswer, json: bool) -> Result<()> {
+    let sent = &answer.sent;
+    if json {
+        output::json(answer)?;
+    } else {
+        output::text(&format!(
+            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s",
+            answer.acknowledged,
+            answer.rows,
+            if persons.are_labelled() {
+                "persons"
+            } else {
+                "rows"
+            },
+            sent.accepted,
+            sent.duplicates,
+            sent.refused,
+            sent.bytes,
+            sent.seconds,
+        ))?;
+        let charged = &answer.charged;
+        let (spent, limits) = (charged.spent, &charged.limits);
+        output::text(&format!(
+            "ledger: {}: {} rows charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
+            charged.ledger,
+            charged.rows,
+            charged.epsilon,
+            format_delta(charged.delta),
+            spent.epsilon,
+            limits.epsilon_total(),
+            format_delta(spent.delta),
+            format_delta(limits.delta_total())
+        ))?;
+        if answer.unusable > 0 {
+            output::text(&format!(
+                "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
+                answer.unusable
+            ))?;
+            if let Some(why) = what_cannot_be_used(persons, study.params()) {
+                output::text(&format!("what cannot be used: {why}"))?;
+            }
+        }
+    }
+    if sent.refused > 0 {
+        let why = answer
+            .refusals
+            .first()
+            .map(|r| format!("{} [{}]", r.detail, r.code))
+            .unwrap_or_default();
+        return Err(CliError::failed(format!(
+            "{} reports were refused; the first: {why}. They are kept: once the cause is gone, send the same reports again with --resend-refused",
+            sent.refused
+        )));
+    }
+    if sent.pending > 0 {
+        return Err(CliError::failed(format!(
+            "{} reports are still to be sent; run the same command again to finish",
+            sent.pending
+        )));
+    }
+    if json {
+        return Ok(());
+    }
+    output::text(&format!(
+        "\nwhat one report reveals\n{}",
+        output::privacy_text(&study.privacy())
+    ))
+}
+
+fn what_cannot_be_used(persons: &Persons, params: &StudyParams) -> Option<String> {
+    let missing_cells = params.preprocessing().allows_missing_cells();
+    let why = persons.table.check_usable(missing_cells).err()?;
+    Some(why.to_string())
+}
+
+/// Who asks for reports, and for what purpose.
+fn describe_request(study: &Study) -> String {
+    let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
+    let about = study.about();
+    format!(
+        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
+        study.name().unwrap_or_default(),
+        stated(&about.purpose),
+        stated(&about.responsible_party),
+        stated(&about.contact),
+        stated(&about.last_day.map(|day| format!("{day} (UTC)")))
+    )
+}
+
+/// The rows, and whose they are and how much they count, by the columns that say so.
+fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Result<Persons> {
+    match (params.preprocessing().weights, &args.weight) {
+        (Some(_), None) => {
+            return Err(CliError::usage(
+                "participants of this study count by weights; give --weight COLUMN, a column of numbers above 0 and at most 1",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(CliError::usage(
+                "all participants of this study count the same; leave --weight out (and the column with --drop)",
+            ));
+        }
+        _ => {}
+    }
+    let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
+    let label = match (&args.person, &args.weight) {
+        (None, None) => None,
+        (Some(column), _) => Some(("--person", column)),
+        (None, Some(column)) => Some(("--weight", column)),
+    };
+    let settings = args.table.settings();
+    let settings = Settings {
+        label: label.map(|(flag, column)| Label {
+            flag,
+            column: column.clone(),
+        }),
+        ..settings.map_err(|error| error.context(args.rows.display()))?
+    };
+    let table = eigenveil_tables::parse(&args.rows, &bytes, &settings, Some(&expected))?;
+    let holders = match label {
+        None => Holders::Rows(table.len()),
+        Some(("--person", _)) => Persons::labels(&table)?,
+        Some(_) => Persons::weights(&table)?,
+    };
+    Ok(Persons {
+        table,
+        bytes,
+        holders,
+    })
+}
+
+/// The tokens of as many rows, if there are so many, and their lines. Errors name a token by its number.
+fn read_tokens(path: &Path, rows: usize) -> Result<(Vec<usize>, Vec<ParticipantToken>)> {
+    let text = files::read_text(path)?;
+    let lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim().is_empty());
+    let tokens = lines.take(rows).enumerate().map(|(index, (line, text))| {
+        let token = ParticipantToken::parse(text).map_err(|error| {
+            CliError::from(error).context(format!("{}, token {}", path.display(), index + 1))
+        });
+        token.map(|token| (line, token))
+    });
+    tokens.collect()
+}
+
+/// Prints what a run would send; `made` are the study's reports in the ledger, if there is one.
+fn print_check(
+    study: &Study,
+    persons: &Persons,
+    made: Option<eigenveil_client::RowCounts>,
+    json: bool,
+) -> Result<()> {
+    let params = study.params();
+    let checked = RowCheck::new(persons, params);
+    let counts = &checked.counts;
+    let reason = what_cannot_be_used(persons, params);
+    if json {
+        return output::json(&CheckAnswer {
+            study: study.id().to_owned(),
+            participants: persons.holders.count(),
+            counts,
+            reason,
+            already_made: made.map(eigenveil_client::RowCounts::total),
+            pending: made.map(|made| made.pending),
+            shares: checked.shares.as_ref(),
+            epsilon: params.budget().epsilon(),
+            delta: params.budget().delta(),
+        });
+    }
+    let mut lines = vec![describe_request(study)];
+    if persons.are_labelled() {
+        lines.push(format!(
+            "persons: {}; each sends one report, made from one of the person's rows",
+            persons.holders.count()
+        ));
+    }
+    lines.extend(made.map(|made| {
+        let some = |count: u64, what: &str| match count {
+            0 => String::new(),
+            some => format!("; {some} of them {what}"),
+        };
+        format!(
+            "in the ledger: {} reports for this study, made before: they are not made again{}{}",
+            made.total(),
+            some(made.pending, "are still to be sent"),
+            some(
+                made.refused,
+                "were refused: --resend-refused sends them again"
+            )
+        )
+    }));
+    lines.extend(checked.describe(params));
+    lines.extend(reason.map(|why| format!("what cannot be used: {why}")));
+    lines.push(
+        "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
+            .to_owned(),
+    );
+    output::text(&lines.join("\n"))?;
+    output::text(&format!(
+        "\nwhat one report reveals\n{}",
+        output::privacy_text(&study.privacy())
+    ))
+}

@@ -1,0 +1,88 @@
+//! The participants of a file: its rows, or its persons, each with several rows.
+
+use std::borrow::Cow;
+
+use eigenveil_client::{Holders, Participants, check_weights};
+use eigenveil_shared::preprocess::Row;
+use eigenveil_tables::{RowTable, number_in};
+use sha2::{Digest, Sha256};
+
+use crate::error::{CliError, Result};
+
+/// A file's rows, by participant.
+pub(super) struct Persons {
+    pub(super) table: RowTable,
+    /// The bytes of the file, kept while they are needed to identify the participants: the digest must be that of the
+    /// bytes whose rows are perturbed.
+    pub(super) bytes: Vec<u8>,
+    pub(super) holders: Holders,
+}
+
+impl Persons {
+    /// The holders of the rows: rows with the same label belong to one person. A row without a label is wrong usage.
+    pub(super) fn labels(table: &RowTable) -> Result<Holders> {
+        if let Some(row) = table.labels().iter().position(String::is_empty) {
+            return Err(CliError::usage(format!(
+                "row {} does not say whose it is; fill in its cell of the --person column, or leave the row out",
+                row + 1
+            )));
+        }
+        Ok(Holders::persons(table.labels()))
+    }
+
+    /// The holders of the rows: each row is a participant, with the weight in its label. It is wrong usage if most
+    /// labels are not weights.
+    pub(super) fn weights(table: &RowTable) -> Result<Holders> {
+        let weights: Vec<f64> = table.labels().iter().map(|cell| number_in(cell)).collect();
+        check_weights(&weights).map_err(|_| {
+            CliError::usage(
+                "most cells of the --weight column are not numbers above 0 and at most 1; scale the largest weight to 1",
+            )
+        })?;
+        Ok(Holders::Weighted(weights))
+    }
+
+    /// Number of weights that count as 1 because they are larger, and of weights that make zero rows.
+    pub(super) fn wrong_weights(&self) -> (usize, usize) {
+        let Holders::Weighted(weights) = &self.holders else {
+            return (0, 0);
+        };
+        let larger = weights.iter().filter(|weight| **weight > 1.0).count();
+        let usable = weights.iter().filter(|weight| **weight > 0.0).count();
+        (larger, weights.len() - usable)
+    }
+
+    pub(super) fn are_labelled(&self) -> bool {
+        matches!(self.holders, Holders::Persons(_))
+    }
+}
+
+impl Participants for Persons {
+    fn row(&self, number: usize) -> Row {
+        self.table.row(number)
+    }
+
+    fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
+    /// The bytes that identify the file: the same file with another column of persons counts as another file.
+    fn identity(&self) -> Cow<'_, [u8]> {
+        if !self.are_labelled() {
+            return Cow::Borrowed(&self.bytes);
+        }
+        let persons = Sha256::digest(self.holders.to_bytes());
+        Cow::Owned([&Sha256::digest(&self.bytes)[..], &persons[..]].concat())
+    }
+
+    /// The digest of the number of rows, the selected columns, and the holders and weights of the rows.
+    fn reading(&self) -> Vec<u8> {
+        let mut hash = Sha256::new();
+        hash.update((self.table.len() as u64).to_le_bytes());
+        for &column in self.table.taken() {
+            hash.update((column as u64).to_le_bytes());
+        }
+        hash.update(self.holders.to_bytes());
+        hash.finalize().to_vec()
+    }
+}

@@ -1,0 +1,294 @@
+//! `eigenveil plan`: how many participants a target error needs.
+
+use std::{num::NonZeroU64, path::PathBuf};
+
+use clap::Args;
+use eigenveil_estimation::{
+    Cancel,
+    format::{people, with_thousands},
+    metrics::max_error,
+    planning::{ErrorPlan, PlanAnswer, PlanRequest, PlanSetting, SizePlan, SizeRow, plan},
+};
+use eigenveil_figures::plan_chart;
+use eigenveil_shared::{
+    mechanism::{Calibration, MechanismKind},
+    preprocess::BoundRows,
+    privacy::format_epsilon,
+};
+
+use crate::commands::project::read_estimate;
+use crate::{
+    args::{DEFAULT_CENTRING_TEXT, NormArg},
+    error::Result,
+    files, output,
+};
+
+/// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\n  eigenveil plan --p 40 --k 3 --epsilon 4 --n 20000,100000\n\nThe error is a root mean square of the distance between projectors, 0 to √(2k); single runs vary around it.\nTake the spectrum from a pilot, from public data, or from a guess, never from the participants' own rows.\nWith a pilot the plan has a range that holds the truth in nine of ten cases: the plan uses the pessimistic end of that range.\nWithout either no error is known: the plan says how small a component n participants can show."
+)]
+pub(crate) struct PlanArgs {
+    /// Dimension of the rows
+    #[arg(long, required_unless_present = "pilot")]
+    p: Option<usize>,
+    /// Components wanted [default: all of the pilot's; 3 without a spectrum]
+    #[arg(long)]
+    k: Option<usize>,
+    /// Privacy-loss bound ε of one report, at most 16; several values with commas
+    #[arg(long, value_name = "E,…", value_delimiter = ',', required = true)]
+    epsilon: Vec<f64>,
+    /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// Mechanisms to compare [default: all]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = crate::args::parse::<MechanismKind>)]
+    mechanism: Vec<MechanismKind>,
+    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
+    #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
+    calibration: Calibration,
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. With --bound-rows normalize all p of them sum to 1; the
+    /// rest is spread evenly over the other directions
+    #[arg(
+        long,
+        value_name = "A,B,…",
+        value_delimiter = ',',
+        conflicts_with = "pilot"
+    )]
+    spectrum: Vec<f64>,
+    /// An estimate.json of this program: its spectrum with its uncertainty, its p and its preprocessing
+    #[arg(long, value_name = "FILE")]
+    pilot: Option<PathBuf>,
+    /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
+    #[arg(
+        long,
+        value_name = "X",
+        required_unless_present = "n",
+        conflicts_with = "n"
+    )]
+    target_error: Option<f64>,
+    /// Participants expected; several values with commas
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    n: Vec<NonZeroU64>,
+    /// How rows are brought into the unit ball [default: normalize]
+    #[arg(long = "bound-rows", value_enum, conflicts_with = "pilot")]
+    norm: Option<NormArg>,
+    /// Mean squared length of the prepared rows, at most 1 (for --bound-rows clip and require; normalize makes it 1)
+    #[arg(long, value_name = "T")]
+    mean_squared_length: Option<f64>,
+    /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
+    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
+    centring: Option<f64>,
+    /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; typically 0.7 to 0.9 if every feature is
+    /// positive
+    #[arg(long, value_name = "L", requires = "centring")]
+    mean_length: Option<f64>,
+    /// Draw the expected error against n as SVG; without a spectrum, the smallest component that shows
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+impl From<&PlanArgs> for PlanRequest {
+    fn from(args: &PlanArgs) -> Self {
+        Self {
+            p: args.p,
+            k: args.k,
+            epsilon: args.epsilon.clone(),
+            delta: args.delta,
+            mechanism: args.mechanism.clone(),
+            calibration: args.calibration,
+            spectrum: args.spectrum.clone(),
+            target_error: args.target_error,
+            n: args.n.clone(),
+            bound_rows: args.norm.map(BoundRows::from),
+            mean_squared_length: args.mean_squared_length,
+            centring: args.centring,
+            mean_length: args.mean_length,
+        }
+    }
+}
+
+pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
+    let pilot = args.pilot.as_deref().map(read_estimate).transpose()?;
+    args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
+    let request = PlanRequest::from(args);
+    let (answer, warnings) = plan(&request, pilot.as_ref(), Cancel::NEVER)?;
+    output::print_warnings(&warnings);
+    if let Some(path) = &args.plot {
+        output::write_figure(path, &plan_chart(&answer)?)?;
+    }
+    match &answer {
+        _ if json => output::json(&answer),
+        PlanAnswer::Errors(plan) => print(plan),
+        PlanAnswer::Sizes(plan) => print_sizes(plan),
+    }
+}
+
+/// A mechanism in a table; the default calibration is not mentioned.
+fn name(setting: &PlanSetting) -> String {
+    let published = Some(Calibration::AsPublished);
+    match setting.calibration == published {
+        true => format!("{}, {}", setting.mechanism, Calibration::AsPublished),
+        false => setting.mechanism.to_string(),
+    }
+}
+
+fn print(plan: &ErrorPlan) -> Result<()> {
+    for note in &plan.notes {
+        output::text(note)?;
+    }
+    output::text(&format!(
+        "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
+        "mechanism",
+        "epsilon",
+        "delta",
+        "true epsilon",
+        "users",
+        "error",
+        "above",
+        "bytes a report"
+    ))?;
+    for row in &plan.rows {
+        output::text(&format!(
+            "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
+            name(&row.setting),
+            row.setting.epsilon,
+            match row.setting.delta {
+                0.0 => "pure".to_owned(),
+                delta => format!("{delta:e}"),
+            },
+            row.setting
+                .true_epsilon
+                .map_or("none".to_owned(), |e| format_epsilon(e, 6)),
+            match (plan.target_error, row.n) {
+                (_, None) => match row.n_at_least {
+                    Some(least) => format!("{} or never", people(least)),
+                    None => "never".to_owned(),
+                },
+                (Some(_), Some(n)) => people(n),
+                (None, Some(n)) => with_thousands(n),
+            },
+            match (row.error, row.error_range) {
+                (None, _) => "-".to_owned(),
+                (Some(error), None) => format!("{error:.3}"),
+                (Some(error), Some((low, high))) => format!("{error:.3} ({low:.2}–{high:.2})"),
+            },
+            row.components_above_floor
+                .map_or("-".to_owned(), |above| format!("{above}/{}", plan.k)),
+            row.report_bytes,
+        ))?;
+    }
+    output::text(&format!("\n{}", summary(plan)))?;
+    if let Some(row) = plan.rows.iter().find(|row| !row.setting.claim_holds) {
+        output::text(&format!(
+            "warning: the noise of {} is smaller than claimed; the column \"true epsilon\" says what holds",
+            name(&row.setting)
+        ))?;
+    }
+    Ok(())
+}
+
+/// One sentence with the best mechanism whose claim holds.
+fn summary(plan: &ErrorPlan) -> String {
+    let honest = || plan.rows.iter().filter(|row| row.setting.claim_holds);
+    let mut epsilons: Vec<f64> = Vec::new();
+    for row in &plan.rows {
+        if !epsilons.contains(&row.setting.epsilon) {
+            epsilons.push(row.setting.epsilon);
+        }
+    }
+    if let Some(target) = plan.target_error {
+        let largest = max_error(plan.p, plan.k);
+        let target_text = format!("{target} of at most {largest:.2}");
+        let parts: Vec<String> = epsilons
+            .iter()
+            .filter_map(|epsilon| {
+                let best = honest()
+                    .filter(|row| row.setting.epsilon == *epsilon && row.n.is_some())
+                    .min_by_key(|row| row.n)?;
+                let least = best.n_at_least.map_or(String::new(), |least| {
+                    format!(", and {} at the very least", people(least))
+                });
+                Some(format!(
+                    "about {} at epsilon {epsilon} ({}){least}",
+                    people(best.n?),
+                    best.setting.mechanism
+                ))
+            })
+            .collect();
+        if parts.is_empty() {
+            // Report the reason given for the mechanism that needs the fewest participants.
+            let best = honest().min_by_key(|row| row.n_at_least.unwrap_or(u64::MAX));
+            let reason = best
+                .and_then(|row| row.reason.as_deref())
+                .unwrap_or("never");
+            return format!("How many users do I need? For an error of {target_text}: {reason}.");
+        }
+        return format!(
+            "How many users do I need? For an expected error of {target_text}: {}.",
+            parts.join("; ")
+        );
+    }
+    let known = honest().filter_map(|row| Some((row, row.n?, row.error?)));
+    let Some((row, n, error)) = known.min_by(|a, b| a.2.total_cmp(&b.2)) else {
+        return String::new();
+    };
+    format!(
+        "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
+        with_thousands(n),
+        row.setting.mechanism,
+        row.setting.epsilon,
+        output::error_text(error, plan.p, plan.k),
+        row.error_range.map_or(String::new(), output::range_text)
+    )
+}
+
+fn print_sizes(answer: &SizePlan) -> Result<()> {
+    let k = answer.k;
+    for note in &answer.notes {
+        output::text(note)?;
+    }
+    let points = |size: Option<f64>| match size {
+        Some(size) => format!("{:.1} points", 100.0 * size),
+        None => "-".to_owned(),
+    };
+    output::text(&format!(
+        "{:<34} {:>7} {:>14} {:>16} {:>24}",
+        "mechanism",
+        "epsilon",
+        "participants",
+        "a direction",
+        format!("components {k} and {}", k + 1)
+    ))?;
+    for row in &answer.rows {
+        output::text(&format!(
+            "{:<34} {:>7} {:>14} {:>16} {:>24}",
+            name(&row.setting),
+            row.setting.epsilon,
+            with_thousands(row.n),
+            points(row.visible),
+            points(row.separable)
+        ))?;
+    }
+    output::text(&format!(
+        "\nA direction shows if it has so many points more of the variance than an average one ({:.1} %); components {k} and {} are told apart if their shares differ by so many. \"-\": so few cannot show any.\nHow large the error is depends on the participants' own spectrum: run a pilot, and plan with --pilot.",
+        100.0 * answer.average,
+        k + 1
+    ))?;
+    // Warn once per mechanism and ε.
+    let mut broken: Vec<&SizeRow> = answer
+        .rows
+        .iter()
+        .filter(|row| !row.setting.claim_holds)
+        .collect();
+    broken.dedup_by_key(|row| (row.setting.mechanism, row.setting.epsilon.to_bits()));
+    for row in broken {
+        output::text(&format!(
+            "warning: the noise of {} is smaller than claimed at epsilon {}; what holds is {}",
+            name(&row.setting),
+            row.setting.epsilon,
+            output::true_budget_text(row.setting.true_epsilon, row.setting.delta)
+        ))?;
+    }
+    Ok(())
+}

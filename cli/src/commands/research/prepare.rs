@@ -1,0 +1,276 @@
+//! `eigenveil prepare`: makes the public constants of a study from public rows or published statistics.
+
+use std::{
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use eigenveil_estimation::{
+    Cancel, Table,
+    format::three_digits,
+    planning::{
+        Choice, ColumnDescription, PrepareAnswer, PrepareRequest, PublicColumn, describe, prepare,
+    },
+};
+use eigenveil_shared::{
+    mechanism::MechanismKind,
+    preprocess::{Feature, Norm},
+    wording::percent,
+};
+use eigenveil_tables::Settings;
+use serde::Serialize;
+
+use crate::{
+    error::{CliError, Result},
+    files, output,
+    tables::{self, Names, TableArgs},
+};
+
+/// Make a study's features file (centers and scales) from public rows or a description
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys."
+)]
+pub(crate) struct PrepareArgs {
+    /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
+    #[arg(long, value_name = "FILE", required_unless_present = "description")]
+    rows: Option<PathBuf>,
+    /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon"])]
+    description: Option<PathBuf>,
+    /// Components wanted
+    #[arg(long, required_unless_present = "description")]
+    k: Option<usize>,
+    /// Participants expected
+    #[arg(long, required_unless_present = "description")]
+    n: Option<NonZeroU64>,
+    /// Privacy-loss bound ε of one report, at most 16
+    #[arg(long, value_name = "E", required_unless_present = "description")]
+    epsilon: Option<f64>,
+    #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
+    mechanism: MechanismKind,
+    /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// Features file to write; an existing one is refused
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    table: TableArgs,
+    /// Columns of text that become one column of 0 and 1 for each value found in the public rows, such as sex=f and
+    /// sex=m
+    #[arg(long, value_name = "NAMES", value_parser = tables::names, requires = "rows")]
+    one_hot: Option<Names>,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Written<'a> {
+    out: String,
+    #[serde(flatten)]
+    prepared: &'a PrepareAnswer,
+}
+
+impl PrepareArgs {
+    /// The request, whose flags clap requires together with --rows.
+    fn request(&self) -> Option<PrepareRequest> {
+        Some(PrepareRequest {
+            k: self.k?,
+            n: self.n?,
+            epsilon: self.epsilon?,
+            mechanism: self.mechanism,
+            delta: self.delta,
+        })
+    }
+}
+
+pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
+    let prepared = match (&args.rows, args.request(), &args.description) {
+        (Some(path), Some(request), _) => from_rows(args, path, &request)?,
+        (_, _, Some(path)) => describe(&descriptions(path)?)
+            .map_err(|error| CliError::from(error).context(path.display()))?,
+        _ => return Err(CliError::usage("give --rows or --description")),
+    };
+    let features = prepared.columns.iter().map(|column| &column.feature);
+    let mut file = files::NewFile::create(&args.out)?;
+    file.write(&features_csv(features)?)?;
+    file.persist()?;
+    let out = args.out.display().to_string();
+    if json {
+        let prepared = &prepared;
+        return output::json(&Written { out, prepared });
+    }
+    print(args, &out, &prepared)
+}
+
+fn from_rows(args: &PrepareArgs, path: &Path, request: &PrepareRequest) -> Result<PrepareAnswer> {
+    let settings = Settings {
+        one_hot: args.one_hot.clone().map(|names| names.0),
+        ..args.table.settings()?
+    };
+    let table = tables::read_with_constants(path, settings)?.0;
+    // If the names were read as a row, every center and scale would be wrong.
+    let known = table.check_header_is_known().map_err(CliError::from);
+    known.map_err(|error| error.context(path.display()))?;
+    let names = table.names();
+    let column = |at: usize| PublicColumn {
+        name: names.map_or_else(|| format!("column_{}", at + 1), |names| names[at].clone()),
+        category_of: table.is_category(at).then(|| table.taken()[at]),
+    };
+    let columns: Vec<PublicColumn> = (0..table.dimension()).map(column).collect();
+    let rows = Table {
+        len: table.len(),
+        columns: table.dimension(),
+        row: &|index| table.row(index),
+    };
+    let bar = output::bar(0, "choices");
+    let mut progress = |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let prepared = prepare(request, &columns, rows, &mut progress, Cancel::NEVER)?;
+    bar.finish_and_clear();
+    Ok(prepared)
+}
+
+/// The lines of a description.
+fn descriptions(path: &Path) -> Result<Vec<ColumnDescription>> {
+    // The text of the error may quote a cell, which in a table of rows would be a value.
+    let unlike = |error: csv::Error| {
+        let line = error.position().map_or(1, csv::Position::line);
+        CliError::usage(format!(
+            "{}: line {line} is not a column's description; it must have the columns name,mean,sd or name,min,max",
+            path.display()
+        ))
+    };
+    let text = files::read_text(path)?;
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.trim(csv::Trim::All).from_reader(text.as_bytes());
+    let lines = reader.deserialize::<ColumnDescription>();
+    lines.map(|line| line.map_err(unlike)).collect()
+}
+
+fn features_csv<'a>(mut features: impl Iterator<Item = &'a Feature>) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let written = features.try_for_each(|own| writer.serialize(own));
+    written.map_err(|error| CliError::failed(error.to_string()))?;
+    let bytes = writer.into_inner();
+    bytes.map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Largest number of columns shown on a terminal; the file and the JSON have all.
+const MAX_COLUMNS_SHOWN: usize = 40;
+
+fn error_text(choice: &Choice) -> String {
+    match choice.error_se {
+        Some(se) => format!("{:.3} ± {se:.3}", choice.error),
+        None => format!("{:.3}", choice.error),
+    }
+}
+
+/// The flags of study create.
+fn flags(choice: &Choice) -> String {
+    let norm = match choice.norm {
+        Norm::Normalize => " --bound-rows normalize".to_owned(),
+        Norm::Clip { radius } => format!(" --bound-rows clip --radius {radius}"),
+        Norm::Require { radius } => format!(" --bound-rows require --radius {radius}"),
+    };
+    norm + choice.centring.map_or("", |_| " --centring")
+}
+
+fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> {
+    output::text(&format!(
+        "{:<30} {:>12} {:>12} {:>9} {:>9}  reason",
+        "column", "center", "scale", "length", "mean"
+    ))?;
+    for column in prepared.columns.iter().take(MAX_COLUMNS_SHOWN) {
+        output::text(&format!(
+            "{:<30} {:>12} {:>12} {:>9} {:>9}  {}",
+            column.feature.name,
+            column.feature.center,
+            column.feature.scale,
+            percent(column.share_of_squared_length),
+            percent(column.share_of_squared_mean),
+            column.reason
+        ))?;
+    }
+    match prepared.columns.len().saturating_sub(MAX_COLUMNS_SHOWN) {
+        0 => {}
+        more => output::text(&format!("… and {more} columns more"))?,
+    }
+    output::text(&format!(
+        "\nlength: the column's share of the raw rows' squared length; mean: its share of the mean's squared length (the mean has {} of the rows' squared length)",
+        percent(prepared.squared_mean_over_squared_length)
+    ))?;
+    for warning in &prepared.warnings {
+        output::text(&format!("warning: {warning}"))?;
+    }
+    let ways: Vec<String> = prepared.choices.iter().map(Choice::to_string).collect();
+    let wide = ways.iter().map(String::len).max().unwrap_or(0);
+    if !ways.is_empty() {
+        output::text(&format!(
+            "\n{:<wide$} {:>14} {:>6} {:>12}  first component",
+            "what a study would get", "error", "above", "mean's share"
+        ))?;
+    }
+    for (way, choice) in ways.iter().zip(&prepared.choices) {
+        output::text(&format!(
+            "{way:<wide$} {:>14} {:>6} {:>12}  {}",
+            error_text(choice),
+            format!("{}/{}", choice.components_above_floor, choice.k),
+            percent(choice.squared_mean_over_squared_length),
+            choice.warning.as_deref().unwrap_or("of several columns")
+        ))?;
+    }
+    output::text(&format!("\nwritten: {out}"))?;
+    let path = output::shell_quoted(out);
+    match (&prepared.chosen, args.epsilon) {
+        (Some(chosen), Some(epsilon)) => {
+            let smallest = match &prepared.passed_over {
+                None => "smallest expected error",
+                Some(_) => {
+                    "smallest expected error with these centers and scales and a first component of several columns"
+                }
+            };
+            output::text(&format!(
+                "{smallest}, {}:\n  eigenveil study create --name NAME --features {path} --k {} --epsilon {epsilon} --mechanism {}{}",
+                error_text(chosen),
+                chosen.k,
+                args.mechanism,
+                flags(chosen)
+            ))?;
+            let passed_over = prepared.passed_over.as_deref();
+            passed_over.map_or(Ok(()), output::text)
+        }
+        (None, Some(_)) => {
+            output::text("no such study is worth creating: the warnings above say why")
+        }
+        (_, None) => output::text(&format!(
+            "  eigenveil study create --name NAME --features {path} --epsilon 4\n--bound-rows normalize needs no radius; for --bound-rows clip, --radius {} (√p) is about the length of rows scaled this way",
+            three_digits((prepared.columns.len() as f64).sqrt())
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::assert_says;
+
+    /// A table of rows by mistake.
+    #[test]
+    fn an_error_in_a_description_quotes_no_cell() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("columns.csv");
+        for (bad, line) in [
+            ("8641.25,SECRETNAME\n1,2\n", "line 2"),
+            ("name,mean,sd\nSECRETNAME,8641.25,x8641\n", "line 2"),
+            ("name,mean,sd\na,1,2\nSECRETNAME,8641.25\n", "line 3"),
+        ] {
+            std::fs::write(&path, bad).unwrap();
+            let error = descriptions(&path).unwrap_err();
+            assert_says(&error, &[line], &["SECRET", "8641"]);
+        }
+    }
+}

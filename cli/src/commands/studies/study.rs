@@ -1,0 +1,373 @@
+//! `eigenveil study`: the operator's study management.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use eigenveil_client::{StudyTerms, http::OperatorClient};
+use eigenveil_estimation::planning::slow_report_note;
+use eigenveil_shared::{
+    about::{About, UtcDate},
+    api::{CreateStudyRequest, StudyDocument, StudySummary},
+    enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
+    estimate::ComponentCount,
+    preprocess::{MEAN_WEIGHT_RANGE, Weights},
+    study::StudyParams,
+};
+
+use crate::commands::{print_written, study_name::resolve_study_id};
+use crate::{
+    args::{MechanismArgs, OperatorArgs, parse, rank},
+    error::{CliError, Result},
+    files, output, tables,
+};
+
+/// Create, list, show, open, close, export, import and delete studies; make participants' tokens
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  export EIGENVEIL_TOKEN=$(cat data/operator.token)\n  eigenveil study create --name digits --p 64 --k 5 --epsilon 4"
+)]
+pub(crate) struct StudyArgs {
+    #[command(flatten)]
+    operator: OperatorArgs,
+    #[command(subcommand)]
+    command: StudyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StudyCommand {
+    /// Create a study and open it
+    #[command(
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
+    )]
+    Create(Box<CreateArgs>),
+    /// List studies
+    #[command(after_help = "Example:\n  eigenveil study list --json")]
+    List,
+    /// Show one study
+    #[command(after_help = "Example:\n  eigenveil study show 0193c0ffee0193c0ffee0193c0ffee01")]
+    Show(StudyId),
+    /// Open a draft: it accepts reports from now on
+    #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
+    Open(StudyId),
+    /// Close a study: it accepts no more reports
+    #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
+    Close(StudyId),
+    /// Make one-time participant tokens for a study created with --enrolment token
+    #[command(
+        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
+    )]
+    Tokens {
+        #[command(flatten)]
+        study: StudyId,
+        /// How many tokens to make
+        #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
+        count: Option<u64>,
+        /// File to write; an existing one is refused
+        #[arg(long, value_name = "FILE", requires = "count")]
+        out: Option<PathBuf>,
+    },
+    /// Write a study to a file: parameters, identifiers, sums or seeds; not its estimates
+    #[command(
+        after_help = "Example:\n  eigenveil study export 0193c0ffee0193c0ffee0193c0ffee01 --out study.evstudy"
+    )]
+    Export {
+        #[command(flatten)]
+        study: StudyId,
+        /// File to write; an existing one is refused
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Add the reports of an export to a study; the same export is added once
+    #[command(
+        after_help = "Example:\n  eigenveil study import study.evstudy\n  eigenveil study import study.evstudy --into 0193c0ffee0193c0ffee0193c0ffee01\n\nWithout --into the study keeps its identifier and is created if it does not exist. With --into both studies must\nhave the same fingerprint, and no report may be in both."
+    )]
+    Import {
+        /// The file
+        file: PathBuf,
+        /// Study to add the reports to: its identifier, the beginning of it, or its name
+        #[arg(long, value_name = "ID")]
+        into: Option<String>,
+    },
+    /// Delete a study that is not open, with its reports and estimates, for good
+    #[command(
+        after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
+    )]
+    Delete {
+        /// Full identifier of the study: a deletion cannot be undone
+        id: String,
+        /// Confirm the deletion
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct StudyId {
+    /// Identifier of the study, the beginning of it, or the study's name
+    id: String,
+}
+
+impl StudyId {
+    async fn find(&self, client: &OperatorClient) -> Result<String> {
+        resolve_study_id(client.list(), &self.id).await
+    }
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Name shown to people
+    #[arg(long)]
+    name: String,
+    /// Dimension of a row; the number of lines of --features when absent
+    #[arg(long, value_name = "P", required_unless_present = "features")]
+    p: Option<usize>,
+    /// Default number of components of an estimate
+    #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
+    k: ComponentCount,
+    /// Privacy-loss bound ε of one report, at most 16
+    #[arg(long, value_name = "E")]
+    epsilon: f64,
+    #[command(flatten)]
+    mechanism: MechanismArgs,
+    /// CSV with the columns name,center,scale: public constants of the features
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
+    /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study tokens)
+    #[arg(long, default_value = "open", value_parser = parse::<Enrolment>)]
+    enrolment: Enrolment,
+    /// Participants have private weights above 0 and at most 1 (see report --weight) instead of counting equally
+    #[arg(long)]
+    weights: bool,
+    /// Public mean of the weights; not needed with private centring of normalised rows, which measures it
+    #[arg(long, value_name = "W", requires = "weights", value_parser = mean_weight)]
+    mean_weight: Option<f64>,
+    /// Leave the study in draft
+    #[arg(long)]
+    draft: bool,
+    /// Create the study although another one has this name: neither can then be found by name
+    #[arg(long)]
+    same_name: bool,
+    #[command(flatten)]
+    about: AboutArgs,
+}
+
+/// The notice that participants read on the study's page and in their receipts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What participants are told (fixed with the study)")]
+struct AboutArgs {
+    /// Purpose of the results, in a sentence or two
+    #[arg(long, value_name = "TEXT")]
+    purpose: Option<String>,
+    /// The person or organisation responsible for the study
+    #[arg(long, value_name = "NAME")]
+    responsible_party: Option<String>,
+    /// How to reach the responsible party: an e-mail address, or a page that begins with https://
+    #[arg(long, value_name = "ADDRESS")]
+    contact: Option<String>,
+    /// Last day (UTC) on which reports are accepted, such as 2027-03-31 [default: until the study is closed]
+    #[arg(long, value_name = "DATE", value_parser = parse::<UtcDate>)]
+    last_day: Option<UtcDate>,
+}
+
+impl AboutArgs {
+    fn about(&self) -> Result<About> {
+        let about = About {
+            purpose: self.purpose.clone(),
+            responsible_party: self.responsible_party.clone(),
+            contact: self.contact.clone(),
+            last_day: self.last_day,
+        };
+        about.check()?;
+        Ok(about)
+    }
+}
+
+pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
+    let client = args.operator.client()?;
+    let document = match &args.command {
+        StudyCommand::Create(create) => {
+            let (request, params) = request(create)?;
+            if !create.same_name {
+                check_name_is_free(&client.list().await?, &create.name)?;
+            }
+            output::print_notes(&creation_notes(&request, &params));
+            client.create_study(&request).await?
+        }
+        StudyCommand::Show(study) => client.study(&study.find(&client).await?).await?,
+        StudyCommand::Open(study) => client.open(&study.find(&client).await?).await?,
+        StudyCommand::Close(study) => client.close(&study.find(&client).await?).await?,
+        StudyCommand::Tokens { study, count, out } => {
+            let id = study.find(&client).await?;
+            return tokens(&client, &id, count.zip(out.as_deref()), json).await;
+        }
+        StudyCommand::Export { study, out } => {
+            let id = study.find(&client).await?;
+            let mut file = files::NewFile::create(out)?;
+            let bytes = client.export(&id, file.writer()).await?;
+            file.persist()?;
+            return print_written(json, bytes, out);
+        }
+        StudyCommand::Import { file, into } => {
+            let bytes = files::read(file)?;
+            let into = match into {
+                Some(into) => Some(resolve_study_id(client.list(), into).await?),
+                None => None,
+            };
+            let receipt = client.import(bytes.into(), into.as_deref()).await?;
+            if json {
+                return output::json(&receipt);
+            }
+            output::text(&format!(
+                "{}: {} reports added",
+                receipt.outcome.as_str(),
+                receipt.reports
+            ))?;
+            receipt.study
+        }
+        StudyCommand::Delete { id, .. } => {
+            client.delete(id).await?;
+            let deleted = serde_json::json!({ "deleted": id });
+            return output::json_or_text(json, &deleted, &format!("study {id} is deleted"));
+        }
+        StudyCommand::List => {
+            let studies = client.list().await?;
+            if json {
+                return output::json(&serde_json::json!({ "studies": studies }));
+            }
+            if studies.is_empty() {
+                return output::text("no studies yet; create one with: eigenveil study create");
+            }
+            for study in &studies {
+                output::text(&format!(
+                    "{}  {:<6}  {:>10} reports  {}",
+                    study.id,
+                    study.state.as_str(),
+                    study.reports_accepted,
+                    study.name
+                ))?;
+            }
+            return Ok(());
+        }
+    };
+    show(&document, json)
+}
+
+/// Parses a public mean of weights; NaN is refused, because JSON would drop it silently.
+fn mean_weight(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(mean) if MEAN_WEIGHT_RANGE.contains(&mean) => Ok(mean),
+        _ => Err(format!(
+            "a mean weight is a number from {} to {}",
+            MEAN_WEIGHT_RANGE.start(),
+            MEAN_WEIGHT_RANGE.end()
+        )),
+    }
+}
+
+/// Refuses the name of another study: participants and `--study NAME` find studies by it.
+fn check_name_is_free(studies: &[StudySummary], name: &str) -> Result<()> {
+    let mut studies = studies.iter();
+    match studies.find(|study| study.name.trim() == name.trim()) {
+        None => Ok(()),
+        Some(study) => Err(CliError::usage(format!(
+            "there is a study named {name:?} already ({}, {}); choose another name, or give --same-name",
+            study.id,
+            study.state.as_str()
+        ))),
+    }
+}
+
+/// Creates tokens, in as many requests as necessary, or counts them.
+async fn tokens(
+    client: &OperatorClient,
+    id: &str,
+    wanted: Option<(u64, &Path)>,
+    json: bool,
+) -> Result<()> {
+    let Some((count, out)) = wanted else {
+        let counts = client.token_counts(id).await?;
+        let text = format!("{} made, {} spent", counts.issued, counts.spent);
+        return output::json_or_text(json, &counts, &text);
+    };
+    let mut file = files::NewFile::create(out)?;
+    let mut left = usize::try_from(count).unwrap_or(usize::MAX);
+    while left > 0 {
+        let now = left.min(MAX_TOKENS_PER_REQUEST);
+        let issued = client.issue_tokens(id, now).await?;
+        let lines: String = issued.iter().map(|token| token.reveal() + "\n").collect();
+        file.write(lines.as_bytes())?;
+        left -= now;
+    }
+    file.persist()?;
+    let out = out.display().to_string();
+    let answer = serde_json::json!({ "count": count, "out": out });
+    output::json_or_text(json, &answer, &format!("{count} tokens written to {out}"))
+}
+
+fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
+    let path = create.features.as_deref();
+    let features = path.map(tables::read_constants).transpose()?;
+    let dimension = match (create.p, &features) {
+        (Some(p), _) => p,
+        (None, Some(features)) => features.len(),
+        (None, None) => return Err(CliError::usage("give --p or --features")),
+    };
+    let design = create
+        .mechanism
+        .study(&create.name, dimension, create.epsilon, features)?;
+    // Fails here, with the server's message, before anything is sent.
+    let params = design.params()?;
+    let request = CreateStudyRequest {
+        default_k: create.k,
+        weights: create.weights.then_some(Weights {
+            mean: create.mean_weight,
+        }),
+        draft: create.draft,
+        enrolment: create.enrolment,
+        about: create.about.about()?,
+        ..design
+    };
+    Ok((request, params))
+}
+
+/// Notes for whoever creates a study, before anybody sends a report.
+fn creation_notes(request: &CreateStudyRequest, params: &StudyParams) -> Vec<String> {
+    let mut notes = Vec::new();
+    let missing = request.about.missing();
+    if !missing.is_empty() {
+        notes.push(format!(
+            "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible-party, --contact, --last-day)",
+            missing.join(", ")
+        ));
+    }
+    let features = request.features.as_deref().unwrap_or_default();
+    if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {
+        notes.push(
+            "no center is subtracted: where the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, --centring removes the mean privately"
+                .to_owned(),
+        );
+    }
+    notes.extend(slow_report_note(params));
+    notes
+}
+
+fn show(study: &StudyDocument, json: bool) -> Result<()> {
+    if json {
+        return output::json(study);
+    }
+    let terms = StudyTerms {
+        name: Some(study.name.clone()),
+        about: study.about.clone(),
+        parameters: Some(study.params.clone()),
+    };
+    output::text(&format!(
+        "study        {}\nstate        {}\nreports      {}\nenrolment    {}\nfingerprint  {}\ndimension    {}\n{terms}{}",
+        study.id,
+        study.state.as_str(),
+        study.reports_accepted,
+        study.enrolment.as_str(),
+        study.fingerprint,
+        study.params.dimension(),
+        output::privacy_text(&study.privacy)
+    ))
+}

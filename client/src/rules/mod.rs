@@ -1,0 +1,62 @@
+//! Rules for the ledgers of devices and of rows, without I/O: when a study is one already taken part in, and when it
+//! has moved; what taking part costs, and the limits; which terms must not change; which errors another token may fix.
+
+mod limits;
+mod terms;
+
+use eigenveil_shared::{Error as SharedError, ErrorCode, study::Fingerprint};
+
+use crate::{
+    error::{Error, Hint, Result},
+    exchange::Server,
+    study::{Study, check_fingerprint},
+};
+
+pub use limits::{Limits, PrivacyCost};
+pub(crate) use limits::{charge, compose};
+pub use terms::StudyTerms;
+
+/// Error codes that another token may fix.
+pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
+    ErrorCode::TokenRequired,
+    ErrorCode::ParticipantTokenUnknown,
+    ErrorCode::TokenSpent,
+];
+
+/// Refuses a study that `who` took part in already, at another address or with other parameters.
+pub(crate) fn check_known(
+    study: &Study,
+    who: &str,
+    server: &Server,
+    fingerprint: Fingerprint,
+) -> Result<()> {
+    let id = study.id();
+    if server != study.server() {
+        let here = study.server();
+        let error = SharedError::new(
+            ErrorCode::AlreadyParticipated,
+            format!(
+                "{who} took part in study {id} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here, so that the same report is sent here"
+            ),
+        );
+        return Err(Error::from(error).with_hint(Hint::Move(server.to_string())));
+    }
+    if fingerprint != study.fingerprint() {
+        let now = study.fingerprint();
+        return Err(SharedError::new(
+            ErrorCode::WrongFingerprint,
+            format!(
+                "{who} took part in study {id} with parameters {fingerprint}, and now the server gives it parameters {now}; do not take part again"
+            ),
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Refuses the move of a study whose parameters differ from `fingerprint`, or whose purpose or responsible party
+/// differs from `then`.
+pub(crate) fn check_move(study: &Study, fingerprint: Fingerprint, then: &StudyTerms) -> Result<()> {
+    check_fingerprint(study.fingerprint(), fingerprint)?;
+    then.check_unchanged(study.about())
+}

@@ -1,0 +1,143 @@
+//! What a study told a device when it took part, stored unchanged for the receipt.
+//!
+//! The texts come from the server and are not in the fingerprint: another device may have been shown different ones.
+//! The parameters are those that this device used.
+
+use std::fmt;
+
+use eigenveil_shared::{
+    ErrorCode,
+    about::About,
+    preprocess::{Norm, Preprocessing},
+    study::StudyParams,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Result, printable},
+    study::Study,
+};
+
+/// The terms of a study when a device took part. `Display` is a line for each, features last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyTerms {
+    /// The study's name; `None` where the parameters came without it.
+    pub name: Option<String>,
+    /// The notice of the study.
+    pub about: About,
+    /// The treatment of the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` where this
+    /// version would refuse them; the fingerprint says which they were.
+    pub parameters: Option<StudyParams>,
+}
+
+impl StudyTerms {
+    /// The terms of a study now.
+    pub fn of(study: &Study) -> Self {
+        Self {
+            name: study.name().map(str::to_owned),
+            about: study.about().clone(),
+            parameters: Some(study.params().clone()),
+        }
+    }
+
+    pub(crate) fn new(name: Option<String>, about: About, canonical_params: &[u8]) -> Self {
+        Self {
+            name,
+            about,
+            // A version that bounds its constants more must still count what was spent.
+            parameters: StudyParams::from_canonical(canonical_params).ok(),
+        }
+    }
+
+    /// Fails if the study's purpose or responsible party differs from what it was when the device took part. Call it before
+    /// sending a report made then.
+    ///
+    /// # Errors
+    /// `invalid-about`, with both texts.
+    pub fn check_unchanged(&self, now: &About) -> Result<()> {
+        let Some((what, then, now)) = self.about.first_changed_term(now) else {
+            return Ok(());
+        };
+        let stated = |text: Option<&str>| match text {
+            Some(text) => format!("{text:?}"),
+            None => "not stated".to_owned(),
+        };
+        Err(eigenveil_shared::Error::new(
+            ErrorCode::InvalidAbout,
+            format!(
+                "the study's {what} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
+                stated(then),
+                stated(now)
+            ),
+        )
+        .into())
+    }
+}
+
+impl fmt::Display for StudyTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = &self.about;
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, text: Option<&str>| {
+            let text = text.map_or_else(|| "not stated".to_owned(), printable);
+            writeln!(f, "{what:<13}{text}")
+        };
+        line(f, "name", self.name.as_deref())?;
+        line(f, "purpose", about.purpose.as_deref())?;
+        line(f, "responsible", about.responsible_party.as_deref())?;
+        line(f, "contact", about.contact.as_deref())?;
+        let last_day = about.last_day.map(|day| format!("{day} (UTC)"));
+        line(f, "last day", last_day.as_deref())?;
+        let Some(parameters) = &self.parameters else {
+            return line(f, "parameters", Some("not accepted by this version"));
+        };
+        let preprocessing = parameters.preprocessing();
+        line(f, "norm", Some(&norm(preprocessing)))?;
+        let centring = match preprocessing.centring {
+            Some(constant) => format!("private, with constant {constant}"),
+            None => "none".to_owned(),
+        };
+        line(f, "centring", Some(&centring))?;
+        if preprocessing.weights.is_some() {
+            line(f, "weights", Some("rows count by weights of their own"))?;
+        }
+        if preprocessing.allows_missing_cells() {
+            line(f, "missing", Some("a missing value counts as its center"))?;
+        }
+        match &preprocessing.features {
+            None => line(
+                f,
+                "features",
+                Some(&format!(
+                    "{} unnamed numbers, used unchanged",
+                    preprocessing.dimension
+                )),
+            ),
+            Some(features) => {
+                line(f, "features", Some("each x becomes (x - center) / scale"))?;
+                for feature in features {
+                    writeln!(
+                        f,
+                        "  {}: center {}, scale {}",
+                        printable(&feature.name),
+                        feature.center,
+                        feature.scale
+                    )?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn norm(preprocessing: &Preprocessing) -> String {
+    match preprocessing.norm {
+        Norm::Normalize => "normalize: each row divided by its length".to_owned(),
+        Norm::Clip { radius } => {
+            format!("clip: rows longer than {radius} shortened to it, then divided by it")
+        }
+        Norm::Require { radius } => {
+            format!("require: divided by {radius}; longer rows sent as the zero row")
+        }
+    }
+}

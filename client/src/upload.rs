@@ -1,0 +1,239 @@
+//! Upload of a table: whose its rows are and how much they count, their admission, their reports, and these on their way.
+
+use std::{borrow::Cow, collections::HashMap, hash::Hash, ops::ControlFlow};
+
+use eigenveil_shared::preprocess::Row;
+use serde::Serialize;
+
+use crate::{
+    error::{Error, Result},
+    http::{HttpSettings, SendSummary, UploadMode, UploadSettings, send_rows},
+    rules::{Limits, PrivacyCost},
+    sqlite::{AdmittedRows, RefusedRow, RowLedger, UploadRequest, check_weights},
+    study::{PreparedReport, Study},
+};
+
+/// Most connections at once.
+const MAX_CONNECTIONS: u16 = 1_024;
+
+/// A table whose rows are reported; they stay where they are.
+pub trait Participants: Sync {
+    /// The row with this number, from 0.
+    fn row(&self, number: usize) -> Row;
+    /// Whose the rows are, and how much they count.
+    fn holders(&self) -> &Holders;
+    /// Bytes that differ for other participants: those of a file, say. A ledger keeps a digest.
+    fn identity(&self) -> Cow<'_, [u8]>;
+    /// Bytes that differ where the rows are read or counted otherwise: which columns were taken, say.
+    fn reading(&self) -> Vec<u8>;
+}
+
+/// Whose the rows of a table are, and how much they count.
+pub enum Holders {
+    /// So many rows, a participant each, who all count the same.
+    Rows(usize),
+    /// Persons, and the rows of each.
+    Persons(Vec<Vec<usize>>),
+    /// A participant for each row, who counts this much.
+    Weighted(Vec<f64>),
+}
+
+impl Holders {
+    /// Persons, numbered by their first row: rows with the same label are one person's.
+    pub fn persons<L: Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Self {
+        let mut persons: Vec<Vec<usize>> = Vec::new();
+        let mut numbers = HashMap::new();
+        for (row, label) in labels.into_iter().enumerate() {
+            let number = *numbers.entry(label).or_insert(persons.len());
+            match persons.get_mut(number) {
+                Some(person) => person.push(row),
+                None => persons.push(vec![row]),
+            }
+        }
+        Self::Persons(persons)
+    }
+
+    /// Number of participants.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Rows(count) => *count,
+            Self::Persons(persons) => persons.len(),
+            Self::Weighted(weights) => weights.len(),
+        }
+    }
+
+    /// Bytes that differ for other persons or weights, for digests; none for plain rows.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let to_bytes = |number: usize| (number as u64).to_le_bytes();
+        match self {
+            Self::Rows(_) => Vec::new(),
+            Self::Persons(persons) => persons
+                .iter()
+                .flat_map(|rows| std::iter::once(rows.len()).chain(rows.iter().copied()))
+                .flat_map(to_bytes)
+                .collect(),
+            Self::Weighted(weights) => weights.iter().flat_map(|w| w.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// How far an upload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadProgress {
+    /// Participants that have a report, of all.
+    Made(u64, u64),
+    /// Reports that the server has answered, of those that were pending.
+    Sent(u64, u64),
+}
+
+/// The outcome of an upload.
+#[derive(Debug, Serialize)]
+pub struct UploadAnswer {
+    /// The study.
+    pub study: String,
+    /// Participants of the table: rows, or persons.
+    pub rows: u64,
+    /// Counts of this sending; `refused` and `pending` count all reports of the study in the ledger.
+    #[serde(flatten)]
+    pub sent: SendSummary,
+    /// Reports of the study that the server has.
+    pub acknowledged: u64,
+    /// Participants charged now whose report is that of the zero row. **For whoever answers for the rows only.**
+    pub unusable: u64,
+    /// The ledger's charges.
+    pub charged: RowCharges,
+    /// The first eight refused reports of the study.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<RefusedRow>,
+}
+
+/// Charges of an upload, and the ledger after them.
+#[derive(Debug, Serialize)]
+pub struct RowCharges {
+    /// ε that the study costs each participant.
+    pub epsilon: f64,
+    /// δ that it costs.
+    pub delta: f64,
+    /// Participants charged by this upload; the others were charged before.
+    pub rows: u64,
+    /// The spending of the row that spent most in all studies.
+    pub spent: PrivacyCost,
+    /// The limits of each row.
+    pub limits: Limits,
+    /// The ledger's file.
+    pub ledger: String,
+}
+
+impl RowLedger {
+    /// Checks all of a table's upload, and stores nothing.
+    ///
+    /// # Errors
+    /// As [`admit_upload`](Self::admit_upload); `usage` for weights that the study does not take, or takes and are not
+    /// there or of another scale ([`check_weights`]), and for a number of connections that there cannot be.
+    pub fn admit_table<'a>(
+        &self,
+        study: &'a Study,
+        table: &dyn Participants,
+        request: &'a UploadRequest,
+    ) -> Result<AdmittedRows<'a>> {
+        let holders = table.holders();
+        match (study.params().preprocessing().weights, holders) {
+            (Some(_), Holders::Weighted(weights)) => check_weights(weights)?,
+            (Some(_), _) => {
+                return Err(Error::usage(
+                    "participants of this study count by weights above 0 and at most 1; give one for each row",
+                ));
+            }
+            (None, Holders::Weighted(_)) => {
+                return Err(Error::usage(
+                    "all participants of this study count the same; leave the weights out",
+                ));
+            }
+            (None, _) => {}
+        }
+        let connections = request.connections.unwrap_or(1);
+        if !(1..=MAX_CONNECTIONS).contains(&connections) {
+            return Err(Error::usage(format!(
+                "connections is {connections}; it must be from 1 to {MAX_CONNECTIONS}"
+            )));
+        }
+        let file = self.row_file(holders.count() as u64, &table.identity(), &table.reading())?;
+        self.admit_upload(study, &file, request)
+    }
+}
+
+/// Gives each participant of the table that was admitted a report, if it has none, and sends those that are pending.
+/// `progress` is called several times a second, and may break: what is charged by then stays pending.
+///
+/// # Errors
+/// As [`RowLedger::take_part`] and [`send_rows`].
+pub async fn upload_table(
+    ledger: &mut RowLedger,
+    rows: AdmittedRows<'_>,
+    table: &dyn Participants,
+    http: &HttpSettings,
+    mut progress: impl FnMut(UploadProgress) -> ControlFlow<()>,
+) -> Result<UploadAnswer> {
+    let (study, request, cost) = (rows.study, rows.request, rows.cost);
+    let (participants, made) = (table.holders().count() as u64, rows.counts.total());
+    let prepared = ledger.take_part(
+        rows,
+        |number, now| report(table, number as usize, study, now),
+        |done| progress(UploadProgress::Made(made + done, participants)),
+    )?;
+    let (receipt, pending) = (ledger.receipt()?, ledger.counts(study)?.pending);
+    let mut sent = SendSummary::default();
+    if !prepared.stopped && progress(UploadProgress::Sent(0, pending)).is_continue() {
+        let default = UploadSettings::default();
+        let sending = UploadSettings {
+            connections: request.connections.map_or(default.connections, usize::from),
+            mode: match request.single {
+                true => UploadMode::Single,
+                false => default.mode,
+            },
+            ..default
+        };
+        sent = send_rows(ledger, study, http, &sending, |now| {
+            let done = now.accepted + now.duplicates + now.refused;
+            progress(UploadProgress::Sent(done, pending))
+        })
+        .await?;
+    }
+    let counts = ledger.counts(study)?;
+    (sent.refused, sent.pending) = (counts.refused, counts.pending);
+    Ok(UploadAnswer {
+        study: study.id().to_owned(),
+        rows: participants,
+        sent,
+        acknowledged: counts.acknowledged,
+        unusable: prepared.unusable,
+        charged: RowCharges {
+            epsilon: cost.epsilon(),
+            delta: cost.delta(),
+            rows: prepared.rows,
+            spent: receipt.spent,
+            limits: receipt.limits,
+            ledger: ledger.path().display().to_string(),
+        },
+        refusals: ledger.refused(study, 8)?,
+    })
+}
+
+/// The report of one participant.
+fn report(
+    table: &dyn Participants,
+    number: usize,
+    study: &Study,
+    now: u64,
+) -> Result<PreparedReport> {
+    match table.holders() {
+        Holders::Rows(_) => study.report(&table.row(number), now),
+        Holders::Persons(persons) => {
+            let rows = persons[number].iter().map(|row| table.row(*row));
+            study.report_one_of(&rows.collect::<Vec<_>>(), now)
+        }
+        Holders::Weighted(weights) => {
+            study.report_weighted(&table.row(number), weights[number], now)
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! Components with a debiased eigenvalue, an expected alignment and a verdict: counted, judged, grouped, summarised.
+
+use eigenveil_shared::{
+    Error, Result,
+    estimate::{
+        Component, ComponentGroup, NoiseFloor, SelectionLoss, SpectrumEstimate, VarianceFloor,
+        Verdict, smaller_alignment,
+    },
+};
+
+use super::{
+    EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, SpectralNoise, SpectrumRange,
+    Spike, Support,
+    closed_form::unit_of_loss,
+    groups,
+    noise_floor::{resolve, variance_of},
+    observed_spectrum::NoisySpectrum,
+    selection, warnings,
+};
+use crate::{
+    dense::pca::share_of,
+    metrics::max_error,
+    report::warning::{Outlook, Warning},
+};
+
+/// The noise floor's findings on an estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FloorReport {
+    /// The components, leading first.
+    pub components: Vec<Component>,
+    /// Groups of components that cannot be distinguished.
+    pub groups: Vec<ComponentGroup>,
+    /// Variance of each eigenvalue of the spectrum.
+    pub variances: Vec<f64>,
+    /// The floor of the whole moment (what a scree plot shows), whatever the estimator.
+    pub floor: NoiseFloor,
+    /// The population's spectrum; `None` for a sparse estimate with no more rows than components.
+    pub spectrum: Option<SpectrumEstimate>,
+    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
+    pub expected_error: f64,
+    /// Its range.
+    pub expected_error_range: (f64, f64),
+    /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
+    pub total_variance: Option<f64>,
+    /// Most important first; empty if there are none.
+    pub warnings: Vec<Warning>,
+    /// Where only some components are visible: the number of participants needed for the others.
+    pub outlook: Option<Outlook>,
+}
+
+/// Judges every component against the noise floor.
+///
+/// A plain component is judged against the spectrum of the whole moment. A sparse one is judged
+/// against the noise on the rows selected, made larger by what selecting the best |J| of p rows can
+/// gain from noise alone, `2 s √(L/n) + 2χL/p` with `L = ln C(p,|J|)` and s the noise of one report
+/// between two directions of the bulk: a bound, so "above" is on the safe side.
+///
+/// Rows are taken to lie in the unit ball, as every prepared row does.
+pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
+    let counted = Counted::new(measured)?;
+    let verdicts = counted.judge();
+    let mut components = counted.components(&verdicts);
+    let variances = counted.variances();
+    let whole = counted.share_out(&mut components, &variances);
+    let selection = counted.selection_loss(&verdicts)?;
+    let spectrum = counted.spectrum(selection)?;
+    let error = counted.error(spectrum.as_ref(), selection, &verdicts)?;
+    let expected_error = match measured.k_is_open {
+        true => error.high,
+        false => error.central,
+    };
+    let lost = match measured.support {
+        Some(_) => count_selection(&mut components, expected_error),
+        None => vec![0.0; components.len()],
+    };
+    let (groups, of_groups) = groups::group(
+        &counted.judging,
+        &verdicts,
+        measured,
+        &mut components,
+        &lost,
+        whole,
+        counted.floor.components_above,
+    );
+    let (mut warnings, outlook) = warnings::of_floor(measured, &counted.floor, &verdicts);
+    warnings.extend(of_groups);
+    Ok(FloorReport {
+        components,
+        groups,
+        variances,
+        floor: counted.document(),
+        spectrum,
+        expected_error,
+        expected_error_range: (error.low, error.high),
+        total_variance: counted.total,
+        warnings,
+        outlook,
+    })
+}
+
+/// An estimate with the floors that its components are counted by.
+struct Counted<'a> {
+    measured: &'a Measured<'a>,
+    /// Under the whole moment.
+    floor: Floor,
+    /// Under the components: of a sparse estimate, on its rows.
+    judging: Floor,
+    /// Mean squared norm of the rows.
+    total: Option<f64>,
+    /// The variance missing from the trace of the reports (all of it for `double-cap`), spread evenly.
+    missing: Option<f64>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(measured: &'a Measured<'a>) -> Result<Self> {
+        let (p, k) = (measured.spectrum.dimension, measured.values.len());
+        if measured.vectors.shape() != (p, k) || k > p {
+            return Err(Error::invalid_request(format!(
+                "{k} values in dimension {p} do not fit vectors of shape {:?}",
+                measured.vectors.shape()
+            )));
+        }
+        let floor = Floor::from_leading(&measured.spectrum, measured.noise, measured.n_eff)?;
+        let trace = measured.spectrum.trace;
+        let total = measured.noise.mean_squared_norm(trace);
+        Ok(Self {
+            measured,
+            floor,
+            judging: match measured.support {
+                None => floor,
+                Some(Support { rows, .. }) => on_support(&floor, measured, rows.len())?,
+            },
+            total,
+            missing: total.map(|total| (total - trace) / p as f64),
+        })
+    }
+
+    /// Whether no more rows than components were selected: then noise cannot tilt these within them.
+    fn leaves_no_room(&self) -> bool {
+        let k = self.measured.values.len();
+        self.measured.support.is_some_and(|on| on.rows.len() <= k)
+    }
+
+    fn judge(&self) -> Vec<EigenvalueVerdict> {
+        let values = self.measured.values.iter().enumerate();
+        let verdict = |(j, &value): (usize, &f64)| {
+            let excess = self.measured.excess_along(j);
+            let mut judged = self.judging.judge_along(value, excess);
+            if self.leaves_no_room() && judged.verdict != Verdict::Above {
+                // Noise may have selected all of the rows.
+                judged.spike = None;
+            }
+            judged
+        };
+        values.map(verdict).collect()
+    }
+
+    /// The components as they stand alone, without shares.
+    fn components(&self, verdicts: &[EigenvalueVerdict]) -> Vec<Component> {
+        let measured = self.measured;
+        let level = self.judging.level(self.missing);
+        let bars = measured.error_bars;
+        let component = |(j, judged): (usize, &EigenvalueVerdict)| {
+            let EigenvalueVerdict { verdict, spike } = *judged;
+            let value = measured.values[j];
+            let bar = bars.and_then(|bars| bars.eigenvalues.get(j).copied());
+            let slopes = spike.and_then(|_| self.judging.slopes(value, measured.excess_along(j)));
+            let scaled = bar.zip(slopes);
+            let variance_se = scaled.map(|(bar, slopes)| bar * slopes.theta);
+            let expected_alignment = spike.map_or(0.0, |spike| spike.squared_cosine);
+            let directions = bars.and_then(|bars| bars.directions.as_ref());
+            let direction_se = directions.map(|directions| directions.sine(j));
+            Component {
+                loadings: measured.vectors.column(j).iter().copied().collect(),
+                variance: variance_of(level, spike),
+                variance_se,
+                eigenvalue: value,
+                debiased_eigenvalue: spike.map(|spike| spike.theta),
+                expected_alignment,
+                alignment: smaller_alignment(expected_alignment, direction_se),
+                verdict,
+                explained_variance_ratio: None,
+                eigenvalue_se: bar,
+                debiased_eigenvalue_se: variance_se,
+                expected_alignment_se: scaled
+                    .map(|(bar, slopes)| (bar * slopes.squared_cosine.abs()).min(1.0)),
+                direction_se,
+            }
+        };
+        verdicts.iter().enumerate().map(component).collect()
+    }
+
+    /// The variance of each eigenvalue of the whole moment.
+    fn variances(&self) -> Vec<f64> {
+        let level = self.floor.level(self.missing);
+        let values = self.measured.spectrum.leading.iter();
+        values
+            .map(|&value| variance_of(level, self.floor.judge(value).spike))
+            .collect()
+    }
+
+    /// Gives each component its share of the whole, which is returned. Noise can make the variances exceed the total: then
+    /// they are shares of their own sum, of all eigenvalues, so that a share does not depend on how many components are
+    /// asked for.
+    fn share_out(&self, components: &mut [Component], variances: &[f64]) -> Option<f64> {
+        let parts: f64 = components.iter().map(|component| component.variance).sum();
+        let parts = parts.max(variances.iter().sum());
+        let whole = self.total.map(|total| total.max(parts));
+        for component in components {
+            component.explained_variance_ratio =
+                whole.map(|whole| share_of(component.variance, whole));
+        }
+        whole
+    }
+
+    fn selection_loss(&self, verdicts: &[EigenvalueVerdict]) -> Result<Option<SelectionLoss>> {
+        let Some(on) = self.measured.support else {
+            return Ok(None);
+        };
+        let spikes: Vec<Option<Spike>> = verdicts.iter().map(|judged| judged.spike).collect();
+        let stands = |&&value: &&f64| self.judging.judge(value).spike.is_some();
+        let leading = on.eigenvalues.iter().take(verdicts.len());
+        let refitted = leading.filter(stands).count();
+        selection::loss(self.measured, &on, &self.floor, &spikes, refitted).map(Some)
+    }
+
+    /// The population's spectrum; `None` with no more rows than components.
+    fn spectrum(&self, selection: Option<SelectionLoss>) -> Result<Option<SpectrumEstimate>> {
+        if self.leaves_no_room() {
+            return Ok(None);
+        }
+        let (measured, floor) = (self.measured, &self.judging);
+        let (threshold, eigenvalues) = match measured.support {
+            None => (floor.threshold, measured.spectrum),
+            Some(on) => (
+                floor.centre + floor.noise.threshold(on.rows.len()),
+                Eigenvalues::all(on.eigenvalues),
+            ),
+        };
+        let noisy = NoisySpectrum {
+            floor,
+            threshold,
+            eigenvalues,
+            missing: self.missing,
+            noise: measured.noise,
+            n_eff: measured.n_eff,
+            excess: measured.excess,
+        };
+        Ok(Some(SpectrumEstimate {
+            selection,
+            ..noisy.estimate()?
+        }))
+    }
+
+    /// The error to be expected, at most the largest there is.
+    fn error(
+        &self,
+        spectrum: Option<&SpectrumEstimate>,
+        selection: Option<SelectionLoss>,
+        verdicts: &[EigenvalueVerdict],
+    ) -> Result<ExpectedError> {
+        let (noise, n_eff) = (self.measured.noise, self.measured.n_eff);
+        let k = verdicts.len();
+        let most = max_error(self.measured.spectrum.dimension, k);
+        let error = match spectrum {
+            Some(spectrum) if k > 0 && most > 0.0 => {
+                SpectrumRange::of(spectrum, n_eff, k)?.error(noise, n_eff)?
+            }
+            Some(_) => ExpectedError::default(),
+            None => {
+                let squared_sine = |spike: Spike| 1.0 - spike.squared_cosine;
+                let lost = verdicts
+                    .iter()
+                    .map(|judged| judged.spike.map_or(1.0, squared_sine));
+                let within = (2.0 * lost.sum::<f64>()).sqrt();
+                ExpectedError::around(within, selection, unit_of_loss(noise, n_eff))
+            }
+        };
+        Ok(ExpectedError {
+            central: error.central.min(most),
+            low: error.low.min(most),
+            high: error.high.min(most),
+        })
+    }
+
+    /// The floor of the whole moment, also among eigenvalues of `E[xxᵀ]`.
+    fn document(&self) -> NoiseFloor {
+        let (floor, level) = (&self.floor, self.floor.level(self.missing));
+        let at = |value: f64| {
+            let spike = floor.noise.spike_from_eigenvalue(value - floor.centre);
+            variance_of(level, spike)
+        };
+        NoiseFloor {
+            variance: Some(VarianceFloor {
+                level: level.max(0.0),
+                edge: at(floor.just_above_edge()),
+                threshold: at(floor.threshold),
+            }),
+            ..floor.document()
+        }
+    }
+}
+
+/// Lowers each alignment by what choosing the features loses, and returns that as mean squared sines:
+/// the alignments of k components add up to `tr V̂V̂ᵀVVᵀ = k − E²/2` at most, E the expected error of their space.
+fn count_selection(components: &mut [Component], error: f64) -> Vec<f64> {
+    let claimed: f64 = components
+        .iter()
+        .map(|component| component.expected_alignment)
+        .sum();
+    let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
+    let lost = (1.0 - most / claimed).max(0.0);
+    let count = |component: &mut Component| {
+        let lost = lost * component.expected_alignment;
+        if lost > 0.0 {
+            component.expected_alignment -= lost;
+            let with_selection = |sine: f64| (sine * sine + lost).sqrt().min(1.0);
+            component.direction_se = component.direction_se.map(with_selection);
+            component.alignment =
+                smaller_alignment(component.expected_alignment, component.direction_se);
+        }
+        lost
+    };
+    components.iter_mut().map(count).collect()
+}
+
+/// The floor for the components of an estimate, confined to `rows` selected rows.
+fn on_support(whole: &Floor, measured: &Measured<'_>, rows: usize) -> Result<Floor> {
+    let Eigenvalues {
+        trace,
+        dimension: p,
+        ..
+    } = measured.spectrum;
+    let values = measured.values;
+    let k = values.len();
+    let (centre, spectral_noise) = if rows <= k || k >= p {
+        // As many components as rows: no direction is left for noise to tilt them within the support.
+        let still = SpectralNoise {
+            shift: 0.0,
+            bulk_radius: 0.0,
+            signal_variance: 0.0,
+            signal_variance_slope: 0.0,
+            ..whole.noise
+        };
+        (whole.centre, still)
+    } else {
+        resolve(values, trace, p, |signal| {
+            SpectralNoise::new(measured.noise, rows, k, measured.n_eff, signal)
+        })?
+    };
+    let edge = centre + spectral_noise.edge();
+    let choices = ln_choose(p, rows);
+    let selection = 2.0 * whole.noise.bulk_deviation() * choices.sqrt()
+        + 2.0 * whole.noise.shift * choices / p as f64;
+    let threshold = centre + spectral_noise.threshold(rows.max(1)) + selection;
+    let components_above = values.iter().filter(|&&value| value > threshold).count();
+    Ok(Floor {
+        centre,
+        noise: spectral_noise,
+        edge,
+        threshold,
+        components_above,
+    })
+}
+
+/// `ln C(p, m)`.
+fn ln_choose(p: usize, m: usize) -> f64 {
+    let m = m.min(p - m.min(p));
+    (0..m).map(|i| ((p - i) as f64 / (i + 1) as f64).ln()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::mechanism::NoiseModel;
+    use nalgebra::DMatrix;
+
+    use super::{super::measured, *};
+
+    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n_eff: f64) -> FloorReport {
+        let vectors = DMatrix::identity(spectrum.len(), k);
+        let noise = NoiseModel::gaussian(sd);
+        assess(&measured(&vectors, &spectrum[..k], spectrum, &noise, n_eff)).unwrap()
+    }
+
+    /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and the noise within one
+    /// row cannot tilt anything, which must not look like certainty.
+    #[test]
+    fn a_feature_that_noise_may_have_selected_has_no_alignment() {
+        let spectrum = [9.0, 4.0, 0.0, -5.0, -7.0];
+        let assess_row = |value: f64| {
+            let (vectors, noise) = (DMatrix::identity(5, 1), NoiseModel::gaussian(4.0));
+            assess(&Measured {
+                support: Some(Support {
+                    rows: &[0],
+                    eigenvalues: &[value],
+                    images: &(&vectors * value),
+                    shrunk: None,
+                }),
+                ..measured(&vectors, &[value], &spectrum, &noise, 1.0)
+            })
+            .unwrap()
+        };
+        let chosen_by_noise = assess_row(8.0);
+        assert_eq!(chosen_by_noise.components[0].verdict, Verdict::At);
+        assert_eq!(chosen_by_noise.components[0].expected_alignment, 0.0);
+        assert_eq!(chosen_by_noise.components[0].debiased_eigenvalue, None);
+        assert_eq!(chosen_by_noise.expected_error, 2.0_f64.sqrt());
+        let real = assess_row(20.0);
+        assert_eq!(real.components[0].verdict, Verdict::Above);
+        assert!(real.expected_error < 0.1);
+    }
+
+    #[test]
+    fn a_visible_component_is_debiased_and_an_invisible_one_is_not() {
+        let mut spectrum = vec![0.6];
+        spectrum.extend((0..39).map(|i| 0.19 - 0.38 * f64::from(i) / 38.0));
+        let result = assess_plain(&spectrum, 2, 2.0, 16e3);
+        // r = 2√(39/16000) = 0.0987…; the component shows at θ + r²/θ.
+        let [first, second] = &result.components[..] else {
+            unreachable!()
+        };
+        assert_eq!(first.verdict, Verdict::Above);
+        let theta = first.debiased_eigenvalue.unwrap();
+        let r = result.floor.radius;
+        assert!((theta + r * r / theta - (0.6 - result.floor.center)).abs() < 1e-12);
+        assert!((first.expected_alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
+        assert_eq!(second.debiased_eigenvalue, None);
+        assert_eq!(second.expected_alignment, 0.0);
+        // The bulk is measured, and a little narrower than the noise's here.
+        let lost = 1.0 - first.expected_alignment + 1.0;
+        assert!((result.expected_error / (2.0 * lost).sqrt() - 1.0).abs() < 0.01);
+        let few = Warning::FewStand { standing: 1, k: 2 };
+        assert!(result.warnings.contains(&few), "{:?}", result.warnings);
+    }
+
+    #[test]
+    fn components_left_out_count_against_the_subspace() {
+        let spectrum: Vec<f64> = [0.50, 0.49].into_iter().chain(vec![0.0; 38]).collect();
+        let both = assess_plain(&spectrum, 2, 0.5, 1e3);
+        let one = assess_plain(&spectrum, 1, 0.5, 1e3);
+        // Two nearly equal components: their span is sure, either alone is not.
+        assert!(both.expected_error < 0.45, "{}", both.expected_error);
+        // Either of two equal directions has a mean squared sine of ½: an error of 1.
+        assert!(
+            (0.8..1.0).contains(&one.expected_error),
+            "{}",
+            one.expected_error
+        );
+        let [group] = &both.groups[..] else {
+            panic!("{both:?}");
+        };
+        assert_eq!(both.warnings, [Warning::Inseparable(group.clone())]);
+    }
+
+    #[test]
+    fn degenerate_requests_have_finite_answers() {
+        for (spectrum, k) in [
+            (vec![0.0; 5], 0),
+            (vec![0.0; 5], 5),
+            (vec![1.0], 1),
+            (vec![1.0], 0),
+            (vec![1.0, 1.0], 2),
+            (vec![2.0, 2.0, -1.0], 2),
+            (vec![3.0, -3.0], 1),
+        ] {
+            for (sd, n) in [(0.0, 1.0), (1.0, 1.0), (4.0, 1797.0)] {
+                let result = assess_plain(&spectrum, k, sd, n);
+                assert!(result.expected_error.is_finite());
+                let p = spectrum.len();
+                assert!(result.expected_error <= (2.0 * k.min(p - k) as f64).sqrt());
+                let mut sum = 0.0;
+                for component in &result.components {
+                    let explained = component.explained_variance_ratio.unwrap();
+                    assert!((0.0..=1.0).contains(&explained));
+                    sum += explained;
+                    assert!(sum <= 1.0 + 1e-12, "{result:?}");
+                    assert!((0.0..=1.0).contains(&component.expected_alignment));
+                    assert!(component.debiased_eigenvalue.is_none_or(f64::is_finite));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sparse_component_is_judged_on_its_rows() {
+        // p = 400: the whole moment's noise hides 0.5, four rows' noise does not.
+        let (p, n, sd) = (400, 1e4, 2.0);
+        let mut spectrum = vec![0.9];
+        spectrum.extend((0..p - 1).map(|i| 0.8 - 1.6 * i as f64 / (p - 2) as f64));
+        let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
+        let noise = NoiseModel::gaussian(sd);
+        let verdict = |value: f64, rows: Option<&[usize]>| {
+            let eigenvalues = [value, 0.0, 0.0, 0.0];
+            let images = &vectors * value;
+            let support = rows.map(|rows| Support {
+                rows,
+                eigenvalues: &eigenvalues,
+                images: &images,
+                shrunk: None,
+            });
+            let floor_report = assess(&Measured {
+                support,
+                ..measured(&vectors, &[value], &spectrum, &noise, n)
+            });
+            floor_report.unwrap().components[0].verdict
+        };
+        assert_eq!(verdict(0.5, Some(&[0, 1, 2, 3])), Verdict::Above);
+        assert_eq!(verdict(0.5, None), Verdict::Below);
+        // An eigenvalue that selection alone can produce is not counted as a component.
+        assert_ne!(verdict(0.1, Some(&[0, 1, 2, 3])), Verdict::Above);
+        assert!((ln_choose(400, 4) - 1_050_739_900.0_f64.ln()).abs() < 1e-9);
+        assert_eq!(ln_choose(5, 5), 0.0);
+    }
+
+    /// λ far too large: one of the four rows that a component fills is selected, and its image shows the others.
+    #[test]
+    fn alignments_count_the_features_left_out() {
+        let (p, n) = (40, 1e6);
+        let spectrum: Vec<f64> = [0.8].into_iter().chain(vec![0.0; p - 1]).collect();
+        let vectors = DMatrix::identity(p, 1);
+        let images = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.2 } else { 0.0 });
+        let noise = NoiseModel::gaussian(1.0);
+        let result = assess(&Measured {
+            support: Some(Support {
+                rows: &[0],
+                eigenvalues: &[0.2],
+                images: &images,
+                shrunk: None,
+            }),
+            ..measured(&vectors, &[0.2], &spectrum, &noise, n)
+        })
+        .unwrap();
+        let error = result.expected_error;
+        assert!(error > 1.2, "{error}");
+        let alignment = result.components[0].alignment;
+        // One of four equal loadings: its squared cosine with all of them.
+        assert!((alignment - 0.25).abs() < 0.01, "{alignment}");
+        assert!(
+            alignment <= 1.0 - error * error / 2.0 + 1e-12,
+            "{alignment}"
+        );
+        assert_eq!(alignment, result.components[0].expected_alignment);
+    }
+
+    #[test]
+    fn explained_does_not_depend_on_how_many_are_asked_for() {
+        // Noise makes the visible variances exceed the trace, 0.5.
+        let spectrum = [0.6, 0.3, -0.2, -0.2];
+        let share = |k| assess_plain(&spectrum, k, 1.0, 1e4).components[0].explained_variance_ratio;
+        assert_eq!(share(1), share(3));
+        assert!(share(1).is_some_and(|share| share < 0.7), "{:?}", share(1));
+    }
+
+    #[test]
+    fn shapes_must_fit() {
+        let (vectors, noise) = (DMatrix::identity(3, 2), NoiseModel::gaussian(1.0));
+        let error = assess(&measured(&vectors, &[1.0], &[1.0, 0.0, 0.0], &noise, 1.0)).unwrap_err();
+        assert_eq!(error.code(), eigenveil_shared::ErrorCode::InvalidRequest);
+    }
+}

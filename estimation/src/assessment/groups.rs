@@ -1,0 +1,202 @@
+//! Components that cannot be distinguished.
+//!
+//! Noise of variance V between two directions rotates components with an eigengap into each other by about `√V/gap`; if
+//! that is large, each single direction is arbitrary, but their span is not. Two neighbours above the floor are linked
+//! if equal eigenvalues could show their gap ([`EQUAL_EIGENVALUES_GAP`]), either by the mechanism's noise alone or
+//! within their error bars, which include the choice of participants; or if the direction of one is undetermined (an
+//! error bar of more than 45°) and it mixes with the other.
+
+use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
+
+use super::{EigenvalueVerdict, Floor, Measured, closed_form::EQUAL_EIGENVALUES_GAP};
+use crate::{
+    assessment::error_bars::{DirectionErrors, ErrorBars},
+    dense::pca::share_of,
+    report::warning::Warning,
+};
+
+/// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
+const MAX_SQUARED_SINE: f64 = 0.5;
+
+/// Groups components judged against `floor`, gives each the verdict and the alignment of its group, and lowers one whose
+/// direction is undetermined; with the warnings. `lost`: mean squared sine of each component that choosing features adds
+/// to its error bar; `total`: the variance that shares refer to; `visible` eigenvalues stand above the floor.
+pub(super) fn group(
+    floor: &Floor,
+    verdicts: &[EigenvalueVerdict],
+    measured: &Measured<'_>,
+    components: &mut [Component],
+    lost: &[f64],
+    total: Option<f64>,
+    visible: usize,
+) -> (Vec<ComponentGroup>, Vec<Warning>) {
+    let bars = measured.error_bars;
+    let runs = runs(floor, verdicts, measured.values, bars);
+    let groups = documents(&runs, components, bars, lost, total);
+    let lowered = demote_undetermined(components, &groups);
+    for group in &groups {
+        for component in &mut components[group.first - 1..group.last] {
+            component.verdict = group.verdict;
+            component.alignment = group.alignment;
+        }
+    }
+    let k = components.len();
+    let each = groups.iter().cloned().map(|group| match group.verdict {
+        Verdict::Above => Warning::Inseparable(group),
+        _ => Warning::Unstable(group),
+    });
+    let mut warnings: Vec<Warning> = each.collect();
+    match lowered.as_slice() {
+        [] => {}
+        [number] if *number == k && visible > k => {
+            warnings.push(Warning::ChangesPlaces { k, visible });
+        }
+        _ => warnings.push(Warning::NoDirection(lowered)),
+    }
+    (groups, warnings)
+}
+
+/// Runs `first..=last` (from 0) of two or more components above the floor that cannot be distinguished, leading first.
+fn runs(
+    floor: &Floor,
+    verdicts: &[EigenvalueVerdict],
+    values: &[f64],
+    bars: Option<&ErrorBars>,
+) -> Vec<(usize, usize)> {
+    let k = verdicts.len();
+    let standing = |j: usize| verdicts.get(j).is_some_and(EigenvalueVerdict::is_above);
+    // Whether j and j + 1 are linked.
+    let mut linked: Vec<bool> = (0..k)
+        .map(|j| {
+            let near = || {
+                could_be_equal(floor, verdicts, j)
+                    || could_be_equal_within_error_bars(values, bars, j)
+            };
+            standing(j) && standing(j + 1) && near()
+        })
+        .collect();
+    if let Some(directions) = bars.and_then(|bars| bars.directions.as_ref()) {
+        // Every round links two runs, so there are fewer than k.
+        while let Some(link) = next_link(&linked, directions, &standing) {
+            linked[link] = true;
+        }
+    }
+    split(&linked)
+        .into_iter()
+        .filter(|(first, last)| last > first)
+        .collect()
+}
+
+/// Whether components j and j + 1 could be equal, and apart by noise alone.
+fn could_be_equal(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
+    let theta = |j: usize| Some(verdicts.get(j)?.spike?.theta);
+    let Some((first, second)) = theta(j).zip(theta(j + 1)) else {
+        return false;
+    };
+    let sd = floor.noise.variance_between(first, second).sqrt();
+    (first - second).abs() < 2.0 * EQUAL_EIGENVALUES_GAP * sd
+}
+
+/// Whether eigenvalues j and j + 1 could be equal within their error bars. The variance of an eigenvalue is 2V, so V is
+/// a quarter of the sum of two.
+fn could_be_equal_within_error_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
+    let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
+    bar(j)
+        .zip(bar(j + 1))
+        .is_some_and(|((one, its), (other, others))| {
+            (one - other).abs() < EQUAL_EIGENVALUES_GAP * its.hypot(others)
+        })
+}
+
+/// Runs of linked components, single ones among them.
+fn split(linked: &[bool]) -> Vec<(usize, usize)> {
+    let mut runs = Vec::new();
+    let mut first = 0;
+    for (j, linked) in linked.iter().enumerate() {
+        if !linked {
+            runs.push((first, j));
+            first = j + 1;
+        }
+    }
+    runs
+}
+
+/// The link from an undetermined run to the neighbouring run that it mixes with most.
+fn next_link(
+    linked: &[bool],
+    directions: &DirectionErrors,
+    standing: &dyn Fn(usize) -> bool,
+) -> Option<usize> {
+    let runs = split(linked);
+    let error = |(first, last): (usize, usize)| directions.squared_sine_of_span(first, last);
+    let mixing = |one: (usize, usize), other: (usize, usize)| directions.mixing(one, other);
+    let link = |(place, run): (usize, &(usize, usize))| {
+        if !standing(run.0) || error(*run) <= MAX_SQUARED_SINE {
+            return None;
+        }
+        let before = place.checked_sub(1).and_then(|before| runs.get(before));
+        let after = runs.get(place + 1);
+        let other = [before, after]
+            .into_iter()
+            .flatten()
+            .filter(|other| standing(other.0))
+            .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
+        // At least half of the error must point towards it, because any pair has a smaller average error than its worse
+        // member.
+        let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
+        most.then_some(run.1.min(other.1))
+    };
+    runs.iter().enumerate().find_map(link)
+}
+
+fn documents(
+    runs: &[(usize, usize)],
+    components: &[Component],
+    bars: Option<&ErrorBars>,
+    lost: &[f64],
+    total: Option<f64>,
+) -> Vec<ComponentGroup> {
+    let directions = bars.and_then(|bars| bars.directions.as_ref());
+    let group = |&(first, last): &(usize, usize)| {
+        let members = &components[first..=last];
+        let lost = lost[first..=last].iter().sum::<f64>() / members.len() as f64;
+        let squared = directions.map(|errors| errors.squared_sine_of_span(first, last) + lost);
+        let variance = members.iter().map(|member| member.variance).sum();
+        let expected: f64 = members.iter().map(|member| member.expected_alignment).sum();
+        let span_se = squared.map(|squared| squared.sqrt().min(1.0));
+        ComponentGroup {
+            first: first + 1,
+            last: last + 1,
+            verdict: match squared {
+                Some(squared) if squared > MAX_SQUARED_SINE => Verdict::At,
+                _ => Verdict::Above,
+            },
+            variance,
+            explained_variance_ratio: total.map(|total| share_of(variance, total)),
+            alignment: smaller_alignment(expected / members.len() as f64, span_se),
+            subspace_se: span_se,
+        }
+    };
+    runs.iter().map(group).collect()
+}
+
+/// Demotes a component above the floor to "at the floor" if its direction is undetermined, unless its group is
+/// determined: there is a component, but its direction is unknown. Returns the numbers of the demoted components, from
+/// 1.
+fn demote_undetermined(components: &mut [Component], groups: &[ComponentGroup]) -> Vec<usize> {
+    let mut lowered = Vec::new();
+    for (j, component) in components.iter_mut().enumerate() {
+        let number = j + 1;
+        let in_group = groups.iter().any(|group| {
+            group.verdict == Verdict::Above && (group.first..=group.last).contains(&number)
+        });
+        let open = component
+            .direction_se
+            .is_some_and(|sine| sine * sine > MAX_SQUARED_SINE);
+        if component.verdict == Verdict::Above && open && !in_group {
+            component.verdict = Verdict::At;
+            lowered.push(number);
+        }
+    }
+    lowered
+}

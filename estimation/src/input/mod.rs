@@ -1,0 +1,7 @@
+//! From reports to the noisy second moment, whatever the estimator.
+
+pub mod accumulate;
+pub mod centring;
+pub(crate) mod missing;
+pub mod moment;
+pub(crate) mod seed_sums;

@@ -1,0 +1,23 @@
+//! Before a study: how many participants it needs ([`plan()`]), and the public constants of its features
+//! ([`prepare()`]).
+//!
+//! Numbers come from the floor's formulas ([`crate::floor`]) and a spectrum: typed in, or the one that a pilot or public
+//! rows show.
+
+mod choices;
+mod columns;
+mod plan;
+mod prepare;
+mod target;
+
+pub use choices::{Choice, PrepareRequest};
+pub use columns::{Column, ColumnDescription, PublicColumn};
+pub use plan::{
+    DEFAULT_COMPONENTS, ErrorPlan, PlanAnswer, PlanRequest, PlanRow, PlanSetting, SizePlan,
+    SizeRow, plan, slow_report_note,
+};
+pub use prepare::{PrepareAnswer, describe, prepare};
+pub use target::{
+    PlanResult, PlanTarget, assumed_of_pilot, error_curve, evenly_spaced, meet, pilot_mean_length,
+    spectrum_from_eigenvalues, spectrum_from_pilot,
+};

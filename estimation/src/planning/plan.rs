@@ -1,0 +1,515 @@
+//! The use case of planning: a plan for every mechanism and ε.
+
+use std::num::NonZeroU64;
+
+use eigenveil_shared::{
+    Result,
+    codec::report_len,
+    estimate::Estimate,
+    mechanism::{Calibration, MAX_DENSE_DIMENSION, MechanismKind, NoiseModel},
+    preprocess::{BoundRows, Preprocessing},
+    privacy::{PrivacyStatement, budget_warnings},
+    study::{StudyDesign, StudyParams},
+    word,
+};
+use serde::{Deserialize, Serialize};
+
+use super::target::{
+    PlanTarget, assumed_of_pilot, meet, pilot_mean_length, reject, spectrum_from_eigenvalues,
+    spectrum_from_pilot,
+};
+use crate::{
+    Cancel,
+    centring::planned_noise,
+    floor::{ExpectedError, SpectrumRange, resolution},
+};
+
+/// Components planned for where nothing says how many.
+pub const DEFAULT_COMPONENTS: usize = 3;
+/// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
+const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
+
+/// A request for a plan for `n` or for `target_error`, from a spectrum or a pilot; with neither of these, the plan
+/// gives the smallest components that `n` participants can show.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// Dimension of the rows.
+    pub p: Option<usize>,
+    /// Components wanted; `None`: all of the pilot's, or 3.
+    pub k: Option<usize>,
+    /// ε of one report.
+    pub epsilon: Vec<f64>,
+    /// δ of the (ε, δ) mechanisms.
+    pub delta: Option<f64>,
+    /// Mechanisms to compare; empty: all.
+    #[serde(default)]
+    pub mechanism: Vec<MechanismKind>,
+    /// Whether the published noise of symmetric-gaussian is compared too.
+    #[serde(default, deserialize_with = "word")]
+    pub calibration: Calibration,
+    /// The k leading eigenvalues of `E[xxᵀ]` of prepared rows, or more; the rest is spread evenly.
+    #[serde(default)]
+    pub spectrum: Vec<f64>,
+    /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F.
+    pub target_error: Option<f64>,
+    /// Participants expected.
+    #[serde(default)]
+    pub n: Vec<NonZeroU64>,
+    /// How rows are brought into the unit ball.
+    pub bound_rows: Option<BoundRows>,
+    /// Mean squared length of the prepared rows, where their lengths differ.
+    pub mean_squared_length: Option<f64>,
+    /// Constant of private centring; the spectrum is then that of the covariance.
+    pub centring: Option<f64>,
+    /// ‖E x‖ of the prepared rows, for private centring.
+    pub mean_length: Option<f64>,
+}
+
+/// A plan. Scripts rely on the keys.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum PlanAnswer {
+    /// Expected errors, for a given spectrum.
+    Errors(ErrorPlan),
+    /// Resolution of each number of participants, without a spectrum.
+    Sizes(SizePlan),
+}
+
+/// Expected errors.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ErrorPlan {
+    /// Every mechanism with every ε and number of participants.
+    pub rows: Vec<PlanRow>,
+    /// Dimension of the rows.
+    pub p: usize,
+    /// Components.
+    pub k: usize,
+    /// The target error, if one was requested.
+    pub target_error: Option<f64>,
+    /// Assumptions and omissions of the plan.
+    pub notes: Vec<String>,
+    /// For the chart.
+    #[serde(skip)]
+    pub spectrum: Box<SpectrumRange>,
+}
+
+/// A plan by resolution.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizePlan {
+    /// Every mechanism with every ε and number of participants.
+    pub rows: Vec<SizeRow>,
+    /// Dimension of the rows.
+    pub p: usize,
+    /// Components.
+    pub k: usize,
+    /// Share of an average direction, 1/p.
+    pub average: f64,
+    /// Assumptions and omissions of the plan.
+    pub notes: Vec<String>,
+}
+
+/// A mechanism with an ε.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanSetting {
+    /// The mechanism.
+    pub mechanism: MechanismKind,
+    /// ε of one report.
+    pub epsilon: f64,
+    /// δ of one report.
+    pub delta: f64,
+    /// How the noise is chosen, where there is a choice.
+    pub calibration: Option<Calibration>,
+    /// ε that holds at this δ.
+    pub true_epsilon: Option<f64>,
+    /// Whether the claim holds.
+    pub claim_holds: bool,
+    /// The noise of a report, for the chart.
+    #[serde(skip)]
+    pub noise: NoiseModel,
+}
+
+/// An expected error.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanRow {
+    /// Mechanism and ε.
+    #[serde(flatten)]
+    pub setting: PlanSetting,
+    /// A sufficient number of participants, by the cautious end of a pilot's range; `null` if possibly no number is
+    /// sufficient.
+    pub n: Option<u64>,
+    /// Necessary number of participants: fewer cannot suffice; with a pilot and a target error only.
+    pub n_at_least: Option<u64>,
+    /// Expected error with `n` participants.
+    pub error: Option<f64>,
+    /// Its range, with a pilot.
+    pub error_range: Option<(f64, f64)>,
+    /// Bytes of one report.
+    pub report_bytes: usize,
+    /// Components expected above the noise floor, of k.
+    pub components_above_floor: Option<usize>,
+    /// Why there is no number.
+    pub reason: Option<String>,
+    /// Expected attempts of one report on its device; double-cap only.
+    pub expected_attempts: Option<f64>,
+}
+
+/// The smallest differences that show.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizeRow {
+    /// Mechanism and ε.
+    #[serde(flatten)]
+    pub setting: PlanSetting,
+    /// Participants.
+    pub n: u64,
+    /// Share of the variance that a direction must have above an average one to show; `null` where none can.
+    pub visible: Option<f64>,
+    /// By how much the shares of components k and k + 1 must differ to be told apart.
+    pub separable: Option<f64>,
+}
+
+/// Plans a study; also returns warnings about the budget.
+///
+/// # Errors
+/// `invalid-request` unless there is exactly one target, or if a spectrum, a pilot or settings do not fit together;
+/// those of [`StudyParams::freeze`]; `estimate-failed` when it was cancelled.
+pub fn plan(
+    request: &PlanRequest,
+    pilot: Option<&Estimate>,
+    cancel: Cancel<'_>,
+) -> Result<(PlanAnswer, Vec<String>)> {
+    request.check(pilot.is_some())?;
+    let answer = match pilot {
+        None if request.spectrum.is_empty() => PlanAnswer::Sizes(sizes(request, cancel)?),
+        _ => PlanAnswer::Errors(errors(request, pilot, cancel)?),
+    };
+    let settings: Vec<(&PlanSetting, Option<u64>)> = match &answer {
+        PlanAnswer::Errors(plan) => plan.rows.iter().map(|row| (&row.setting, row.n)).collect(),
+        PlanAnswer::Sizes(plan) => plan
+            .rows
+            .iter()
+            .map(|row| (&row.setting, Some(row.n)))
+            .collect(),
+    };
+    // The worst of all settings and numbers of participants.
+    let epsilon = settings.iter().map(|(setting, _)| setting.epsilon);
+    let delta = settings.iter().map(|(setting, _)| setting.delta);
+    let n = settings.iter().filter_map(|(_, n)| *n).max();
+    let warnings = budget_warnings(
+        epsilon.fold(0.0, f64::max),
+        delta.fold(0.0, f64::max),
+        n.unwrap_or(1),
+    );
+    Ok((answer, warnings))
+}
+
+/// A note if one report takes noticeably long.
+pub fn slow_report_note(params: &StudyParams) -> Option<String> {
+    let attempts = params.mechanism().expected_attempts()?;
+    let p = params.report_dimension();
+    (attempts * (p as f64) >= SLOW_ATTEMPTS_TIMES_P).then(|| {
+        format!("one report takes {attempts:.0} attempts of {p} numbers on average; a smaller epsilon takes fewer")
+    })
+}
+
+fn errors(
+    request: &PlanRequest,
+    pilot: Option<&Estimate>,
+    cancel: Cancel<'_>,
+) -> Result<ErrorPlan> {
+    let Population {
+        spectrum,
+        preprocessing,
+        mean_length,
+        mut notes,
+    } = match pilot {
+        Some(pilot) => request.population_of(pilot)?,
+        None => request.population()?,
+    };
+    let mut total_variance = spectrum.central.total();
+    if pilot.is_some() {
+        // An estimate may by chance exceed what prepared rows can have.
+        let rest = 1.0 - mean_length * mean_length;
+        total_variance = total_variance.clamp(0.0, rest.max(0.0));
+    }
+    let noise = |params: &StudyParams| {
+        // The pilot's measured noise, if its reports are the same.
+        let same = pilot.filter(|pilot| same_reports(params, &pilot.params));
+        match same.and_then(|pilot| pilot.spectrum.as_ref()) {
+            Some(measured) => Ok(measured.noise),
+            None => planned_noise(params, total_variance, mean_length),
+        }
+    };
+    let settings = request.settings(&preprocessing, noise, &mut notes)?;
+    let participants = request.n.iter().map(|n| PlanTarget::Participants(n.get()));
+    let targets: Vec<PlanTarget> = match request.target_error {
+        Some(target) => vec![PlanTarget::Error(target)],
+        None => participants.collect(),
+    };
+    let is_range = pilot.is_some();
+    let range = |error: ExpectedError| (error.low, error.high);
+    let mut rows = Vec::new();
+    for (setting, params) in settings {
+        for &target in &targets {
+            cancel.check()?;
+            let planned = meet(&spectrum, &setting.noise, target)?;
+            rows.push(PlanRow {
+                setting: setting.clone(),
+                n: planned.n,
+                n_at_least: planned
+                    .participants
+                    .filter(|_| is_range)
+                    .and_then(|n| n.low),
+                error: planned.error.map(|error| error.central),
+                error_range: planned.error.filter(|_| is_range).map(range),
+                report_bytes: report_len(params.payload_len()),
+                components_above_floor: planned.components_above,
+                reason: planned.reason,
+                expected_attempts: params.mechanism().expected_attempts(),
+            });
+        }
+    }
+    Ok(ErrorPlan {
+        rows,
+        p: preprocessing.dimension,
+        k: spectrum.central.rank(),
+        target_error: request.target_error,
+        notes,
+        spectrum: Box::new(spectrum),
+    })
+}
+
+fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
+    let Some(p) = request.p else {
+        return reject("plan needs `pilot`, or `p` with `spectrum`, or `p` with `n`");
+    };
+    if let Some(target) = request.target_error {
+        return reject(format!(
+            "`target_error` is {target}, but an error depends on the participants' own spectrum: give that of a pilot (`pilot`) or of public data (`spectrum`); `n` without them says what so many participants can show"
+        ));
+    }
+    let k = request
+        .k
+        .unwrap_or(DEFAULT_COMPONENTS.min(p.saturating_sub(1)));
+    let mean_length = request.mean_length.unwrap_or(0.0);
+    let variance = 1.0 - mean_length * mean_length;
+    let noise = |params: &StudyParams| planned_noise(params, variance, mean_length);
+    let mut notes = Vec::new();
+    let settings = request.settings(&request.preprocessing(p), noise, &mut notes)?;
+    let mut rows = Vec::new();
+    for (setting, _) in settings {
+        for n in &request.n {
+            cancel.check()?;
+            let resolved = resolution(&setting.noise, p, n.get(), k)?;
+            rows.push(SizeRow {
+                setting: setting.clone(),
+                n: n.get(),
+                visible: resolved.visible,
+                separable: resolved.separable,
+            });
+        }
+    }
+    Ok(SizePlan {
+        rows,
+        p,
+        k,
+        average: 1.0 / p as f64,
+        notes,
+    })
+}
+
+struct Population {
+    spectrum: SpectrumRange,
+    /// How the rows are prepared. For a sparse pilot, their dimension is larger than that of the spectrum.
+    preprocessing: Preprocessing,
+    /// ‖E x‖, for private centring.
+    mean_length: f64,
+    notes: Vec<String>,
+}
+
+impl PlanRequest {
+    fn check(&self, has_pilot: bool) -> Result<()> {
+        match (self.target_error, self.n.is_empty()) {
+            (None, true) => {
+                return reject("plan needs `n`, the participants expected, or `target_error`");
+            }
+            (Some(_), false) => return reject("give `n` or `target_error`, not both"),
+            _ => {}
+        }
+        for (given, name) in [
+            (!self.spectrum.is_empty(), "spectrum"),
+            (self.bound_rows.is_some(), "bound_rows"),
+            (self.centring.is_some(), "centring"),
+        ] {
+            if has_pilot && given {
+                return reject(format!("`{name}` is that of the pilot; leave it out"));
+            }
+        }
+        match self.centring.is_some() == self.mean_length.is_some() {
+            true => Ok(()),
+            false => reject("`centring` and `mean_length` need each other; give both or neither"),
+        }
+    }
+
+    fn preprocessing(&self, p: usize) -> Preprocessing {
+        let norm = self.bound_rows.unwrap_or_default().with_radius(1.0);
+        Preprocessing {
+            centring: self.centring,
+            ..Preprocessing::new(p, norm)
+        }
+    }
+
+    /// Every mechanism with every ε, for rows prepared as `rows` says.
+    fn settings(
+        &self,
+        rows: &Preprocessing,
+        noise: impl Fn(&StudyParams) -> Result<NoiseModel>,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<(PlanSetting, StudyParams)>> {
+        let p = rows.dimension;
+        let mut settings = Vec::new();
+        for (mechanism, calibration) in self.mechanisms(p, notes)? {
+            // The requested δ is for the (ε, δ) mechanisms only.
+            let delta = (!mechanism.is_pure()).then_some(self.delta).flatten();
+            for &epsilon in &self.epsilon {
+                let params = StudyParams::freeze(StudyDesign {
+                    norm: rows.norm,
+                    centring: rows.centring,
+                    features: rows.features.clone(),
+                    weights: rows.weights,
+                    calibration,
+                    ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, delta)?)
+                })?;
+                let slow = slow_report_note(&params);
+                notes.extend(slow.map(|slow| format!("{mechanism} at epsilon {epsilon}: {slow}.")));
+                let privacy = PrivacyStatement::new(&params);
+                let setting = PlanSetting {
+                    mechanism,
+                    epsilon,
+                    delta: privacy.delta,
+                    calibration: privacy.calibration,
+                    true_epsilon: privacy.true_epsilon,
+                    claim_holds: privacy.claim_holds,
+                    noise: noise(&params)?,
+                };
+                settings.push((setting, params));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The mechanisms to compare; unless they were named, those for which p is too large are left out.
+    fn mechanisms(
+        &self,
+        p: usize,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<(MechanismKind, Calibration)>> {
+        let named = !self.mechanism.is_empty();
+        let mut kinds = match named {
+            true => self.mechanism.clone(),
+            false => MechanismKind::ALL.to_vec(),
+        };
+        if !named && p > MAX_DENSE_DIMENSION {
+            kinds.retain(|kind| kind.max_dimension() > MAX_DENSE_DIMENSION);
+            notes.push(format!(
+                "p = {p} is above {MAX_DENSE_DIMENSION}, the largest p of the Gaussian mechanisms: they are left out."
+            ));
+        }
+        if self.delta.is_some_and(|delta| delta != 0.0) && kinds.iter().all(|kind| kind.is_pure()) {
+            return reject(
+                "`delta` is given, but the delta of double-cap is always 0; leave `delta` out",
+            );
+        }
+        let mut all = Vec::new();
+        for kind in kinds {
+            if !all.contains(&(kind, Calibration::Analytic)) {
+                all.push((kind, Calibration::Analytic));
+            }
+        }
+        if self.calibration == Calibration::AsPublished {
+            let published = MechanismKind::SymmetricGaussian;
+            let Some(place) = all.iter().position(|(kind, _)| *kind == published) else {
+                return reject(
+                    "`calibration` as-published is for symmetric-gaussian, which is not among the mechanisms; add it to `mechanism`, or leave `calibration` out",
+                );
+            };
+            all.insert(place + 1, (published, Calibration::AsPublished));
+        }
+        Ok(all)
+    }
+
+    /// The population of `spectrum`.
+    fn population(&self) -> Result<Population> {
+        let (Some(p), Some(k)) = (self.p, self.k) else {
+            return reject("`spectrum` needs `p` and `k`");
+        };
+        // Eigenvalues and total are those of prepared rows, after division by the radius.
+        let bound_rows = self.bound_rows.unwrap_or_default();
+        let total = match (bound_rows, self.mean_squared_length) {
+            (BoundRows::Normalize, None) => Some(1.0),
+            (BoundRows::Normalize, Some(total)) => {
+                return reject(format!(
+                    "`mean_squared_length` is {total}, but under `bound_rows` normalize every row has length 1; leave it out, or give `bound_rows` clip or require"
+                ));
+            }
+            (BoundRows::Clip | BoundRows::Require, total) => total,
+        };
+        let mean_length = self.mean_length.unwrap_or(0.0);
+        let total = match (total, self.centring) {
+            (Some(total), Some(_)) => Some(without_mean(total, mean_length)?),
+            _ => total,
+        };
+        let centred = self.centring.map(|_| "Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
+        Ok(Population {
+            spectrum: spectrum_from_eigenvalues(p, k, &self.spectrum, total)?,
+            preprocessing: self.preprocessing(p),
+            mean_length,
+            notes: centred.into_iter().collect(),
+        })
+    }
+
+    fn population_of(&self, pilot: &Estimate) -> Result<Population> {
+        if let Some(p) = self.p.filter(|&p| p != pilot.p) {
+            return reject(format!(
+                "`p` is {p}, but the pilot has dimension {}; leave `p` out",
+                pilot.p
+            ));
+        }
+        if self.k.is_none() && pilot.k == 0 {
+            return reject(
+                "the pilot has no component: none stood above the noise floor. Give `k`, and as many participants as it takes: a plan with `p`, `k` and `n` alone says what so many can show",
+            );
+        }
+        let k = self.k.unwrap_or(pilot.k);
+        let spectrum = spectrum_from_pilot(pilot, k, self.mean_squared_length)?;
+        let sparse = pilot.sparse.as_ref().map(|sparse| {
+            format!(
+                "The pilot is sparse: the plan is for a sparse estimate of as many features ({}).",
+                sparse.support.len()
+            )
+        });
+        let assumed = assumed_of_pilot(pilot).map(str::to_owned);
+        Ok(Population {
+            spectrum,
+            preprocessing: pilot.params.preprocessing().clone(),
+            mean_length: pilot_mean_length(pilot),
+            notes: sparse.into_iter().chain(assumed).collect(),
+        })
+    }
+}
+
+/// The total variance: the rows' mean squared length less that of their mean.
+fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
+    if !(mean_length >= 0.0 && mean_length * mean_length < total) {
+        return reject(format!(
+            "`mean_length` is {mean_length}; it must be at least 0 and below {:.4}: a longer mean would exceed the mean squared length of the prepared rows ({total})",
+            total.sqrt()
+        ));
+    }
+    Ok(total - mean_length * mean_length)
+}
+
+/// Whether two studies' reports have the same noise, on rows prepared alike.
+fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
+    one.mechanism() == other.mechanism() && one.preprocessing() == other.preprocessing()
+}

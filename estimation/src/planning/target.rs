@@ -1,0 +1,445 @@
+//! How many participants a target needs, and what n participants would get, with one mechanism and ε.
+//!
+//! Everything comes from the floor's formulas ([`crate::floor`]); this module obtains a spectrum (typed in, or the one
+//! that a pilot estimated) and returns results that explain why there is no number.
+//!
+//! ```
+//! use eigenveil_estimation::planning::{PlanTarget, meet, spectrum_from_eigenvalues};
+//! use eigenveil_shared::{
+//!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
+//! };
+//! let design = StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?);
+//! let params = StudyParams::freeze(design)?;
+//! // Two components hold half of the variance of unit rows.
+//! let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2], Some(1.0))?;
+//! let planned = meet(&spectrum, &params.noise_model(), PlanTarget::Error(0.2))?;
+//! let n = planned.n.expect("both stand out of the bulk");
+//! // The plan for that number of participants meets the target.
+//! let back = meet(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?;
+//! assert_eq!(back.error, planned.error);
+//! assert!(planned.error.is_some_and(|error| error.central <= 0.2));
+//! # Ok::<(), eigenveil_shared::Error>(())
+//! ```
+
+use eigenveil_shared::{
+    Error, Result,
+    api::Lambda,
+    estimate::{Estimate, SpectrumEstimate},
+    mechanism::NoiseModel,
+};
+
+use crate::{
+    floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
+    format::people,
+    metrics::max_error,
+};
+
+/// Smallest target error: 1 less a squared cosine has 16 digits.
+const MIN_TARGET: f64 = 1e-6;
+
+/// Eigenvalues of rows in the unit ball may exceed their total by this much, because they are given with few digits.
+const ROUND_OFF: f64 = 1e-6;
+
+/// The planning target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlanTarget {
+    /// Participants for which the expected ‖V̂V̂ᵀ−VVᵀ‖_F is at most this.
+    Error(f64),
+    /// The error to expect with this many participants.
+    Participants(u64),
+}
+
+/// The result for one mechanism and budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanResult {
+    /// Participants: as many as are enough, by the cautious end of the range if there is one; `None` where perhaps no
+    /// number is.
+    pub n: Option<u64>,
+    /// For a target error, the range of participants.
+    pub participants: Option<Participants>,
+    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F with `n` participants.
+    pub error: Option<ExpectedError>,
+    /// Components expected above the floor's threshold, of k.
+    pub components_above: Option<usize>,
+    /// Why there is no number.
+    pub reason: Option<String>,
+}
+
+pub(super) fn reject<T>(detail: impl Into<String>) -> Result<T> {
+    Err(Error::invalid_request(detail))
+}
+
+fn check_total(total: Option<f64>) -> Result<()> {
+    match total {
+        // Written so that NaN fails.
+        Some(total) if !(total > 0.0 && total <= 1.0) => reject(format!(
+            "the mean squared length of the prepared rows is {total}; it must be above 0 and at most 1"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The known spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); the rest of the total is spread
+/// evenly over the other directions, which is the most favourable assumption: a component close to the next is harder
+/// to find. `total` is E‖x‖², 1 for rows of length 1; it need not be known if all p eigenvalues are given.
+///
+/// # Errors
+/// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
+/// the spread rest) and sum to at most the total.
+pub fn spectrum_from_eigenvalues(
+    p: usize,
+    k: usize,
+    eigenvalues: &[f64],
+    total: Option<f64>,
+) -> Result<SpectrumRange> {
+    require_gap_after(k, p)?;
+    if eigenvalues.len() < k || eigenvalues.len() > p {
+        return reject(format!(
+            "the eigenvalues given are {}; k = {k} needs {k} of them, and p = {p} has no more than {p}",
+            eigenvalues.len()
+        ));
+    }
+    if let Some(wrong) = eigenvalues.iter().find(|x| !(x.is_finite() && **x >= 0.0)) {
+        return reject(format!(
+            "an eigenvalue is {wrong}; a second moment has none below 0"
+        ));
+    }
+    if let Some(pair) = eigenvalues.windows(2).find(|pair| pair[0] < pair[1]) {
+        return reject(format!(
+            "the eigenvalues are not descending: {} comes before {}",
+            pair[0], pair[1]
+        ));
+    }
+    let given: f64 = eigenvalues.iter().sum();
+    check_total(total)?;
+    // Prepared rows lie in the unit ball, whatever the total.
+    let most = total.unwrap_or(1.0);
+    if given > most + ROUND_OFF {
+        return reject(format!(
+            "the eigenvalues sum to {given}; those of prepared rows sum to {most} at most: divide them by the mean squared length of the raw rows"
+        ));
+    }
+    let missing = p - eigenvalues.len();
+    // With all of them given the bulk begins after component k.
+    let distinct = if missing == 0 { k } else { eigenvalues.len() };
+    let mut all = eigenvalues.to_vec();
+    if missing > 0 {
+        let Some(total) = total else {
+            return reject(format!(
+                "{} of {p} eigenvalues say nothing about the others unless the mean squared length of the prepared rows is known: give it (`mean_squared_length`), or all {p}",
+                eigenvalues.len()
+            ));
+        };
+        let rest = (total - given).max(0.0) / missing as f64;
+        let last = eigenvalues.last().copied().unwrap_or(0.0);
+        if rest > last {
+            return reject(format!(
+                "the eigenvalues leave {:.4} of {total} for the other {missing} directions, {rest:.4} each, which is more than the last one given, {last}: they are not the leading ones",
+                total - given
+            ));
+        }
+        all.resize(p, rest);
+    }
+    Spectrum::with_distinct(&all, distinct, k).map(SpectrumRange::known)
+}
+
+/// Assumptions of a plan about this pilot, beyond its spectrum.
+pub fn assumed_of_pilot(pilot: &Estimate) -> Option<&'static str> {
+    let lambda = pilot.sparse.as_ref()?.settings.lambda;
+    matches!(lambda, Lambda::Fixed(_)).then_some(
+        "Its λ was given; it is taken to fall as the noise does, by 1/√n: with the same λ the error falls less.",
+    )
+}
+
+/// The spectrum by a pilot, its first `k` components leading. `total` is for pilots whose rows were clipped and whose
+/// reports do not show their length.
+///
+/// With the pilot's own noise, n and k it gives the pilot's `expected_error` again.
+///
+/// # Errors
+/// `invalid-request` for a k that does not stand above the pilot's floor, and where the total is not known.
+pub fn spectrum_from_pilot(
+    pilot: &Estimate,
+    k: usize,
+    total: Option<f64>,
+) -> Result<SpectrumRange> {
+    let Some(spectrum) = &pilot.spectrum else {
+        return reject(match pilot.sparse {
+            Some(_) => "the pilot selected no more features than it has components: it does not show how other directions mix with them; run it with a smaller lambda or without selecting features, or give `spectrum`".to_owned(),
+            None => "the pilot's document lacks its spectrum: estimate it again".to_owned(),
+        });
+    };
+    let (seen, p) = (spectrum.standing.len(), pilot.p);
+    require_gap_after(k, p)?;
+    if k > seen {
+        return reject(match seen {
+            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give `spectrum`".to_owned(),
+            _ => format!(
+                "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen} or fewer, run a larger pilot or give `spectrum`",
+                seen + 1
+            ),
+        });
+    }
+    // What reports do not show of the total, a step under every eigenvalue.
+    let unknown = pilot.total_variance.is_none();
+    check_total(total)?;
+    let step = match (unknown, total) {
+        (false, _) => 0.0,
+        (true, Some(total)) => {
+            let total = total - pilot_mean_length(pilot).powi(2);
+            (total - spectrum.standing.iter().sum::<f64>()).max(0.0) / p as f64
+        }
+        (true, None) => {
+            return reject(
+                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (`mean_squared_length`)".to_owned(),
+            );
+        }
+    };
+    let lift = |values: &[f64]| values.iter().map(|value| value + step).collect();
+    let lifted = SpectrumEstimate {
+        standing: lift(&spectrum.standing),
+        doubtful: lift(&spectrum.doubtful),
+        rest_mean: spectrum.rest_mean + step,
+        unseen: spectrum.unseen + step,
+        unseen_limit: spectrum.unseen_limit + step,
+        ..spectrum.clone()
+    };
+    SpectrumRange::of(&lifted, pilot.n as f64, k)
+}
+
+/// ‖E x‖ of a pilot with private centring, without the noise's part; 0 without centring.
+pub fn pilot_mean_length(pilot: &Estimate) -> f64 {
+    let Some(mean) = &pilot.mean else { return 0.0 };
+    let error = pilot.mean_standard_error.unwrap_or(0.0);
+    let squared: f64 = mean.iter().map(|x| x * x).sum();
+    (squared - mean.len() as f64 * error * error)
+        .max(0.0)
+        .sqrt()
+}
+
+/// Plans for a target in a population of this spectrum and the noise of one report.
+pub fn meet(
+    spectrum: &SpectrumRange,
+    noise: &NoiseModel,
+    target: PlanTarget,
+) -> Result<PlanResult> {
+    let (p, k) = (spectrum.central.dimension(), spectrum.central.rank());
+    let at = |n: u64, participants: Option<Participants>| {
+        let prediction = predict(&spectrum.central, noise, n as f64)?;
+        let above = prediction.components.iter().filter(|c| c.above_threshold);
+        Ok(PlanResult {
+            n: Some(n),
+            participants,
+            error: Some(spectrum.error(noise, n as f64)?),
+            components_above: Some(above.count()),
+            reason: None,
+        })
+    };
+    let target = match target {
+        PlanTarget::Participants(n) => return at(n, None),
+        PlanTarget::Error(target) => target,
+    };
+    let largest = max_error(p, k);
+    if target >= largest {
+        return reject(format!(
+            "the target error is {target}; it must be below {largest:.4}, the error of a subspace that has nothing in common with the true one (k = {k}, p = {p})"
+        ));
+    }
+    if target > 0.0 && target < MIN_TARGET {
+        return reject(format!(
+            "the target error is {target}; it must be at least {MIN_TARGET}: smaller ones cannot be computed"
+        ));
+    }
+    let participants = spectrum.participants(noise, target)?;
+    if let Some(n) = participants.high {
+        return at(n, Some(participants));
+    }
+    let next = k + 1;
+    Ok(PlanResult {
+        n: None,
+        participants: Some(participants),
+        error: None,
+        components_above: None,
+        reason: Some(match participants.low {
+            Some(low) => format!(
+                "{} at least; this pilot cannot tell whether any number is enough, because components {k} and {next} may be equal",
+                people(low)
+            ),
+            None => format!(
+                "no number of participants up to 10^18 is enough: component {k} does not stand out from the directions after it"
+            ),
+        }),
+    })
+}
+
+/// Expected errors at up to `points` numbers of participants, evenly spaced in their logarithm.
+pub fn error_curve(
+    spectrum: &SpectrumRange,
+    noise: &NoiseModel,
+    range: (u64, u64),
+    points: usize,
+) -> Result<Vec<(u64, ExpectedError)>> {
+    evenly_spaced(range, points)?
+        .into_iter()
+        .map(|n| Ok((n, spectrum.error(noise, n as f64)?)))
+        .collect()
+}
+
+/// Up to `points` numbers of participants, evenly spaced in their logarithm.
+///
+/// # Errors
+/// `invalid-request` if `from` is 0 or above `to`.
+pub fn evenly_spaced((from, to): (u64, u64), points: usize) -> Result<Vec<u64>> {
+    if from == 0 || from > to {
+        return reject(format!("participants from {from} to {to} are not a range"));
+    }
+    let ratio = to as f64 / from as f64;
+    let steps = points.saturating_sub(1).max(1) as f64;
+    let mut places: Vec<u64> = (0..points)
+        .map(|i| (from as f64 * ratio.powf(i as f64 / steps)).round() as u64)
+        .collect();
+    places.dedup();
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        mechanism::MechanismKind,
+        study::{StudyDesign, StudyParams},
+    };
+
+    use super::*;
+
+    fn noise(kind: MechanismKind, p: usize, epsilon: f64) -> NoiseModel {
+        StudyParams::freeze(StudyDesign::new(
+            kind,
+            p,
+            kind.budget(epsilon, None).unwrap(),
+        ))
+        .unwrap()
+        .noise_model()
+    }
+
+    fn needed(kind: MechanismKind, epsilon: f64, target: f64) -> u64 {
+        let spectrum = spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], Some(1.0)).unwrap();
+        meet(
+            &spectrum,
+            &noise(kind, 40, epsilon),
+            PlanTarget::Error(target),
+        )
+        .unwrap()
+        .n
+        .unwrap()
+    }
+
+    #[test]
+    fn the_two_targets_are_inverse() {
+        let spectrum =
+            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], Some(1.0)).unwrap();
+        for &kind in MechanismKind::ALL {
+            for target in [0.05, 0.3, 1.0, 2.0] {
+                let noise = noise(kind, 40, 4.0);
+                let planned = meet(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
+                let n = planned.n.unwrap();
+                let plan_of = |n| meet(&spectrum, &noise, PlanTarget::Participants(n)).unwrap();
+                assert_eq!(plan_of(n).error, planned.error);
+                let error = |planned: &PlanResult| planned.error.unwrap().central;
+                assert!(error(&planned) <= target, "{kind} {target}");
+                assert!(error(&plan_of(n - 1)) > target, "{kind} {target}");
+                // One participant more or less does not matter (at 2.0 the last component jumps in).
+                if target <= 1.0 {
+                    let ratio = error(&planned) / target;
+                    assert!((ratio - 1.0).abs() < 1e-3, "{kind} {target}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_of_anything_helps() {
+        for &kind in MechanismKind::ALL {
+            let ns: Vec<u64> = [0.5, 1.0, 2.0, 4.0, 8.0]
+                .map(|e| needed(kind, e, 0.3))
+                .to_vec();
+            assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
+            let ns = [0.1, 0.2, 0.5, 1.5].map(|target| needed(kind, 2.0, target));
+            assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
+            let spectrum = spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], Some(1.0)).unwrap();
+            let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
+            assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
+            assert!(
+                curve.is_sorted_by(|a, b| a.1.central >= b.1.central),
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn mechanisms_are_in_their_order() {
+        for epsilon in [1.0, 2.0, 4.0] {
+            let n = |kind| needed(kind, epsilon, 0.3);
+            let isotropic = n(MechanismKind::IsotropicGaussian);
+            assert!(n(MechanismKind::DoubleCap) < isotropic);
+            assert!(isotropic < n(MechanismKind::SymmetricGaussian));
+            // Exact sampling costs the rounding to its grid: measured 1 to 2 %.
+            let discrete = n(MechanismKind::DiscreteGaussian) as f64 / isotropic as f64;
+            assert!((1.0..1.03).contains(&discrete), "{discrete}");
+        }
+    }
+
+    #[test]
+    fn unreachable_targets_have_a_reason() {
+        let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
+        // Two equal eigenvalues: no number of participants distinguishes the second from the third.
+        let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], Some(1.0)).unwrap();
+        let planned = meet(&tied, &noise, PlanTarget::Error(0.5)).unwrap();
+        assert_eq!((planned.n, planned.error), (None, None));
+        assert!(planned.reason.unwrap().contains("component 2"));
+        // One component found, and an arbitrary one of two equal directions: 1.
+        assert!(
+            meet(&tied, &noise, PlanTarget::Error(1.5))
+                .unwrap()
+                .n
+                .is_some()
+        );
+        let rejected = |target| {
+            meet(&tied, &noise, PlanTarget::Error(target))
+                .unwrap_err()
+                .detail()
+                .to_owned()
+        };
+        assert!(rejected(2.0).contains("nothing in common"));
+        assert!(rejected(1e-9).contains("at least 0.000001"));
+        assert!(rejected(-1.0).contains("positive") && rejected(f64::NAN).contains("positive"));
+        assert!(meet(&tied, &noise, PlanTarget::Participants(0)).is_err());
+        assert_eq!(max_error(10, 8), 2.0);
+        assert!(error_curve(&tied, &noise, (0, 5), 3).is_err());
+    }
+
+    #[test]
+    fn spectra_are_checked() {
+        let rejected = |p, k, values: &[f64], total| {
+            spectrum_from_eigenvalues(p, k, values, total)
+                .unwrap_err()
+                .detail()
+                .to_owned()
+        };
+        assert!(rejected(10, 2, &[0.7, 0.4], Some(1.0)).contains("sum to"));
+        assert!(rejected(10, 2, &[0.3, 0.4], Some(1.0)).contains("not descending"));
+        assert!(rejected(10, 2, &[0.3], Some(1.0)).contains("needs 2"));
+        assert!(rejected(3, 2, &[0.3, 0.2, 0.1, 0.1], Some(1.0)).contains("no more than 3"));
+        assert!(rejected(3, 3, &[0.3, 0.2, 0.1], Some(1.0)).contains("between 1"));
+        assert!(rejected(10, 1, &[0.05], Some(1.0)).contains("not the leading ones"));
+        assert!(rejected(10, 1, &[f64::NAN], Some(1.0)).contains("NaN"));
+        assert!(rejected(10, 1, &[-0.1], Some(1.0)).contains("below 0"));
+        assert!(rejected(10, 1, &[0.5], None).contains("squared length"));
+        assert!(rejected(10, 1, &[0.5], Some(1.5)).contains("at most 1"));
+        assert!(rejected(10, 1, &[0.5], Some(0.4)).contains("0.4 at most"));
+        // Given all eigenvalues, nothing is unknown.
+        spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], None).unwrap();
+        let spectrum = spectrum_from_eigenvalues(5, 1, &[0.5], Some(0.75)).unwrap();
+        let known = Spectrum::new(5, vec![0.5], 0.0625).unwrap();
+        assert_eq!(spectrum, SpectrumRange::known(known));
+    }
+}

@@ -1,0 +1,99 @@
+//! The analyst's document.
+
+use eigenveil_shared::{
+    Error, Result,
+    estimate::{ComponentCount, Estimate},
+    privacy::{PrivacyStatement, delta_warning},
+    study::StudyParams,
+};
+
+use super::warning::Warning;
+use crate::{assessment::probably_the_mean, components::ComponentsReport};
+
+const VERSION: u32 = 2;
+
+/// The document for these components from `n` reports, without the mean, the feasibility check and the time; `first` are
+/// the warnings that put the others in doubt.
+pub(crate) fn document(
+    params: &StudyParams,
+    (name, requested_k): (&str, ComponentCount),
+    n: u64,
+    findings: ComponentsReport,
+    repeated: u64,
+    first: Vec<Warning>,
+) -> Estimate {
+    let ComponentsReport {
+        vectors,
+        spectrum,
+        floor_report,
+        sparse,
+        k_is_open,
+        bucket_agreement,
+    } = findings;
+    let mean = probably_the_mean(params, &floor_report);
+    // Beside the mean the others are small, and advice to ask for more people would be wrong.
+    let outlook = floor_report.outlook.filter(|_| mean.is_none());
+    let delta = params.budget().delta();
+    let warnings: Vec<Warning> = (repeated > 0)
+        .then_some(Warning::RepeatedSeeds { repeated, n })
+        .into_iter()
+        .chain(first)
+        .chain(mean)
+        .chain(floor_report.warnings)
+        .chain(outlook.map(Warning::MoreParticipants))
+        .chain(delta_warning(delta, n).map(|_| Warning::LargeDelta { delta, n }))
+        .collect();
+    Estimate {
+        version: VERSION,
+        name: name.to_owned(),
+        params: params.clone(),
+        fingerprint: params.fingerprint().to_string(),
+        n,
+        duplicate_seeds: repeated,
+        p: vectors.nrows(),
+        k: floor_report.components.len(),
+        requested_k,
+        components: floor_report.components,
+        groups: floor_report.groups,
+        mean: None,
+        mean_standard_error: None,
+        mean_report: None,
+        variances: floor_report.variances,
+        eigenvalues: spectrum,
+        total_variance: floor_report.total_variance,
+        floor: floor_report.floor,
+        spectrum: floor_report.spectrum,
+        k_is_open,
+        expected_error: floor_report.expected_error,
+        expected_error_range: floor_report.expected_error_range,
+        influence: params
+            .mechanism()
+            .report_influence(params.report_dimension())
+            / n as f64,
+        sparse,
+        bucket_agreement,
+        feasibility: None,
+        privacy: PrivacyStatement::new(params),
+        warning_codes: warnings
+            .iter()
+            .map(|warning| warning.code().to_owned())
+            .collect(),
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+        seconds: 0.0,
+    }
+}
+
+/// The document as JSON that reads back as it is.
+///
+/// # Errors
+/// `estimate-failed` where a number is not finite: JSON has neither NaN nor infinity.
+pub fn to_json(estimate: &Estimate) -> Result<String> {
+    let is_whole =
+        |json: &String| serde_json::from_str(json).is_ok_and(|read: Estimate| read == *estimate);
+    let json = serde_json::to_string(estimate).ok().filter(is_whole);
+    json.ok_or_else(|| {
+        Error::estimate_failed(
+            "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
+        )
+    })
+}

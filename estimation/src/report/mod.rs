@@ -1,0 +1,5 @@
+//! The document of an estimate, its warnings, and numbers as people read them.
+
+pub(crate) mod document;
+pub mod format;
+pub(crate) mod warning;

@@ -1,0 +1,456 @@
+//! JSON documents of the HTTP interface (`docs/protocol.md`).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    about::About,
+    enrolment::Enrolment,
+    error::{ErrorCode, Result},
+    estimate::{ComponentCount, Estimate},
+    mechanism::{Calibration, MechanismKind},
+    preprocess::{Feature, Norm, Weights},
+    privacy::PrivacyStatement,
+    study::{StudyDesign, StudyParams},
+};
+pub use crate::{
+    enrolment::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    sparse::{Lambda, SparseSettings},
+};
+
+/// Media type of the export of a study.
+pub const STUDY_EXPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.study-export";
+/// Media type of a backup: a SQLite database.
+pub const BACKUP_MEDIA_TYPE: &str = "application/vnd.sqlite3";
+/// Media type of a problem document (RFC 9457).
+pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
+/// Prefix of a problem's `type`; the [`ErrorCode`] follows it.
+pub const PROBLEM_TYPE_PREFIX: &str = "urn:eigenveil:problem:";
+
+names! {
+    pub StudyState { Draft = "draft", Open = "open", Closed = "closed" };
+    pub ImportOutcome { Created = "created", Merged = "merged", AlreadyImported = "already-imported" };
+    pub ReportOutcome { Accepted = "accepted", Duplicate = "duplicate" };
+    pub EstimateState { Running = "running", Done = "done", Failed = "failed", Cancelled = "cancelled" };
+}
+
+/// A problem document (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Problem {
+    /// `urn:eigenveil:problem:CODE`.
+    #[serde(rename = "type")]
+    pub problem_type: String,
+    /// The code's title.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// The stable code.
+    pub code: ErrorCode,
+    /// One sentence that names the value, the limit and the way out.
+    pub detail: String,
+}
+
+impl Problem {
+    /// The document for an error.
+    pub fn new(error: &crate::Error) -> Self {
+        let code = error.code();
+        Self {
+            problem_type: format!("{PROBLEM_TYPE_PREFIX}{code}"),
+            title: code.title().to_owned(),
+            status: code.status(),
+            code,
+            detail: error.detail().to_owned(),
+        }
+    }
+}
+
+/// State of a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum StudyState {
+    /// Created, not yet taking reports.
+    Draft,
+    /// Taking reports.
+    Open,
+    /// No longer taking reports.
+    Closed,
+}
+
+/// The outcome of an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum ImportOutcome {
+    /// The import created the study.
+    Created,
+    /// The reports were added to an existing study.
+    Merged,
+    /// This export was imported before: nothing was changed.
+    AlreadyImported,
+}
+
+/// Answer to `POST /v1/imports` and `POST /v1/studies/{id}/import`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ImportResponse {
+    /// The outcome.
+    pub outcome: ImportOutcome,
+    /// Reports newly counted by this import.
+    pub reports: u64,
+    /// The study, afterwards.
+    pub study: StudyDocument,
+}
+
+/// `POST /v1/studies`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CreateStudyRequest {
+    /// Name shown to people.
+    pub name: String,
+    /// Dimension p of a row.
+    pub dimension: usize,
+    /// Names and public centring and scaling constants of the features; absent: unnamed, used unchanged.
+    pub features: Option<Vec<Feature>>,
+    /// How a row is brought into the unit ball.
+    #[serde(default)]
+    pub norm: Norm,
+    /// Constant a of private centring, 0.01 to 1; absent: the mean is not estimated.
+    pub centring: Option<f64>,
+    /// Private participant weights; absent: everyone counts equally.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
+    /// The local randomizer; absent: `double-cap`.
+    #[serde(default)]
+    pub mechanism: MechanismKind,
+    /// How its noise is chosen, where there is a choice.
+    #[serde(default)]
+    pub calibration: Calibration,
+    /// Privacy-loss bound ε of one report.
+    pub epsilon: f64,
+    /// Failure probability δ of one report; absent: 1e-6, or 0 with a pure mechanism.
+    pub delta: Option<f64>,
+    /// Default number of components of an estimate.
+    #[serde(default)]
+    pub default_k: ComponentCount,
+    /// Leave the study in draft instead of opening it.
+    #[serde(default)]
+    pub draft: bool,
+    /// Who may take part; absent: anybody who knows the study's identifier.
+    #[serde(default)]
+    pub enrolment: Enrolment,
+    /// Notice to the people whom the study invites; fixed with the study.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
+}
+
+impl CreateStudyRequest {
+    /// The parameters that a server freezes for this request.
+    ///
+    /// # Errors
+    /// Those of [`StudyParams::freeze`], and of the budget.
+    pub fn params(&self) -> Result<StudyParams> {
+        StudyParams::freeze(StudyDesign {
+            features: self.features.clone(),
+            norm: self.norm,
+            centring: self.centring,
+            weights: self.weights,
+            calibration: self.calibration,
+            ..StudyDesign::new(
+                self.mechanism,
+                self.dimension,
+                self.mechanism.budget(self.epsilon, self.delta)?,
+            )
+        })
+    }
+}
+
+/// One study, as anybody may see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StudyDocument {
+    /// Identifier, 32 hexadecimal digits.
+    pub id: String,
+    /// Name shown to people.
+    pub name: String,
+    /// Draft, open or closed.
+    pub state: StudyState,
+    /// SHA-256 of the canonical bytes, lower-case hex.
+    pub fingerprint: String,
+    /// The canonical bytes of the parameters, lower-case hex: what a device must use.
+    pub canonical_params: String,
+    /// The parameters in readable form; not bit-exact, because a JSON parser may change a float by one ulp.
+    pub params: StudyParams,
+    /// Distinct reports durably accepted.
+    pub reports_accepted: u64,
+    /// Number of components when a request names none.
+    pub default_k: ComponentCount,
+    /// Size limit of a report body in bytes.
+    pub report_bytes: usize,
+    /// Most reports in one batch.
+    pub max_batch_reports: usize,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+    /// The promise to each participant.
+    pub privacy: PrivacyStatement,
+    /// Who may take part.
+    #[serde(default)]
+    pub enrolment: Enrolment,
+    /// The notice to the people it invites.
+    #[serde(default)]
+    pub about: About,
+}
+
+/// One study in a list: the fields whose size does not depend on the study. `GET /v1/studies/{id}` has the rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StudySummary {
+    /// Identifier, 32 hexadecimal digits.
+    pub id: String,
+    /// Name shown to people.
+    pub name: String,
+    /// Draft, open or closed.
+    pub state: StudyState,
+    /// SHA-256 of the canonical bytes, lower-case hex.
+    pub fingerprint: String,
+    /// Dimension p of a row.
+    pub dimension: usize,
+    /// The local randomizer.
+    pub mechanism: MechanismKind,
+    /// Claimed ε of one report.
+    pub epsilon: f64,
+    /// Claimed δ of one report.
+    pub delta: f64,
+    /// Distinct reports durably accepted.
+    pub reports_accepted: u64,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+    /// Who may take part.
+    #[serde(default)]
+    pub enrolment: Enrolment,
+}
+
+impl From<&StudyDocument> for StudySummary {
+    fn from(study: &StudyDocument) -> Self {
+        Self {
+            id: study.id.clone(),
+            name: study.name.clone(),
+            state: study.state,
+            fingerprint: study.fingerprint.clone(),
+            dimension: study.params.dimension(),
+            mechanism: study.privacy.mechanism,
+            epsilon: study.privacy.epsilon,
+            delta: study.privacy.delta,
+            reports_accepted: study.reports_accepted,
+            created_at_ms: study.created_at_ms,
+            enrolment: study.enrolment,
+        }
+    }
+}
+
+/// One page of `GET /v1/studies`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StudyList {
+    /// Oldest first.
+    pub studies: Vec<StudySummary>,
+    /// Value of `after` for the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// `POST /v1/studies/{id}/tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct IssueTokensRequest {
+    /// How many, 1 to 100,000.
+    pub count: usize,
+}
+
+/// One-time participant tokens, shown in this answer only. `Debug` does not show them.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct IssueTokensResponse {
+    /// 64 hexadecimal digits each.
+    pub tokens: Vec<String>,
+}
+
+impl fmt::Debug for IssueTokensResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IssueTokensResponse({} of them)", self.tokens.len())
+    }
+}
+
+/// `GET /v1/studies/{id}/tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenCounts {
+    /// Participant tokens made.
+    pub issued: u64,
+    /// Tokens already used.
+    pub spent: u64,
+}
+
+/// `POST /v1/tokens`: a token with which estimates, and nothing else, can be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CreateAnalystTokenRequest {
+    /// Who gets it; shown to the operator.
+    pub name: String,
+    /// Identifier of the only study whose estimates the token can read; absent: all studies.
+    pub study: Option<String>,
+}
+
+/// An analyst's token, without its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AnalystTokenInfo {
+    /// Identifier of the token, 16 hexadecimal digits; not a secret.
+    pub id: String,
+    /// Who has it.
+    pub name: String,
+    /// Identifier of the only study whose estimates the token can read; `null`: all studies.
+    pub study: Option<String>,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+}
+
+/// `GET /v1/tokens`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AnalystTokenList {
+    /// All analysts' tokens, oldest first.
+    pub tokens: Vec<AnalystTokenInfo>,
+}
+
+/// Answer to `POST /v1/tokens`. `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateAnalystTokenResponse {
+    /// The token's stored metadata.
+    #[serde(flatten)]
+    pub analyst: AnalystTokenInfo,
+    /// Text of the token, shown in this answer only.
+    pub token: String,
+}
+
+impl fmt::Debug for CreateAnalystTokenResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CreateAnalystTokenResponse({:?})", self.analyst)
+    }
+}
+
+/// Answer to `POST /v1/operator-token`. `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RotateOperatorTokenResponse {
+    /// The new operator token, also written to the data directory.
+    pub token: String,
+}
+
+impl fmt::Debug for RotateOperatorTokenResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RotateOperatorTokenResponse(…)")
+    }
+}
+
+/// The outcome of one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ReportOutcome {
+    /// Durably stored and counted now.
+    Accepted,
+    /// Already stored; not counted again.
+    Duplicate,
+}
+
+/// Answer to one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReportResponse {
+    /// The outcome.
+    pub outcome: ReportOutcome,
+}
+
+/// Answer to a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchResponse {
+    /// Reports stored and counted now.
+    pub accepted: u64,
+    /// Reports that were stored before.
+    pub duplicates: u64,
+    /// Reports refused, with their position in the batch. Those not named were accepted or duplicates.
+    pub refused: Vec<RefusedReport>,
+}
+
+/// One refused report of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RefusedReport {
+    /// Position in the batch, from 0.
+    pub index: u32,
+    /// Stable code.
+    pub code: ErrorCode,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// `POST /v1/studies/{id}/estimates`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EstimateRequest {
+    /// Components wanted; absent: the study's default.
+    pub k: Option<ComponentCount>,
+    /// Row-sparse estimate; absent: PCA.
+    pub sparse: Option<SparseSettings>,
+    /// Whether to include the mean report, from which the moment, correlations and regressions are derived; allowed for
+    /// at most [`MAX_MOMENT_DIMENSION`] features.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moment: bool,
+}
+
+/// Maximum number of features for which an estimate may include the mean report (half a million numbers).
+pub const MAX_MOMENT_DIMENSION: usize = 1_000;
+
+/// State of an estimate job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum EstimateState {
+    /// Waiting its turn or being computed.
+    Running,
+    /// Finished; the result is available.
+    Done,
+    /// Could not be made; `problem` says why.
+    Failed,
+    /// Cancelled by the operator.
+    Cancelled,
+}
+
+/// One estimate job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EstimateJob {
+    /// Number of the estimate within its study, from 1.
+    pub number: u64,
+    /// Identifier of the study.
+    pub study: String,
+    /// Running, done, failed or cancelled.
+    pub state: EstimateState,
+    /// The request.
+    pub request: EstimateRequest,
+    /// The estimate, when done.
+    pub estimate: Option<Estimate>,
+    /// Why it failed, when it did.
+    pub problem: Option<Problem>,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at_ms: u64,
+}

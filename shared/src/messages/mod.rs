@@ -1,0 +1,6 @@
+//! What device, server and analyst send each other.
+
+pub mod api;
+pub mod enrolment;
+pub mod estimate;
+pub mod report;

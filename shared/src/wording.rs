@@ -1,0 +1,49 @@
+//! Parts of sentences for people: mechanisms, shares, and lists that are cut short.
+
+use crate::mechanism::{Calibration, MechanismKind};
+
+/// Largest number of columns or names listed in a message.
+pub const MAX_NAMED: usize = 8;
+
+/// The first `most` items, separated by commas, followed by `more` of the number left out, if any.
+pub fn first_few(
+    all: impl ExactSizeIterator<Item = String>,
+    most: usize,
+    more: impl Fn(usize) -> String,
+) -> String {
+    let left = all.len().saturating_sub(most);
+    let listed = all.take(most).collect::<Vec<_>>().join(", ");
+    match left {
+        0 => listed,
+        left => listed + &more(left),
+    }
+}
+
+/// A mechanism with the calibration of its noise, if it has several.
+pub fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
+    match calibration {
+        None => kind.to_string(),
+        Some(calibration) => format!("{kind}, calibration {calibration}"),
+    }
+}
+
+/// A share as a percentage: "7.7 %".
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_cut_short() {
+        let list = |most| {
+            let names = ["a", "b", "c"].map(str::to_owned);
+            first_few(names.into_iter(), most, |more| format!(" and {more} more"))
+        };
+        assert_eq!(list(3), "a, b, c");
+        assert_eq!(list(2), "a, b and 1 more");
+        assert_eq!(percent(0.077), "7.7 %");
+    }
+}

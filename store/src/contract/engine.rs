@@ -1,0 +1,131 @@
+//! What an engine does: a trait for each of the files that one has.
+//!
+//! Decisions that do not depend on the engine are in [`decide`](super::decide), and called inside its transactions.
+
+use std::{any::Any, fmt::Debug, fs::File, path::PathBuf, pin::Pin, sync::Arc};
+
+use eigenveil_estimation::Cancel;
+use eigenveil_shared::{
+    Result,
+    api::{EstimateJob, EstimateRequest, StudyState, TokenCounts},
+    enrolment::AdmissionKey,
+};
+
+use super::{
+    arrivals::ArrivalCount,
+    credentials::{Analyst, Credentials},
+    job::{Ended, Job, StoredEstimate},
+    memory::Reservation,
+    report::{Outcomes, Reports},
+    study::{NewStudy, Study, StudyId, StudyIndex},
+    sums::{BucketSums, StoredSeeds},
+    token::TokenHash,
+    transfer::{Imported, VerifiedExport},
+};
+
+/// A result that comes later.
+pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// An engine: it takes reports, and has all the other traits. What [`Store`](crate::Store) says of an operation of the
+/// same name holds for each.
+pub(crate) trait Engine:
+    Studies
+    + Tokens
+    + Expiry
+    + Removal
+    + Snapshot
+    + Jobs
+    + Analysts
+    + Transfer
+    + Any
+    + Debug
+    + Send
+    + Sync
+{
+    fn studies(&self) -> &StudyIndex;
+    fn credentials(&self) -> &Credentials;
+    /// Counts the reports in one commit, and returns after it.
+    fn append(
+        &self,
+        study: &Arc<Study>,
+        reports: Reports,
+        reservation: Reservation,
+    ) -> Pending<'_, Result<Outcomes>>;
+    fn close(&self);
+    fn ended(&self) -> Pending<'_, ()>;
+    fn check_running(&self) -> Result<()>;
+    fn check_writable(&self) -> Pending<'_, Result<()>>;
+    fn is_damaged(&self) -> bool;
+    fn look_again(&self) -> Pending<'_, Result<()>>;
+    /// Now, by the engine's clock as this process knows it.
+    fn unix_ms(&self) -> u64;
+    fn token_path(&self) -> PathBuf;
+}
+
+/// Studies: created, and moved to another state.
+pub(crate) trait Studies {
+    fn create(&self, id: StudyId, design: NewStudy) -> Pending<'_, Result<Arc<Study>>>;
+    fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Pending<'_, Result<()>>;
+}
+
+/// Tokens of participants.
+pub(crate) trait Tokens {
+    fn issue(&self, study: &Study, keys: Vec<AdmissionKey>) -> Pending<'_, Result<()>>;
+    fn token_counts(&self, study: &Study) -> Result<TokenCounts>;
+}
+
+/// The end of a study's last day.
+pub(crate) trait Expiry {
+    /// Now, by the clock that decides. Blocks.
+    fn moment_ms(&self) -> Result<u64>;
+    /// Closes a study whose last day was over at `over_at`, or reopens one that a wrong clock closed. Blocks.
+    fn end(&self, study: &Arc<Study>, wanted: StudyState, over_at: u64, now: u64) -> Result<()>;
+}
+
+/// Removal of studies, and of identifiers past their time.
+pub(crate) trait Removal {
+    fn delete(&self, study: &Arc<Study>) -> Pending<'_, Result<()>>;
+    fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()>;
+}
+
+/// Sums and seeds of one moment, arrivals, sizes. All block.
+pub(crate) trait Snapshot {
+    /// The sums of a study whose payloads are numbers.
+    fn sums(&self, study: &Study) -> Result<BucketSums>;
+    /// The seeds of a study whose payloads are seeds.
+    fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>>;
+    fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()>;
+    fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>>;
+    fn measure(&self) -> Result<()>;
+}
+
+/// Estimates: requested, computed in order, finished or cancelled.
+pub(crate) trait Jobs {
+    fn add_job(&self, study: &Study, request: EstimateRequest) -> Pending<'_, Result<EstimateJob>>;
+    fn cancel_job(&self, study: &Study, number: u64) -> Pending<'_, Result<EstimateJob>>;
+    fn job(&self, study: &Study, number: u64) -> Result<StoredEstimate>;
+    fn jobs(&self, study: &Study) -> Result<Vec<EstimateJob>>;
+    fn claim_job(&self) -> Result<Option<(Arc<Study>, Job)>>;
+    fn finish_job(&self, job: i64, ended: Ended) -> Result<()>;
+    fn put_back_job(&self, job: i64) -> Result<()>;
+}
+
+/// Bearer tokens of the operator and of analysts.
+pub(crate) trait Analysts {
+    fn rotate_operator(&self, old: TokenHash, token: String) -> Pending<'_, Result<()>>;
+    fn add_analyst(&self, analyst: Analyst, study: Option<Arc<Study>>) -> Pending<'_, Result<()>>;
+    /// Whether there was one.
+    fn remove_analyst(&self, id: [u8; 8]) -> Pending<'_, Result<bool>>;
+}
+
+/// Studies and whole stores as files.
+pub(crate) trait Transfer {
+    fn export(&self, study: &Study) -> Result<File>;
+    fn import(
+        &self,
+        export: VerifiedExport,
+        into: Option<Arc<Study>>,
+    ) -> Pending<'_, Result<Imported>>;
+    fn backup(&self) -> Result<File>;
+    fn temporary_file(&self) -> Result<File>;
+}

@@ -1,0 +1,469 @@
+//! A study in the server: frozen parameters, and the state that changes.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    about::{About, is_readable},
+    api::{CreateStudyRequest, StudyDocument, StudyState, StudySummary},
+    codec::{self, ReportFormat},
+    enrolment::Enrolment,
+    estimate::ComponentCount,
+    mechanism::PayloadKind,
+    packed::packed_len,
+    privacy::PrivacyStatement,
+    study::{StudyParams, from_hex, to_hex},
+};
+
+use super::{
+    failure::Failure,
+    listener::{Listener, Notice},
+    study_json::StudyJson,
+};
+
+/// Maximum number of buckets of a study.
+pub const MAX_BUCKETS: u32 = 32;
+const MAX_NAME_BYTES: usize = 200;
+
+/// Identifier of a study: 16 random bytes, shown as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StudyId(pub [u8; 16]);
+
+impl StudyId {
+    /// Parses 32 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        from_hex(text)?.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for StudyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_hex(&self.0))
+    }
+}
+
+impl fmt::Debug for StudyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StudyId({self})")
+    }
+}
+
+/// An engine's key of a study, which no other study ever has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StudyKey(pub i64);
+
+/// A study: its frozen parameters, and state and count as of its last commit.
+#[derive(Debug)]
+pub struct Study {
+    pub(crate) key: StudyKey,
+    id: StudyId,
+    report_format: ReportFormat,
+    buckets: u32,
+    /// The public document; state and count are filled in when it is requested.
+    document: StudyDocument,
+    document_json: OnceLock<StudyJson>,
+    summary_json: OnceLock<StudyJson>,
+    state: AtomicU8,
+    reports_accepted: AtomicU64,
+}
+
+impl Study {
+    pub(crate) fn new(key: StudyKey, id: StudyId, design: NewStudy, created_at_ms: u64) -> Self {
+        let NewStudy {
+            name,
+            params,
+            default_k,
+            state,
+            buckets,
+            enrolment,
+            about,
+        } = design;
+        let report_format = ReportFormat::new(&params);
+        let payload_len = report_format.payload_len();
+        Self {
+            key,
+            id,
+            report_format,
+            buckets,
+            document: StudyDocument {
+                id: id.to_string(),
+                name,
+                state,
+                fingerprint: report_format.fingerprint().to_string(),
+                canonical_params: to_hex(&params.canonical_bytes()),
+                privacy: PrivacyStatement::new(&params),
+                params,
+                reports_accepted: 0,
+                default_k,
+                report_bytes: codec::report_len(payload_len),
+                max_batch_reports: codec::max_batch(payload_len),
+                created_at_ms,
+                enrolment,
+                about,
+            },
+            document_json: OnceLock::new(),
+            summary_json: OnceLock::new(),
+            state: AtomicU8::new(state as u8),
+            reports_accepted: AtomicU64::new(0),
+        }
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> StudyId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.document.name
+    }
+
+    /// Its frozen parameters.
+    pub fn params(&self) -> &StudyParams {
+        &self.document.params
+    }
+
+    /// The format of its reports.
+    pub fn report_format(&self) -> &ReportFormat {
+        &self.report_format
+    }
+
+    /// Whether its reports are seeds, which are kept as they are.
+    pub fn has_seeds(&self) -> bool {
+        self.report_format.payload_kind() == PayloadKind::Seed
+    }
+
+    /// Number of components of an estimate that does not specify it.
+    pub fn default_k(&self) -> ComponentCount {
+        self.document.default_k
+    }
+
+    /// Number of buckets its commits are spread over.
+    pub fn buckets(&self) -> u32 {
+        self.buckets
+    }
+
+    /// The privacy promise to each participant.
+    pub fn privacy(&self) -> &PrivacyStatement {
+        &self.document.privacy
+    }
+
+    /// Creation time, in milliseconds since 1970-01-01 UTC.
+    pub fn created_at_ms(&self) -> u64 {
+        self.document.created_at_ms
+    }
+
+    /// Who may take part.
+    pub fn enrolment(&self) -> Enrolment {
+        self.document.enrolment
+    }
+
+    /// The notice to the people it invites.
+    pub fn about(&self) -> &About {
+        &self.document.about
+    }
+
+    /// Draft, open or closed, as of the last commit.
+    pub fn state(&self) -> StudyState {
+        match self.state.load(Ordering::Acquire) {
+            state if state == StudyState::Draft as u8 => StudyState::Draft,
+            state if state == StudyState::Open as u8 => StudyState::Open,
+            _ => StudyState::Closed,
+        }
+    }
+
+    /// Distinct reports accepted, as of the last commit.
+    pub fn reports_accepted(&self) -> u64 {
+        self.reports_accepted.load(Ordering::Acquire)
+    }
+
+    /// The entry in the list of studies ([`StudySummary`]), as JSON in parts.
+    pub fn summary_json(&self) -> [Bytes; 5] {
+        self.summary_json
+            .get_or_init(|| {
+                StudyJson::new(&StudySummary {
+                    state: StudyState::Draft,
+                    reports_accepted: 0,
+                    ..StudySummary::from(&self.document)
+                })
+            })
+            .with(self.state(), self.reports_accepted())
+    }
+
+    /// The public document, as JSON in parts.
+    pub fn document_json(&self) -> [Bytes; 5] {
+        self.document_json
+            .get_or_init(|| {
+                StudyJson::new(&StudyDocument {
+                    state: StudyState::Draft,
+                    reports_accepted: 0,
+                    ..self.document.clone()
+                })
+            })
+            .with(self.state(), self.reports_accepted())
+    }
+
+    /// The public document.
+    pub fn document(&self) -> StudyDocument {
+        StudyDocument {
+            state: self.state(),
+            reports_accepted: self.reports_accepted(),
+            ..self.document.clone()
+        }
+    }
+
+    /// Called by the engine after a commit, with what was committed.
+    pub(crate) fn publish_count(&self, reports_accepted: u64) {
+        self.reports_accepted
+            .store(reports_accepted, Ordering::Release);
+    }
+
+    /// Publishes the count of one of several commits whose order is unknown: it never goes back.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn publish_count_of_any(&self, reports_accepted: u64) {
+        self.reports_accepted
+            .fetch_max(reports_accepted, Ordering::AcqRel);
+    }
+}
+
+/// A study that was checked but not stored.
+pub(crate) struct NewStudy {
+    pub(crate) name: String,
+    pub(crate) params: StudyParams,
+    pub(crate) default_k: ComponentCount,
+    pub(crate) state: StudyState,
+    pub(crate) buckets: u32,
+    pub(crate) enrolment: Enrolment,
+    pub(crate) about: About,
+}
+
+impl NewStudy {
+    pub(crate) fn from_request(
+        request: CreateStudyRequest,
+        sum_cache_bytes: u64,
+        now_ms: u64,
+    ) -> Result<Self> {
+        check_name("the name of the study", &request.name)?;
+        check_about(&request.about, now_ms)?;
+        let params = request.params()?;
+        check_rank(request.default_k, params.dimension())?;
+        Ok(Self {
+            name: request.name,
+            buckets: buckets_within(sum_cache_bytes, &params),
+            params,
+            default_k: request.default_k,
+            state: if request.draft {
+                StudyState::Draft
+            } else {
+                StudyState::Open
+            },
+            enrolment: request.enrolment,
+            about: request.about,
+        })
+    }
+}
+
+/// The error for an identifier that no study has.
+pub fn study_not_found(id: StudyId) -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        format!("there is no study {id}; GET /v1/studies lists them"),
+    )
+}
+
+/// The error for text that is not a study identifier.
+pub fn invalid_study_id() -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        "this is not a study identifier, which has 32 hexadecimal digits; GET /v1/studies lists the studies",
+    )
+}
+
+/// Rejects text that cannot be shown to participants, and a last day in the past.
+pub fn check_about(about: &About, now_ms: u64) -> Result<()> {
+    about.check()?;
+    match about.last_day {
+        Some(day) if day.is_over(now_ms) => Err(Error::new(
+            ErrorCode::InvalidAbout,
+            format!(
+                "the last day is {day} (UTC), which is in the past, so nobody could take part; give a later day"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Rejects a number of components that rows of this dimension cannot have.
+pub fn check_rank(rank: ComponentCount, dimension: usize) -> Result<()> {
+    match rank {
+        ComponentCount::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(
+            format!("k is {k}; rows of dimension {dimension} have 1 to {dimension} components"),
+        )
+        .of_field("k")),
+        _ => Ok(()),
+    }
+}
+
+/// Rejects a name that is empty, too long or not readable; `what` is whose it is.
+pub fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.len() <= MAX_NAME_BYTES && is_readable(name) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidName,
+        format!(
+            "{what} has {} bytes; it must have 1 to {MAX_NAME_BYTES} bytes of printable text, not only blanks",
+            name.len()
+        ),
+    ))
+}
+
+/// Number of buckets whose sums fit into the cache: 1 to [`MAX_BUCKETS`]; always the maximum for seeds.
+fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
+    if params.mechanism().payload_kind() == PayloadKind::Seed {
+        // Nothing is added up before an estimate is requested.
+        return MAX_BUCKETS;
+    }
+    let bucket_bytes = (8 * packed_len(params.report_dimension())).max(1) as u64;
+    let fit = sum_cache_bytes / bucket_bytes;
+    u32::try_from(fit)
+        .unwrap_or(MAX_BUCKETS)
+        .clamp(1, MAX_BUCKETS)
+}
+
+/// The state with this name in the database.
+pub(crate) fn state_from(text: &str) -> Result<StudyState, Failure> {
+    StudyState::ALL
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or_else(|| Failure::damaged("a study has an unknown state"))
+}
+
+/// All studies, oldest first. Only the engine changes it, after a commit, and each change is told.
+pub(crate) struct StudyIndex {
+    studies: RwLock<Studies>,
+    listener: Listener,
+}
+
+#[derive(Debug, Default)]
+struct Studies {
+    ordered: Vec<Arc<Study>>,
+    by_id: std::collections::HashMap<StudyId, Arc<Study>>,
+}
+
+impl StudyIndex {
+    pub(crate) fn new(listener: Listener) -> Self {
+        Self {
+            studies: RwLock::default(),
+            listener,
+        }
+    }
+
+    pub(crate) fn add(&self, study: Arc<Study>) {
+        self.change(|studies| {
+            studies.by_id.insert(study.id, Arc::clone(&study));
+            let at = studies
+                .ordered
+                .partition_point(|other| other.key < study.key);
+            studies.ordered.insert(at, study);
+        });
+    }
+
+    pub(crate) fn remove(&self, id: StudyId) {
+        self.change(|studies| {
+            studies.by_id.remove(&id);
+            studies.ordered.retain(|study| study.id != id);
+        });
+    }
+
+    pub(crate) fn publish_state(&self, study: &Study, state: StudyState) {
+        if study.state.swap(state as u8, Ordering::AcqRel) != state as u8 {
+            self.listener.tell(Notice::StudiesChanged);
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Studies)) {
+        change(&mut self.studies.write().unwrap_or_else(PoisonError::into_inner));
+        self.listener.tell(Notice::StudiesChanged);
+    }
+
+    pub(crate) fn get(&self, id: StudyId) -> Option<Arc<Study>> {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        studies.by_id.get(&id).cloned()
+    }
+
+    pub(crate) fn by_key(&self, key: StudyKey) -> Option<Arc<Study>> {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        studies.ordered.iter().find(|s| s.key == key).cloned()
+    }
+
+    /// The studies after this key that `wanted` accepts, oldest first: at most `limit`, and the key to continue from.
+    pub(crate) fn page(
+        &self,
+        after: i64,
+        limit: usize,
+        wanted: impl Fn(&Study) -> bool,
+    ) -> (Vec<Arc<Study>>, Option<i64>) {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        // Keys increase, and so does this list.
+        let from = studies
+            .ordered
+            .partition_point(|study| study.key.0 <= after);
+        let mut later = studies.ordered[from..].iter().filter(|study| wanted(study));
+        let page: Vec<_> = later.by_ref().take(limit).cloned().collect();
+        let next = later.next().and(page.last()).map(|last| last.key.0);
+        (page, next)
+    }
+
+    pub(crate) fn list(&self) -> Vec<Arc<Study>> {
+        let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
+        studies.ordered.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{mechanism::MechanismKind, study::StudyDesign};
+
+    use super::*;
+
+    #[test]
+    fn study_identifiers_are_32_digits() {
+        let id = StudyId([0xab; 16]);
+        assert_eq!(StudyId::parse(&id.to_string()), Some(id));
+        assert_eq!(StudyId::parse(&id.to_string().to_uppercase()), Some(id));
+        for bad in ["", "ab", &"ab".repeat(17), &"g".repeat(32)] {
+            assert_eq!(StudyId::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn buckets_shrink_with_the_cache() {
+        let params = |mechanism: MechanismKind, dimension, centring| {
+            let budget = mechanism.budget(1.0, None).unwrap();
+            StudyParams::freeze(StudyDesign {
+                centring,
+                ..StudyDesign::new(mechanism, dimension, budget)
+            })
+            .unwrap()
+        };
+        let dense = |p| params(MechanismKind::SymmetricGaussian, p, None);
+        assert_eq!(buckets_within(1 << 30, &dense(100)), 32);
+        assert_eq!(buckets_within(1 << 30, &dense(4_096)), 15);
+        assert_eq!(buckets_within(0, &dense(4_096)), 1);
+        assert_eq!(buckets_within(u64::MAX, &dense(2)), 32);
+        // With private centring a report has one dimension more than a row.
+        let centred = params(MechanismKind::SymmetricGaussian, 3, Some(0.5));
+        assert_eq!(buckets_within(8 * 10 * 5, &centred), 5);
+        // Seeds take no memory until they are added up.
+        let seeds = params(MechanismKind::DoubleCap, 65_536, None);
+        assert_eq!(buckets_within(0, &seeds), 32);
+    }
+}

@@ -1,0 +1,98 @@
+//! Participant tokens as rows: a hash and a bit, ordered by hash.
+
+use eigenveil_shared::{Result, api::TokenCounts, enrolment::AdmissionKey};
+use rusqlite::params;
+
+use super::{Sqlite, rows, schema};
+use crate::contract::{
+    decide,
+    engine::{Pending, Tokens},
+    failure::Failure,
+    study::Study,
+};
+
+impl Tokens for Sqlite {
+    fn issue(&self, study: &Study, keys: Vec<AdmissionKey>) -> Pending<'_, Result<()>> {
+        let (key, id, enrolment) = (study.key, study.id(), study.enrolment());
+        Box::pin(self.write(
+            move |transaction| {
+                decide::may_issue(id, rows::state(transaction, key, id)?, enrolment)?;
+                let mut insert = transaction.prepare_cached(
+                    "INSERT INTO participant_tokens (study_pk, hash) VALUES (?, ?)",
+                )?;
+                for hash in keys {
+                    insert.execute(params![key, hash])?;
+                }
+                Ok(())
+            },
+            |(), _| (),
+        ))
+    }
+
+    fn token_counts(&self, study: &Study) -> Result<TokenCounts> {
+        let count = || -> Result<TokenCounts, Failure> {
+            // A separate connection: counting a million rows must not block other readers.
+            let connection = schema::open_for_reading(&self.directory.database())?;
+            rows::require(&connection, study.key, study.id())?;
+            Ok(connection.query_row(
+                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study_pk = ?",
+                [study.key],
+                |row| {
+                    Ok(TokenCounts {
+                        issued: row.get(0)?,
+                        spent: row.get(1)?,
+                    })
+                },
+            )?)
+        };
+        count().map_err(Failure::into_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::Cancel;
+    use serde_json::json;
+
+    use crate::{
+        Store,
+        config::StoreConfig,
+        contract::decide::SubmitOutcome,
+        faults::{Fault, Faults},
+        testing::fixtures::{admissions, create, report},
+    };
+
+    /// A failed commit spends nothing; a commit whose acknowledgement was lost spends the token with its report.
+    #[tokio::test]
+    async fn a_token_is_spent_exactly_when_its_report_is_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = StoreConfig::new(directory.path().join("data"));
+        let faults = Faults::default();
+        let open = || Store::with_faults(&config, &faults);
+        let store = open();
+        let study = create(&store, &json!({"enrolment": "token"})).await;
+        let tokens = admissions(&store, &study, 2).await;
+        let report = report(&study, 7).admitted_by(&tokens[0]);
+        let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
+        let counted = |store: &Store| store.bucket_sums(&study, Cancel::NEVER).unwrap().n;
+        let stored = |store: &Store| (spent(store), counted(store));
+
+        faults.set_next(Some(Fault::CommitFails));
+        assert!(store.submit(&study, vec![report.clone()]).await.is_err());
+        faults.set_next(None);
+        assert_eq!(stored(&store), (0, 0));
+        let mut store = store;
+        for (fault, reports) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
+            faults.set_next(Some(fault));
+            assert!(store.submit(&study, vec![report.clone()]).await.is_err());
+            faults.set_next(None);
+            // The directory is free once the last clone of the store is dropped.
+            drop(store);
+            store = open();
+            assert_eq!(spent(&store), reports);
+        }
+        let outcomes = store.submit(&study, vec![report]).await.unwrap();
+        assert_eq!(outcomes, [SubmitOutcome::Duplicate]);
+        assert_eq!(stored(&store), (1, 1));
+    }
+}

@@ -1,0 +1,447 @@
+//! The store as a server uses it.
+
+mod analysts;
+mod enrolment;
+
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+
+use eigenveil_estimation::{Cancel, sums_of_seeds};
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
+};
+
+#[cfg(test)]
+use crate::faults::Faults;
+#[cfg(feature = "postgres")]
+use crate::postgres;
+use crate::{
+    config::StoreConfig,
+    contract::{
+        arrivals::ArrivalCount,
+        decide::SubmitOutcome,
+        engine::Engine,
+        failure::Failure,
+        job::{Ended, Job, StoredEstimate},
+        listener::{Listener, Notice},
+        memory::{MemoryBudget, Reservation},
+        report::{NewReport, Outcomes, Reports},
+        study::{NewStudy, Study, StudyId, check_about, study_not_found},
+        sums::{BucketSums, StoredSeeds},
+        transfer::{Imported, VerifiedExport},
+    },
+    counters::StoreCounters,
+    environment::Environment,
+    sqlite,
+};
+
+/// The store of one server. Clones share it; it closes when the last one is dropped.
+///
+/// ```
+/// use eigenveil_store::{Environment, Store, StoreConfig};
+/// let directory = tempfile::tempdir()?;
+/// let config = StoreConfig::new(directory.path().join("data"));
+/// let store = Store::open(&config, Environment::system())?;
+/// assert!(store.studies().is_empty());
+/// // The directory is in use until the store is dropped.
+/// assert!(Store::open(&config, Environment::system()).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Box<dyn Engine>,
+    listener: Listener,
+    environment: Environment,
+    config: StoreConfig,
+    ingest: Arc<MemoryBudget>,
+    counters: StoreCounters,
+}
+
+impl Store {
+    /// Opens the data directory of this configuration, creating it if it is missing, or the database that it names.
+    ///
+    /// # Errors
+    /// `store-unavailable` if the directory contains something else or is in use by another server, or if the database
+    /// is damaged, of another program or of a newer version; `invalid-config` for a configuration that cannot work;
+    /// `randomness-unavailable` at the first start.
+    pub fn open(config: &StoreConfig, environment: Environment) -> Result<Self> {
+        config.check()?;
+        let counters = StoreCounters::default();
+        let listener = Listener::default();
+        let (told, counted) = (listener.clone(), counters.clone());
+        let engine = open(config, environment.clone(), counted, told)?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                engine,
+                listener,
+                environment,
+                config: config.clone(),
+                ingest: MemoryBudget::new(
+                    config.max_ingest_bytes,
+                    "other bodies wait to be stored: retry after a second",
+                ),
+                counters,
+            }),
+        })
+    }
+
+    /// A store whose writer gets these faults.
+    #[cfg(test)]
+    pub(crate) fn with_faults(config: &StoreConfig, faults: &Faults) -> Self {
+        let environment = Environment {
+            faults: faults.clone(),
+            ..Environment::system()
+        };
+        Self::open(config, environment).unwrap()
+    }
+
+    /// Commits queued writes, then ends. Later requests get `shutting-down`.
+    pub fn close(&self) {
+        self.engine().close();
+    }
+
+    /// Calls this after each commit that the queue of estimates has to know of.
+    pub fn listen(&self, listen: impl Fn(Notice) + Send + Sync + 'static) {
+        self.shared.listener.set(listen);
+    }
+
+    /// Returns once nothing can be written any more.
+    pub async fn ended(&self) {
+        self.engine().ended().await;
+    }
+
+    /// Whether writes are taken at all.
+    pub fn check_running(&self) -> Result<()> {
+        self.engine().check_running()
+    }
+
+    /// Whether reports can be stored now: nothing is damaged, and after a failed commit a trial write succeeds.
+    pub async fn check_writable(&self) -> Result<()> {
+        self.engine().check_writable().await
+    }
+
+    /// The file with the operator token.
+    pub fn token_path(&self) -> PathBuf {
+        self.engine().token_path()
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &*self.shared.engine
+    }
+
+    /// All studies, oldest first.
+    pub fn studies(&self) -> Vec<Arc<Study>> {
+        self.engine().studies().list()
+    }
+
+    /// The studies after a position in the list that `wanted` accepts: at most `limit`, and the position to continue
+    /// from.
+    pub fn studies_after(
+        &self,
+        after: i64,
+        limit: usize,
+        wanted: impl Fn(&Study) -> bool,
+    ) -> (Vec<Arc<Study>>, Option<i64>) {
+        self.engine().studies().page(after, limit, wanted)
+    }
+
+    /// The study with this identifier.
+    pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
+        self.engine()
+            .studies()
+            .get(id)
+            .ok_or_else(|| study_not_found(id))
+    }
+
+    /// Reads anew what another server may have changed within the last second: before something is said to be unknown.
+    pub async fn look_again(&self) -> Result<()> {
+        self.engine().look_again().await
+    }
+
+    /// Checks, freezes and stores a study.
+    pub async fn create_study(&self, request: CreateStudyRequest) -> Result<Arc<Study>> {
+        let design =
+            NewStudy::from_request(request, self.shared.config.sum_cache_bytes, self.unix_ms())?;
+        let mut id = [0; 16];
+        self.shared.environment.entropy.fill(&mut id)?;
+        self.engine().create(StudyId(id), design).await
+    }
+
+    /// Moves a study to another state; does nothing if it has this state already. Reports committed before the change
+    /// are counted, later ones are not.
+    pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
+        if wanted == StudyState::Open && study.state() == StudyState::Draft {
+            check_about(study.about(), self.unix_ms())?;
+        }
+        self.engine().set_state(study, wanted).await
+    }
+
+    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
+    /// freed in the background.
+    pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
+        self.engine().delete(study).await
+    }
+
+    /// Stores reports in one commit and returns after it. Idempotent: a report stored before is a duplicate.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` for reports decoded for other parameters; `too-many-requests` if the queue is full;
+    /// `store-unavailable` if the commit failed (then none of them was counted); `shutting-down`.
+    pub async fn submit(
+        &self,
+        study: &Arc<Study>,
+        reports: Vec<NewReport>,
+    ) -> Result<Vec<SubmitOutcome>> {
+        let reservation = Reservation::empty(&self.shared.ingest);
+        let outcomes = self
+            .submit_reserved(study, reports.into(), reservation)
+            .await?;
+        Ok(outcomes.into_vec())
+    }
+
+    /// Submits like [`submit`](Self::submit), with the reservation that holds the bodies' memory until the commit.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub async fn submit_reserved(
+        &self,
+        study: &Arc<Study>,
+        reports: Reports,
+        reservation: Reservation,
+    ) -> Result<Outcomes> {
+        if !reports.iter().all(|report| report.is_for(study)) {
+            return Err(Error::new(
+                ErrorCode::WrongFingerprint,
+                format!(
+                    "a report was decoded for other parameters than those of study {}",
+                    study.id()
+                ),
+            ));
+        }
+        self.engine().append(study, reports, reservation).await
+    }
+
+    /// A consistent snapshot of a study's sums. Seeds are expanded and added up now, on this thread, each counted once;
+    /// `cancel` is checked every 256 seeds.
+    ///
+    /// # Errors
+    /// `store-unavailable` if they cannot be read or do not match the accepted reports; `estimate-failed` if the sums
+    /// of seeds need more than `sum_cache_bytes`, or if it was cancelled.
+    pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
+        if !study.has_seeds() {
+            return self.engine().sums(study);
+        }
+        let seeds = self.seeds(study, cancel)?;
+        let p = study.params().report_dimension();
+        Ok(BucketSums {
+            n: seeds.stored,
+            duplicates: seeds.repeated(),
+            buckets: sums_of_seeds(&*seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+        })
+    }
+
+    /// A snapshot of a study's seeds, which can be read repeatedly: later reports are not included. Duplicate seeds are
+    /// included once.
+    ///
+    /// # Errors
+    /// `store-unavailable` if they cannot be read; `invalid-request` for a study whose reports are not seeds;
+    /// `estimate-failed` if it was cancelled.
+    pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
+        if !study.has_seeds() {
+            return Err(Error::invalid_request(format!(
+                "study {} has no seeds; only studies with double-cap have",
+                study.id()
+            )));
+        }
+        self.engine().seeds(study, cancel)
+    }
+
+    /// Adds up seeds and keeps their sums, where the engine does so: [`seeds`](Self::seeds) has them then. Blocks.
+    ///
+    /// # Errors
+    /// `estimate-failed` if it was cancelled; those of the store. Whatever was kept before stays.
+    pub fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
+        self.engine().fold(study, cancel)
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &StoreConfig {
+        &self.shared.config
+    }
+
+    /// Stores a request for an estimate, which waits to be claimed.
+    pub async fn add_job(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
+        self.engine().add_job(study, request).await
+    }
+
+    /// Cancels an estimate that waits or is being computed.
+    pub async fn cancel_job(&self, study: &Study, number: u64) -> Result<EstimateJob> {
+        self.engine().cancel_job(study, number).await
+    }
+
+    /// An estimate, with its result if it has one. Blocks while reading.
+    pub fn estimate(&self, study: &Study, number: u64) -> Result<EstimateJob> {
+        let stored = self.stored_estimate(study, number)?;
+        stored.parse().map_err(Failure::into_error)
+    }
+
+    /// An estimate like [`estimate`](Self::estimate)'s, with the result as the stored JSON text. Blocks while reading.
+    pub fn stored_estimate(&self, study: &Study, number: u64) -> Result<StoredEstimate> {
+        self.engine().job(study, number)
+    }
+
+    /// All estimates of a study. Blocks while reading.
+    pub fn estimates(&self, study: &Study) -> Result<Vec<EstimateJob>> {
+        self.engine().jobs(study)
+    }
+
+    /// The next job, marked as started, and its study. Blocks.
+    pub fn claim_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
+        self.engine().claim_job()
+    }
+
+    /// Stores the result of a job, an estimate as JSON, unless it was cancelled. Blocks.
+    pub fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
+        let ended = Ended::with(result).map_err(Failure::into_error)?;
+        self.engine().finish_job(job, ended)
+    }
+
+    /// Undoes [`claim_job`](Self::claim_job): after a graceful shutdown the job runs again. Blocks.
+    pub fn put_back_job(&self, job: i64) -> Result<()> {
+        self.engine().put_back_job(job)
+    }
+
+    /// Whether damage was found: only a backup helps.
+    pub fn is_damaged(&self) -> bool {
+        self.engine().is_damaged()
+    }
+
+    /// Closes open studies whose last day is over, and reopens those whose closing time lies in the future because the
+    /// clock was wrong. Returns the time until the next study ends. Blocks.
+    pub fn close_ended(&self) -> Result<Option<Duration>> {
+        let now = self.engine().moment_ms()?;
+        let mut next: Option<u64> = None;
+        for study in self.studies() {
+            let Some(day) = study.about().last_day else {
+                continue;
+            };
+            let (over_at, over) = (day.end_ms(), day.is_over(now));
+            let wanted = match study.state() {
+                StudyState::Open if over => Some(StudyState::Closed),
+                StudyState::Closed if !over => Some(StudyState::Open),
+                _ => None,
+            };
+            if let Some(wanted) = wanted {
+                self.engine().end(&study, wanted, over_at, now)?;
+            }
+            if study.state() == StudyState::Open {
+                let left = over_at.saturating_sub(now);
+                next = Some(next.map_or(left, |next| next.min(left)));
+            }
+        }
+        Ok(next.map(Duration::from_millis))
+    }
+
+    /// Does the work for times without a job: removes what is left of deleted studies, and identifiers past their
+    /// retention time, and helps other servers with theirs; ends early if `stopping` returns true. Blocks.
+    pub fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
+        self.engine().sweep(stopping)
+    }
+
+    /// A snapshot of a study as an unnamed file: parameters, identifiers, and sums or seeds. Estimates are not
+    /// included. Blocks.
+    ///
+    /// # Errors
+    /// `study-not-found`; `invalid-transition` if its identifiers were deleted, since a server that imported it could
+    /// count a report twice; those of the store.
+    pub fn export(&self, study: &Study) -> Result<File> {
+        self.engine().export(study)
+    }
+
+    /// A snapshot of the whole store as an unnamed file: a database that a server opens as `eigenveil.db` in an
+    /// otherwise empty data directory. Blocks.
+    pub fn backup(&self) -> Result<File> {
+        self.engine().backup()
+    }
+
+    /// An unnamed file for data that does not fit into memory, deleted when it is closed.
+    pub fn temporary_file(&self) -> Result<File> {
+        self.engine().temporary_file()
+    }
+
+    /// Adds the reports of an export to the study `into`, or to the exported study, which is created if it is missing.
+    /// One transaction, all or nothing: uploads wait meanwhile (about a second for a million reports). Idempotent: the
+    /// same export again changes nothing.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` if the parameters differ; `invalid-about` if the reports were given for a purpose that the
+    /// study does not state; `already-counted` if the study has already counted a report of the export, since it cannot
+    /// be taken out of a sum; `study-not-found`; those of the store.
+    pub async fn import(
+        &self,
+        export: VerifiedExport,
+        into: Option<Arc<Study>>,
+    ) -> Result<Imported> {
+        self.engine().import(export, into).await
+    }
+
+    /// When the study's reports were uploaded, oldest first; imported reports are not included. Blocks while reading.
+    pub fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
+        self.engine().arrivals(study)
+    }
+
+    /// Measures what is not counted continuously. Blocks while reading.
+    pub fn measure(&self) -> Result<()> {
+        self.engine().measure()
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &StoreCounters {
+        &self.shared.counters
+    }
+
+    /// Memory budget of reports that are being read or wait for a commit.
+    pub fn ingest_memory(&self) -> &Arc<MemoryBudget> {
+        &self.shared.ingest
+    }
+
+    /// Milliseconds since 1970-01-01 UTC, by the engine's clock.
+    pub fn unix_ms(&self) -> u64 {
+        self.engine().unix_ms()
+    }
+}
+
+fn open(
+    config: &StoreConfig,
+    environment: Environment,
+    counters: StoreCounters,
+    listener: Listener,
+) -> Result<Box<dyn Engine>> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = &config.database {
+        let engine = postgres::Postgres::open(config, url, environment, counters, listener)?;
+        return Ok(Box::new(engine));
+    }
+    let engine = sqlite::Sqlite::open(config, environment, counters, listener)?;
+    Ok(Box::new(engine))
+}
+
+/// Whether a server could use the store of this configuration, without changing or locking anything. Returns warnings.
+pub fn check(config: &StoreConfig) -> Result<Vec<String>> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = &config.database {
+        return postgres::check_store(config, url);
+    }
+    sqlite::check_directory(&config.data_dir)?;
+    Ok(sqlite::exposed(&config.data_dir))
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({:?})", self.engine())
+    }
+}

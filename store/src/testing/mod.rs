@@ -1,0 +1,9 @@
+//! What tests of the store and of its users share.
+
+pub mod cluster;
+#[cfg(test)]
+pub(crate) mod conformance;
+pub mod fixtures;
+
+#[cfg(feature = "postgres")]
+pub use crate::postgres::testing as fleet;

@@ -1,0 +1,200 @@
+//! The features file: names of columns with public constants (`name,center,scale`), or names alone, one per line.
+
+use std::path::Path;
+
+use eigenveil_shared::preprocess::Feature;
+
+use crate::{
+    cells::{DecimalMark, Marks, is_value, number},
+    error::{Error, Result},
+};
+
+/// Reads either form; the text is a table if its first line has a column `name`. Errors name the file `path`.
+///
+/// # Errors
+/// A line that is not a feature or may be a row; a text without names.
+pub fn parse(path: &Path, text: &str) -> Result<Vec<Feature>> {
+    let text = without_mark(text);
+    if let Some(delimiter) = table_delimiter(text) {
+        return constants(path, text, delimiter);
+    }
+    // Names are shown: a table of rows must not be taken for them.
+    let of_a_row = |line: &str| {
+        let mut cells = line.split([',', ';', '\t', '|']).map(str::trim);
+        !line.trim().is_empty() && cells.any(is_value)
+    };
+    if let Some(at) = text.lines().position(of_a_row) {
+        return Err(Error::new(format!(
+            "{}: line {} has a number or a missing value, as a row has, and is not a name; names that look like this go in a table with the column name",
+            path.display(),
+            at + 1
+        )));
+    }
+    let names = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let features: Vec<Feature> = names.map(|name| Feature::new(name, 0.0, 1.0)).collect();
+    if features.is_empty() {
+        return Err(Error::new(format!(
+            "{} has no names; it needs one a line, or the columns name,center,scale",
+            path.display()
+        )));
+    }
+    Ok(features)
+}
+
+/// Reads a table with the columns `name,center,scale`, and `observed,section` where cells may be missing; an empty
+/// center is 0, an empty scale or observed share 1. Errors name the file `path`.
+///
+/// # Errors
+/// A line that is no feature.
+pub fn parse_constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
+    let text = without_mark(text);
+    let delimiter = table_delimiter(text).unwrap_or(b',');
+    constants(path, text, delimiter)
+}
+
+/// The separator of a first line that has a column `name`, quoted or not, in capitals or not.
+fn table_delimiter(text: &str) -> Option<u8> {
+    let first = text.lines().next().unwrap_or_default();
+    let is_name = |cell: &str| column_of(cell.trim().trim_matches('"')) == Some(Column::Name);
+    let mut delimiters = [b',', b';', b'\t', b'|'].into_iter();
+    delimiters.find(|&delimiter| first.split(char::from(delimiter)).any(is_name))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Column {
+    Name,
+    Center,
+    Scale,
+    /// Public share of the participants who have the value.
+    Observed,
+    /// Cells that are missing together.
+    Section,
+    /// Row names, as R and pandas write them.
+    Index,
+}
+
+fn column_of(head: &str) -> Option<Column> {
+    match head.trim().to_lowercase().as_str() {
+        "name" => Some(Column::Name),
+        "center" => Some(Column::Center),
+        "scale" => Some(Column::Scale),
+        "observed" => Some(Column::Observed),
+        "section" => Some(Column::Section),
+        "" | "unnamed: 0" | "row.names" | "index" => Some(Column::Index),
+        _ => None,
+    }
+}
+
+fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
+    // The text of a cell is not shown: in a table of rows it would be a value.
+    let refused = |line: u64| {
+        Error::new(format!(
+            "{}: line {line} is not a feature; it must have the columns name,center,scale (and observed,section if cells may be missing): texts and numbers",
+            path.display()
+        ))
+    };
+    let at = |error: &::csv::Error| error.position().map_or(1, ::csv::Position::line);
+    let mut reader = ::csv::ReaderBuilder::new()
+        .trim(::csv::Trim::All)
+        .delimiter(delimiter)
+        .from_reader(text.as_bytes());
+    let heads = reader.headers().map_err(|error| refused(at(&error)))?;
+    let columns: Option<Vec<Column>> = heads.iter().map(column_of).collect();
+    let columns = columns.filter(|columns| columns.contains(&Column::Name));
+    let columns = columns.ok_or_else(|| refused(1))?;
+    let mark = DecimalMark::of_columns_separated_by(delimiter);
+    let no_number = |line: u64| {
+        Error::new(format!(
+            "{}: line {line} has a center, scale or share that is not a number such as 1234.5",
+            path.display()
+        ))
+    };
+    let mut marks = Marks::default();
+    let mut features = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| refused(at(&error)))?;
+        let line = record.position().map_or(1, ::csv::Position::line);
+        let mut feature = Feature::new("", 0.0, 1.0);
+        for (column, cell) in columns.iter().zip(&record) {
+            let mut constant = |default: f64| {
+                if cell.is_empty() {
+                    return Ok(default);
+                }
+                marks.record(cell);
+                number(cell, mark).map_err(|_| no_number(line))
+            };
+            match column {
+                Column::Name => cell.clone_into(&mut feature.name),
+                Column::Center => feature.center = constant(0.0)?,
+                Column::Scale => feature.scale = constant(1.0)?,
+                Column::Observed => feature.observed = Some(constant(1.0)?),
+                Column::Section if cell.is_empty() => {}
+                Column::Section => feature.section = Some(cell.to_owned()),
+                Column::Index => {}
+            }
+        }
+        features.push(feature);
+    }
+    // If the separator is not a comma, a file with only such numbers may hold thousands.
+    if marks.are_mixed() || (delimiter != b',' && marks.show_nothing()) {
+        return Err(Error::new(format!(
+            "{}: its numbers do not show whether 1.234 or 1,234 is a thousand; write all of them as 1234.5, and separate the columns by commas",
+            path.display()
+        )));
+    }
+    Ok(features)
+}
+
+/// The text without a byte-order mark.
+fn without_mark(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_says;
+
+    #[test]
+    fn names_alone_and_constants_are_read() {
+        let parsed = |text: &str| parse(Path::new("features"), text);
+        let names = parsed("\u{feff}height\r\nsize, cm\n\n").unwrap();
+        let names: Vec<&str> = names.iter().map(|own| own.name.as_str()).collect();
+        assert_eq!(names, ["height", "size, cm"]);
+        let constants = parsed("name,center,scale\nheight,170,10\n").unwrap();
+        assert_eq!((constants[0].center, constants[0].scale), (170.0, 10.0));
+        assert_eq!(parsed("name\nheight\n").unwrap()[0].scale, 1.0);
+        let observed = parsed("name,observed,section\nheight,,\nweight,0.8,lab\n").unwrap();
+        assert_eq!(observed[0], Feature::new("height", 0.0, 1.0).observed(1.0));
+        assert_eq!(observed[1].observed, Some(0.8));
+        assert_eq!(observed[1].section.as_deref(), Some("lab"));
+        assert_eq!(parsed("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
+        assert!(parsed("").is_err() && parsed("name,centre\nheight,1\n").is_err());
+        // As R, pandas, Excel (German) and an editor write the same.
+        for text in [
+            "\"\",\"name\",\"center\",\"scale\"\n\"1\",\"height\",170.5,10\n",
+            ",Name,Center,Scale\n0,height,170.5,10.0\n",
+            "name;center;scale\nheight;170,5;10\n",
+            "NAME\tCENTER\tSCALE\nheight\t170.5\t10\n",
+            "name , center , scale\nheight , 170.5 , 10\n",
+        ] {
+            let height = Feature::new("height", 170.5, 10.0);
+            assert_eq!(parsed(text).unwrap(), [height], "{text}");
+        }
+        // A thousand, or decimals?
+        for text in [
+            "name;center;scale\nincome;2.870;1.280\n",
+            "name\tcenter\tscale\nincome\t2,870\t10\n",
+            "name;center;scale\nincome;2.870;1,5\n",
+        ] {
+            assert_says(&parsed(text).unwrap_err(), &["is a thousand"], &["870"]);
+        }
+        let error = parsed("name,center\nage,\"2,870\"\n").unwrap_err();
+        assert_says(&error, &["line 2", "not a number"], &["870"]);
+        // Rows by mistake.
+        for row in "SECRETNAME,8641.25|8641.25|SECRETNAME;|SECRETNAME\t<5".split('|') {
+            let error = parsed(&format!("height\n{row}\n")).unwrap_err();
+            assert_says(&error, &["line 2"], &["SECRET", "8641"]);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Tables of rows, from the bytes of a file: CSV and similar text, Parquet, `.npy` and LIBSVM text. One row of a table is
+//! one participant.
+//!
+//! [`parse`] reads the rows of reports, where no value may decide whether a row is sent; [`parse_usable`] reads all
+//! others. Columns are selected by name before any value is read. Errors name the row and the column, never the value.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use eigenveil_tables::{ExpectedColumns, Settings, parse};
+//!
+//! # fn main() -> eigenveil_tables::Result<()> {
+//! let names = ["height", "weight"].map(str::to_owned);
+//! let study = ExpectedColumns::study(2, Some(names.to_vec()));
+//! let bytes = b"weight,height\n71.5,1.8\n64,1.7\n";
+//! let table = parse(Path::new("people.csv"), bytes, &Settings::default(), Some(&study))?;
+//! assert_eq!(table.row(0).values(), [1.8, 71.5]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is not here
+//!
+//! No reading of files, no interaction with users, and no use of the rows: all that is the caller's.
+
+mod categories;
+mod cells;
+mod columns;
+mod error;
+pub mod features;
+mod libsvm;
+pub mod npy;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod problems;
+mod settings;
+mod table;
+mod text;
+mod text_columns;
+
+use std::path::Path;
+
+use crate::table::mapping_without_names;
+pub use crate::{
+    cells::DecimalMark,
+    columns::ExpectedColumns,
+    error::{Error, Result},
+    settings::{Format, Header, Label, Settings, decimal_mark, delimiter},
+    table::RowTable,
+};
+
+/// Reads a table in which every value must be a number, or may be missing where `expected` says so; otherwise as
+/// [`parse`].
+///
+/// # Errors
+/// Those of [`parse`]; a value that is no number or too large, by row and column.
+pub fn parse_usable(
+    path: &Path,
+    bytes: &[u8],
+    how: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<RowTable> {
+    let table = parse(path, bytes, how, expected)?;
+    let missing_cells = expected.is_some_and(|expected| expected.missing_cells);
+    table
+        .check_usable(missing_cells)
+        .map_err(|error| error.context(path.display()))?;
+    Ok(table)
+}
+
+/// Reads a table, for reports. The extension of `path` decides the format if the settings do not, and errors name it.
+///
+/// A field that is not a number becomes NaN, not an error: its row is sent as the zero row, because whether a row is
+/// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
+/// with an index beyond the dimension, and for a line with another number of fields than the header. Only the form can
+/// be an error.
+///
+/// # Errors
+/// Names and number of columns, their types, LIBSVM text without labels, bytes of another format; `wrong-dimension` if
+/// the number of columns is not that of `expected`.
+pub fn parse(
+    path: &Path,
+    bytes: &[u8],
+    how: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<RowTable> {
+    let read = || {
+        let format = match how.format {
+            Some(format) => format,
+            None => format_of(path)?,
+        };
+        let is_text = matches!(format, Format::Csv | Format::Tsv);
+        if !is_text && (how.header != Header::Auto || how.delimiter.is_some()) {
+            return Err(Error::new(
+                "`header` and `delimiter` are for text tables: .csv, .tsv or .tab",
+            ));
+        }
+        if format != Format::Libsvm && how.first_index.is_some() {
+            return Err(Error::new("`first_index` is for LIBSVM text"));
+        }
+        let label = how.label.as_ref().map(|label| label.flag);
+        let text_flag = how.one_hot.as_ref().map(|_| "`one_hot`").or(label);
+        let text_flag = text_flag.or(how.decimal.map(|_| "`decimal`"));
+        let has_text = is_text || format == Format::Parquet;
+        if let Some(flag) = text_flag.filter(|_| !has_text) {
+            return Err(Error::new(format!(
+                "{flag} is for tables that can have text: write the table as CSV or Parquet first"
+            )));
+        }
+        match format {
+            Format::Csv => text::parse(bytes, false, how, expected),
+            Format::Tsv => text::parse(bytes, true, how, expected),
+            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, expected)),
+            #[cfg(feature = "parquet")]
+            Format::Parquet => parquet::parse(bytes, how, expected),
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet => Err(Error::new(
+                "this eigenveil was built without Parquet; write the table as CSV, or build it with that feature",
+            )),
+            Format::Libsvm => libsvm::parse(bytes, how, expected),
+        }
+    };
+    let mut table = read().map_err(|error| error.context(path.display()))?;
+    if expected.is_none_or(|expected| expected.names.is_none()) {
+        table.note_identifiers();
+    }
+    Ok(table)
+}
+
+/// The format of this extension, regardless of the contents: a table read in the wrong format would become zero rows,
+/// each of which would still be charged.
+fn format_of(path: &Path) -> Result<Format> {
+    let ending = path.extension().and_then(|e| e.to_str());
+    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    match ending.as_str() {
+        "csv" => Ok(Format::Csv),
+        "tsv" | "tab" => Ok(Format::Tsv),
+        "npy" => Ok(Format::Npy),
+        "parquet" | "pq" => Ok(Format::Parquet),
+        "libsvm" | "svm" | "svmlight" => Ok(Format::Libsvm),
+        "feather" | "arrow" | "ipc" | "npz" | "xlsx" | "xls" | "ods" | "json" | "gz" | "zip"
+        | "zst" => Err(Error::new(format!(
+            ".{ending} files are not supported; write the table as Parquet (.parquet), CSV or .npy"
+        ))),
+        _ => Err(Error::new(
+            "its extension is none of .csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm and .svmlight; name the format with `format` csv, tsv, parquet, npy or libsvm",
+        )),
+    }
+}
+
+/// The number in a cell of a column that is no feature; NaN for anything else.
+#[inline]
+pub fn number_in(cell: &str) -> f64 {
+    cells::number(cell, DecimalMark::Either).unwrap_or(f64::NAN)
+}
+
+/// Settings and an assertion about messages, for the tests of the formats.
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    pub(crate) fn with(header: Header) -> Settings {
+        Settings {
+            header,
+            ..Settings::default()
+        }
+    }
+
+    pub(crate) fn strings(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    pub(crate) fn without(names: &[&str]) -> Settings {
+        Settings {
+            drop: Some(strings(names)),
+            ..Settings::default()
+        }
+    }
+
+    pub(crate) fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
+        ExpectedColumns::study(dimension, names.map(strings))
+    }
+
+    /// Asserts that a message contains all of `words` and none of `hidden`, such as values of a row.
+    #[track_caller]
+    pub(crate) fn assert_says(said: &impl std::fmt::Display, words: &[&str], hidden: &[&str]) {
+        let text = said.to_string();
+        for word in words {
+            assert!(text.contains(word), "{word:?} is not in: {text}");
+        }
+        for word in hidden {
+            assert!(!text.contains(word), "{word:?} is in: {text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::ErrorCode;
+
+    use crate::{
+        testing::{assert_says, with},
+        *,
+    };
+
+    #[test]
+    fn the_extension_decides_and_the_dimension_is_checked() {
+        let settings = Settings::default();
+        let read = |name: &str, text: &str, expected: Option<&ExpectedColumns>| {
+            parse_usable(Path::new(name), text.as_bytes(), &settings, expected)
+        };
+        let (csv, libsvm) = ("a,b\n1,2\n3,4\n", "+1 1:0.5 3:2\n");
+        let study = |dimension| ExpectedColumns {
+            reports: false,
+            ..ExpectedColumns::study(dimension, None)
+        };
+        let table = read("rows.csv", csv, None).unwrap();
+        assert_eq!((table.len(), table.dimension()), (2, 2));
+        assert_eq!(table.row(1).values(), &[3.0, 4.0]);
+        let error = read("rows.csv", csv, Some(&study(3))).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
+        let table = read("rows.libsvm", libsvm, Some(&study(4))).unwrap();
+        assert_eq!(table.row(0).values(), &[0.5, 0.0, 2.0, 0.0]);
+        // A header can use any separator, whatever the extension.
+        let tsv = "b\ta\n1,5\t2\n3\t4\n";
+        let named = ExpectedColumns {
+            names: Some(vec!["a".into(), "b".into()]),
+            ..study(2)
+        };
+        let table = read("rows.tsv", tsv, Some(&named)).unwrap();
+        assert_eq!(table.row(0).values(), &[2.0, 1.5]);
+        assert_eq!(table.notes().len(), 1);
+        for (name, words) in [("rows.feather", "Parquet"), ("rows.xlsx", "CSV")] {
+            let error = parse(Path::new(name), b"x", &settings, None).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let libsvm = libsvm.as_bytes();
+        let error = parse(Path::new("x.svm"), libsvm, &with(Header::Yes), None).unwrap_err();
+        assert_says(&error, &["x.svm: `header`"], &[]);
+    }
+
+    /// Read as LIBSVM text, a table of another format would be rows of zeros.
+    #[test]
+    fn an_unknown_extension_is_refused() {
+        let rows = b"1.5,2.5,3.5\n4.5,5.5,6.5\n";
+        for name in ["wine.data", "wine.txt", "wine", "rnd.bin", "x.sav"] {
+            let error = parse(Path::new(name), rows, &Settings::default(), None).unwrap_err();
+            assert!(error.to_string().contains("`format`"), "{error}");
+            let settings = Settings {
+                format: Some(Format::Csv),
+                ..Settings::default()
+            };
+            assert_eq!(
+                parse(Path::new(name), rows, &settings, None).unwrap().len(),
+                2
+            );
+        }
+        let error = parse(Path::new("x.svm"), rows, &Settings::default(), None).unwrap_err();
+        assert!(error.to_string().contains("`format` csv"), "{error}");
+    }
+
+    #[test]
+    fn a_column_of_row_numbers_is_noted() {
+        let read_text = |text: &str, header| {
+            let rows = Path::new("rows.csv");
+            let table = parse(rows, text.as_bytes(), &with(header), None).unwrap();
+            table.notes().join("; ")
+        };
+        let ids = "id,a\n0,5\n1,7\n2,6\n";
+        assert!(read_text(ids, Header::Yes).contains("column 1 (id) counts"));
+        // A first line that is only taken for names may be a row.
+        assert!(read_text(ids, Header::Auto).contains("column 1 counts"));
+        assert!(read_text("5,1\n7,2\n6,3\n", Header::Auto).contains("column 2 counts"));
+        assert!(!read_text("a,b\n0,5\n1,7\n3,6\n", Header::Auto).contains("counts"));
+    }
+
+    /// A number may be a column's name, or its position if line 1 is a row: a flag must say which.
+    #[test]
+    fn a_column_given_by_number_needs_a_known_header() {
+        let study = ExpectedColumns::study(2, Some(vec!["a".into(), "b".into()]));
+        let read = |name: &str, line: &str, header| {
+            let settings = Settings {
+                drop: Some(vec!["1".into()]),
+                ..with(header)
+            };
+            parse(Path::new(name), line.as_bytes(), &settings, Some(&study))
+        };
+        for (name, text) in [
+            ("rows.csv", "1,SECRETNAME,8641.25\n2,3,4\n"),
+            ("rows.csv", "1;SECRETNAME;8641,25\n2;3;4\n"),
+            ("rows.tsv", "1\tSECRETNAME\t8641.25\n2\t3\t4\n"),
+        ] {
+            let error = read(name, text, Header::Auto).unwrap_err().to_string();
+            assert_says(
+                &error,
+                &["`header` yes or `header` no"],
+                &["SECRET", "8641"],
+            );
+            assert_eq!(read(name, text, Header::No).unwrap().len(), 2);
+        }
+        let named = read("rows.csv", "1,a,b\n2,3,4\n", Header::Yes).unwrap();
+        assert_eq!(named.row(0).values(), &[3.0, 4.0]);
+    }
+
+    #[test]
+    fn debug_shows_no_values_and_infinite_values_are_located() {
+        let table = RowTable::new(2, vec![1.0, 2.0, 3.0, f64::NAN], None).unwrap();
+        let error = table.check_finite().unwrap_err();
+        assert_says(&error, &["row 2, column 2: the value is not a number"], &[]);
+        let named = Some(vec!["a".to_owned(), "b".to_owned()]);
+        let table = RowTable::new(2, vec![1.0, 2.0, f64::INFINITY, 3.0], named).unwrap();
+        let error = table.check_finite().unwrap_err().to_string();
+        assert_says(&error, &["row 2, column 1 (a): the value is infinite"], &[]);
+        let table = RowTable::new(2, vec![1.0, 2.0, 3.0, -1e308], None).unwrap();
+        let error = table.check_usable(true).unwrap_err();
+        assert_says(
+            &error,
+            &["row 2, column 2: the value is too large", "2e90"],
+            &["308"],
+        );
+        assert_eq!(format!("{table:?}"), "RowTable(2 rows of 2)");
+        assert!(RowTable::new(2, vec![1.0], None).is_err());
+        assert!(RowTable::new(0, vec![], None).is_err());
+    }
+}

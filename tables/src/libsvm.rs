@@ -1,0 +1,360 @@
+//! LIBSVM text: `label index:value index:value …`, indices from 1, or from 0 with `first_index 0`; labels are
+//! dropped.
+//!
+//! Zeros are left out, so the indices of a line are data of its row, and must not decide whether other rows are read:
+//! for reports a line that cannot be used is an unusable row, unless most are. Labels are required: without
+//! them the line of a zero row would be blank.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    cells::{DecimalMark, number},
+    columns::ExpectedColumns,
+    error::{Error, Result},
+    problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
+    settings::Settings,
+    table::{MIN_LINES_FOR_MAJORITY, RowTable, mapping_without_names, no_rows, text_of},
+};
+
+/// Largest index accepted without a known dimension: a larger one is surely a mistake.
+const MAX_INDEX: usize = 1 << 20;
+/// Largest number of values of the dense table (8 GiB of memory).
+const MAX_VALUES: usize = 1 << 30;
+
+/// Parses LIBSVM text; without `expected` the largest index is the number of columns. An unreadable value becomes NaN, as
+/// does a row with an index beyond the last column.
+pub(crate) fn parse(
+    bytes: &[u8],
+    how: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<RowTable> {
+    let first = how.first_index.unwrap_or(1);
+    let known = expected.map(|expected| columns_for(expected.dimension, how));
+    let reports = expected.is_some_and(|expected| expected.reports);
+    let text = text_of(bytes)?;
+    let mut lines: Vec<(usize, ParsedLine)> = Vec::new();
+    let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
+    let mut first_error = None;
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if text.is_empty() {
+            continue;
+        }
+        let row = match row(text, first, known) {
+            Ok(row) => row,
+            Err((what, reason)) => {
+                let error = Error::new(format!("line {line}: {what}"));
+                let Some(reason) = reason.filter(|_| reports) else {
+                    return Err(error);
+                };
+                malformed += 1;
+                first_error.get_or_insert(error);
+                ParsedLine {
+                    reasons: vec![(None, reason)],
+                    ..ParsedLine::default()
+                }
+            }
+        };
+        largest = largest.max(row.largest);
+        lines.push((line, row));
+    }
+    let columns = known.unwrap_or(largest);
+    if columns == 0 {
+        return Err(no_rows());
+    }
+    let mapping = mapping_without_names(columns, how, expected)?;
+    let mut taken = vec![false; columns];
+    mapping.take.iter().for_each(|&at| taken[at] = true);
+    if columns.saturating_mul(lines.len()) > MAX_VALUES {
+        return Err(Error::new(format!(
+            "{} rows of {columns} values need too much memory; give fewer rows",
+            lines.len()
+        )));
+    }
+    let mut problems = Problems::default();
+    let mut values = vec![0.0; columns * lines.len()];
+    for ((line, row), values) in lines.iter().zip(values.chunks_exact_mut(columns)) {
+        // A column that is left out does not matter, nor does one behind those to keep.
+        let matters = |&&(column, reason): &&(Option<usize>, UnreadableReason)| match column {
+            Some(index) => taken[index - 1],
+            None => reason != UnreadableReason::Outside || how.keep.is_none(),
+        };
+        let mut reasons = row.reasons.iter().filter(matters).peekable();
+        if let Some(&&(column, reason)) = reasons.peek() {
+            // Values may be missing, also most of them.
+            unusable += usize::from(reason != UnreadableReason::Missing);
+            problems.record(Unreadable {
+                line: *line,
+                column,
+                named: None,
+                reason,
+            });
+        }
+        match reasons.any(|(column, _)| column.is_none()) {
+            true => values.fill(f64::NAN),
+            false => row
+                .entries
+                .iter()
+                .for_each(|&(index, value)| values[index - 1] = value),
+        }
+    }
+    if reports && lines.len() >= MIN_LINES_FOR_MAJORITY && 2 * unusable > lines.len() {
+        let described = problems.without_missing().describe(|_| String::new());
+        let error = first_error.filter(|_| 2 * malformed > unusable);
+        return Err(error.unwrap_or_else(|| {
+            let described = described.unwrap_or_default();
+            Error::new(format!("most rows cannot be used: {described}"))
+        }));
+    }
+    let mut table = RowTable::new(columns, values, None)?;
+    table.problems = problems;
+    Ok(table.with_columns_selected(mapping))
+}
+
+/// Number of columns of a file that are these features when those of `keep` are taken, or those of `drop` left out:
+/// no line says it, and none may.
+fn columns_for(dimension: usize, how: &Settings) -> usize {
+    let places = |names: &[String]| -> BTreeSet<usize> {
+        let places = names.iter().filter_map(|name| name.parse().ok());
+        places.filter(|&place| place <= MAX_INDEX).collect()
+    };
+    match (&how.keep, &how.drop) {
+        (Some(keep), _) => places(keep)
+            .last()
+            .map_or(dimension, |&last| last.max(dimension)),
+        (None, Some(drop)) => dimension + places(drop).len(),
+        (None, None) => dimension,
+    }
+}
+
+/// An error of a line, and why it is an unusable row of a report; `None`: it is no row at all.
+type LineError = (String, Option<UnreadableReason>);
+
+/// The label is not part of the row: a missing label reveals nothing about it.
+const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line";
+
+#[derive(Default)]
+struct ParsedLine {
+    entries: Vec<(usize, f64)>,
+    largest: usize,
+    /// Unreadable cells, by column; `None`: the whole line.
+    reasons: Vec<(Option<usize>, UnreadableReason)>,
+}
+
+fn row(
+    line: &str,
+    first: usize,
+    columns: Option<usize>,
+) -> std::result::Result<ParsedLine, LineError> {
+    let malformed = |what: &str| (what.to_owned(), Some(UnreadableReason::NotLibsvm));
+    let mut fields = line.split_ascii_whitespace().peekable();
+    let label = fields
+        .next_if(|field| !field.contains(':'))
+        .ok_or((NO_LABEL.to_owned(), None))?;
+    // Multiple labels are separated by commas; but a line of CSV is one such field too.
+    let is_number =
+        |part: &str| part.parse::<f64>().is_ok() || number(part, DecimalMark::Either).is_ok();
+    let is_label = label.split(',').all(is_number);
+    if !is_label || (label.contains(',') && fields.peek().is_none()) {
+        return Err(malformed(
+            "its label is not a number: is this CSV? (`format` csv)",
+        ));
+    }
+    let mut parsed = ParsedLine::default();
+    for field in fields {
+        let (index, value) = field
+            .split_once(':')
+            .ok_or_else(|| malformed("a field is not index:value, as in LIBSVM text"))?;
+        if index == "qid" {
+            continue;
+        }
+        let index: usize = index
+            .parse()
+            .map_err(|_| malformed("an index is not a whole number"))?;
+        // From here on indices count from 1.
+        let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
+            let index_zero = Some(UnreadableReason::IndexZero);
+            return Err((INDEX_ZERO.to_owned(), index_zero));
+        };
+        if columns.is_none() && index > MAX_INDEX {
+            let most = MAX_INDEX - (1 - first);
+            return Err(malformed(&format!("an index is above {most}")));
+        }
+        // Which columns of a row are not 0 are its values: no message has them.
+        if index <= parsed.largest {
+            return Err(malformed("its indices do not increase"));
+        }
+        parsed.largest = index;
+        // Refusing the file would tell a server, which picks the dimension, that a row reaches beyond it.
+        if columns.is_some_and(|last| index > last) {
+            if parsed.reasons.last().is_none_or(|(of, _)| of.is_some()) {
+                parsed.reasons.push((None, UnreadableReason::Outside));
+            }
+            continue;
+        }
+        // Nothing says what a comma is.
+        let value = match value.contains(',') {
+            true => Err(UnreadableReason::NotANumber),
+            false => number(value, DecimalMark::Either),
+        };
+        let value = value.unwrap_or_else(|reason| {
+            parsed.reasons.push((Some(index), reason));
+            f64::NAN
+        });
+        parsed.entries.push((index, value));
+    }
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_says, strings, without};
+
+    fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
+        let expected = dimension.map(|dimension| ExpectedColumns {
+            reports,
+            ..ExpectedColumns::study(dimension, None)
+        });
+        super::parse(bytes, &Settings::default(), expected.as_ref())
+    }
+
+    fn parse(bytes: &[u8], dimension: Option<usize>) -> Result<RowTable> {
+        read(bytes, dimension, false)
+    }
+
+    /// A line that cannot be used is one unusable row; a file of such lines is refused.
+    #[test]
+    fn a_malformed_line_does_not_affect_other_rows() {
+        let lines = "1 0:5 2:1|1 2:1 1:1|1 1:1 1:2|1 a:1|1 -1:5|1 1: 5|1 x|x 1:1";
+        for line in lines.split('|') {
+            for (before, after) in [("", ""), ("0 1:7\n", ""), ("0 1:7\n", "\n0 2:8\n")] {
+                let text = format!("{before}{line}{after}");
+                let table = read(text.as_bytes(), Some(2), true).unwrap();
+                assert_eq!(table.len(), text.lines().count(), "{text:?}");
+                assert!(table.check_readable().is_err(), "{text:?}");
+                // Outside reports it is an error that names the line.
+                assert!(parse(text.as_bytes(), Some(2)).is_err(), "{text:?}");
+            }
+        }
+        let table = "1.5,2.5\n3.5,4.5\n5.5,6.5\n";
+        let beyond = "1 3:1\n1 9:1\n1 1:1\n";
+        let commas = "1 1:1,234\n1 1:1,234\n1 1:2\n";
+        let texts = ["a b\nc d\ne f\n", "QUJD\nREVG\nR0hJ\n"];
+        for other in [table, beyond, commas, texts[0], texts[1]] {
+            assert!(read(other.as_bytes(), Some(2), true).is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn sparse_rows_become_dense() {
+        let table = parse(b"-1 2:1 4:0.5 # comment\n\n+1 qid:3 1:-1\n0 1:2\n", None).unwrap();
+        assert_eq!((table.len(), table.dimension()), (3, 4));
+        assert_eq!(table.row(0).values(), &[0.0, 1.0, 0.0, 0.5]);
+        assert_eq!(table.row(1).values(), &[-1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(table.row(2).values(), &[2.0, 0.0, 0.0, 0.0]);
+        // As typesetting writes a sign; most values may be missing.
+        let text = "\u{feff}\u{2212}1 1:\u{2212}2 2:0.5\n1 1:nan\n1 1:NA\n";
+        let table = read(text.as_bytes(), Some(2), true).unwrap();
+        assert_eq!(table.row(0).values(), &[-2.0, 0.5]);
+        let zero = parse(b"+1\n+1 2:1", None).unwrap();
+        assert_eq!(zero.row(0).values(), &[0.0, 0.0]);
+    }
+
+    /// Whether rows are sent must not depend on them: a server picks the dimension and would learn from a refusal that
+    /// some row has an index beyond it. And without labels a row of zeros would be a blank line and not be sent.
+    #[test]
+    fn reading_does_not_depend_on_the_data() {
+        for zeros in [&b"0"[..], b"0 3:1", b"0 1:1 2:1 4000000000:1", b"0 1:\xb5"] {
+            let text = [b"1 1:1\n", zeros, b"\n1 2:1\n"].concat();
+            let table = parse(&text, Some(2)).unwrap();
+            assert_eq!((table.len(), table.dimension()), (3, 2));
+            assert_eq!(table.row(2).values(), &[0.0, 1.0]);
+            let usable = table.row(1).values().iter().all(|value| value.is_finite());
+            assert_eq!(usable, zeros == b"0");
+            assert_eq!(table.check_readable().is_ok(), usable);
+        }
+        for unlabelled in ["1:1\n\n2:1\n", "1 1:1\n2:1\n", "\n"] {
+            assert!(parse(unlabelled.as_bytes(), Some(2)).is_err());
+        }
+    }
+
+    /// Columns that are left out do not matter, nor those behind the columns to keep.
+    #[test]
+    fn columns_are_left_out() {
+        let keep = Settings {
+            keep: Some(strings(&["2", "4"])),
+            ..Settings::default()
+        };
+        let text = b"0 1:x 2:5 4:7\n0 1:nan 2:6 3:x\n0 3:1 4:8\n";
+        for dimension in [None, Some(2)] {
+            let expected = dimension.map(|dimension| ExpectedColumns::study(dimension, None));
+            for how in [&keep, &without(&["1", "3"])] {
+                let table = super::parse(text, how, expected.as_ref()).unwrap();
+                table.check_usable(false).unwrap();
+                assert_eq!(table.row(0).values(), [5.0, 7.0]);
+                assert_eq!(table.row(1).values(), [6.0, 0.0]);
+            }
+        }
+        let study = ExpectedColumns::study(2, None);
+        let beyond = b"0 2:1 9:1\n0 1:1\n0 4:1\n";
+        let table = super::parse(beyond, &keep, Some(&study)).unwrap();
+        assert_eq!(table.row(0).values(), [1.0, 0.0]);
+        table.check_usable(false).unwrap();
+        // A line that cannot be used stays so without its first column.
+        let table = super::parse(beyond, &without(&["1", "3"]), Some(&study)).unwrap();
+        assert!(table.row(0).values().iter().all(|value| value.is_nan()));
+        assert!(table.check_usable(true).is_err());
+        // A column that no file has is the flag's mistake, not too much memory for the file's rows.
+        let keep = Settings {
+            keep: Some(strings(&["2", "99999999999"])),
+            ..Settings::default()
+        };
+        let error = super::parse(text, &keep, Some(&study))
+            .map(drop)
+            .unwrap_err();
+        assert_says(&error, &["`keep`", "99999999999"], &["memory"]);
+    }
+
+    /// scikit-learn writes indices from 0 by default, and the file need not show it.
+    #[test]
+    fn first_index_0_reads_files_that_count_from_0() {
+        let text = b"1 0:5 1:2\n0 1:3\n0\n";
+        let settings = Settings {
+            first_index: Some(0),
+            ..Settings::default()
+        };
+        let table = super::parse(text, &settings, None).unwrap();
+        assert_eq!((table.len(), table.dimension()), (3, 2));
+        assert_eq!(table.row(0).values(), &[5.0, 2.0]);
+        assert_eq!(table.row(1).values(), &[0.0, 3.0]);
+        // Without the flag the line is not sent as it stands, and the user learns why.
+        let table = read(text, Some(2), true).unwrap();
+        for error in [
+            table.check_readable().unwrap_err(),
+            parse(text, None).unwrap_err(),
+        ] {
+            assert_says(&error, &["`first_index` 0"], &[]);
+        }
+    }
+
+    #[test]
+    fn errors_name_line_and_column() {
+        for (text, dimension, words) in [
+            ("1 0:1", None, "index 0"),
+            ("1 86413:1", Some(2), "line 1: an index is beyond"),
+            ("1:1", None, "does not begin with a label"),
+            ("1 1:1\n1:1", None, "line 2: it does not begin with a label"),
+            ("1 86413:1 8641:1", None, "indices do not increase"),
+            ("1 1:abc", None, "line 1, column 1: not a number"),
+            ("1 1:1 x", None, "not index:value"),
+            ("1 8641999999:1", None, "an index is above 1048576"),
+            ("", None, "no rows"),
+            ("+1\n", None, "no rows"),
+        ] {
+            let table = parse(text.as_bytes(), dimension);
+            let error = table.and_then(|table| table.check_readable()).unwrap_err();
+            assert_says(&error, &[words], &["abc", "8641"]);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The rows of a file, and its unreadable values.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+};
+
+use eigenveil_shared::{
+    mechanism::double_cap::MAX_DIMENSION,
+    preprocess::{Row, VALUE_RANGE},
+    wording::{MAX_NAMED, first_few},
+};
+
+use crate::{
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
+    error::{Error, Result},
+    problems::Problems,
+    settings::Settings,
+};
+
+/// Number of lines from which "most lines" means something.
+pub(crate) const MIN_LINES_FOR_MAJORITY: usize = 3;
+/// Number of rows from which whole numbers that all differ are hardly a measurement.
+pub(crate) const MIN_ROWS_OF_IDENTIFIER: usize = 20;
+/// Largest number of columns of a table: twice the largest dimension of a study.
+pub(crate) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
+
+const READ_AS_A_ROW: &str =
+    "\nline 1 was read as a row; if it names the columns, give `header` yes";
+
+/// The rows of a file, with the selected columns.
+pub struct RowTable {
+    rows: usize,
+    columns: usize,
+    values: Vec<f64>,
+    /// Which columns of the file these are.
+    mapping: ColumnMapping,
+    pub(crate) problems: Problems,
+    labels: Vec<String>,
+    /// Whether line 1 could be names or a row, and no flag says which.
+    pub(crate) guessed_header: bool,
+}
+
+impl RowTable {
+    /// A table of `columns`-dimensional rows, one after the other in `values`; an error if there is no row or no
+    /// column, or if the values do not fill whole rows.
+    pub fn new(columns: usize, values: Vec<f64>, names: Option<Vec<String>>) -> Result<Self> {
+        if columns == 0 || values.is_empty() || !values.len().is_multiple_of(columns) {
+            return Err(no_rows());
+        }
+        Ok(Self {
+            rows: values.len() / columns,
+            columns,
+            values,
+            mapping: ColumnMapping {
+                take: (0..columns).collect(),
+                shown: true,
+                names,
+                ..ColumnMapping::default()
+            },
+            problems: Problems::default(),
+            labels: Vec::new(),
+            guessed_header: false,
+        })
+    }
+
+    /// A table with the columns of a mapping and its values as read.
+    pub(crate) fn of(
+        mapping: ColumnMapping,
+        values: Vec<f64>,
+        problems: Problems,
+        labels: Vec<String>,
+    ) -> Result<Self> {
+        let table = Self::new(mapping.take.len(), values, None)?;
+        Ok(Self {
+            mapping,
+            problems,
+            labels,
+            ..table
+        })
+    }
+
+    /// Selects the columns of a mapping from a table with all columns.
+    pub(crate) fn with_columns_selected(mut self, mapping: ColumnMapping) -> Self {
+        if !mapping.is_identity(self.columns) {
+            self.values = self
+                .values
+                .chunks_exact(self.columns)
+                .flat_map(|row| mapping.take.iter().map(|&at| row[at]))
+                .collect();
+            self.columns = mapping.take.len();
+        }
+        Self { mapping, ..self }
+    }
+
+    /// Refuses a table with unreadable fields (which are NaN); the error names the columns, the number of fields, and
+    /// the first line.
+    pub fn check_readable(&self) -> Result<()> {
+        self.refuse(&self.problems)
+    }
+
+    /// Refuses a table with a value that is not a number or too large; cells may be missing where that is allowed. The
+    /// error names the columns.
+    pub fn check_usable(&self, missing_cells: bool) -> Result<()> {
+        if !missing_cells {
+            return self.check_readable().and_then(|()| self.check_finite());
+        }
+        self.refuse(&self.problems.clone().without_missing())?;
+        self.check_values(|value| value.is_nan() || is_in_range(value))
+    }
+
+    fn refuse(&self, problems: &Problems) -> Result<()> {
+        let Some(mut text) = problems.describe(|at| self.mapping.column(at)) else {
+            return Ok(());
+        };
+        if self.guessed_header && problems.first_line() == Some(1) {
+            text.push_str(READ_AS_A_ROW);
+        }
+        Err(Error::new(text))
+    }
+
+    /// Refuses a table whose first line could be names or a row, if no flag says which.
+    pub fn check_header_is_known(&self) -> Result<()> {
+        if !self.guessed_header {
+            return Ok(());
+        }
+        Err(Error::new(
+            "line 1 has numbers, or words for a missing value: it may name the columns or be the first row; give `header` yes or `header` no",
+        ))
+    }
+
+    /// Notes on how the columns were selected.
+    pub fn notes(&self) -> &[String] {
+        &self.mapping.notes
+    }
+
+    /// The file's column, from 0, of each column of the table.
+    pub fn taken(&self) -> &[usize] {
+        &self.mapping.take
+    }
+
+    /// The rows' labels; empty without `label`.
+    pub fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    /// Whether a column holds 0 and 1 for one category of a column of text.
+    pub fn is_category(&self, at: usize) -> bool {
+        self.mapping.category(at).is_some()
+    }
+
+    /// Number of rows n.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there is no row; never true.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Number of columns p.
+    pub fn dimension(&self) -> usize {
+        self.columns
+    }
+
+    /// Column names, if there are any.
+    pub fn names(&self) -> Option<&[String]> {
+        self.mapping.names.as_deref()
+    }
+
+    /// Row `index`, from 0.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, index: usize) -> Row {
+        Row::new(self.values[index * self.columns..(index + 1) * self.columns].to_vec())
+    }
+
+    /// Refuses a table with a value that is NaN, infinite or larger than a row may have. The error names the first such
+    /// row and column.
+    pub fn check_finite(&self) -> Result<()> {
+        self.check_values(is_in_range)
+    }
+
+    fn check_values(&self, good: impl Fn(f64) -> bool) -> Result<()> {
+        let mut unusable = (0..self.values.len()).filter(|&at| !good(self.values[at]));
+        let Some(at) = unusable.next() else {
+            return Ok(());
+        };
+        let (row, named) = (at / self.columns + 1, at % self.columns);
+        let problem = match self.values[at] {
+            value if value.is_nan() => "not a number",
+            value if value.is_infinite() => "infinite",
+            _ => "too large",
+        };
+        let others: BTreeSet<usize> = unusable.map(|at| at % self.columns).collect();
+        let others = others.iter().map(|&at| self.mapping.column(at));
+        let others = first_few(others, MAX_NAMED, |more| {
+            format!(" and {more} columns more")
+        });
+        let more = match others.as_str() {
+            "" => String::new(),
+            others => format!(" (there are more in {others})"),
+        };
+        let hint = match self.guessed_header && row == 1 {
+            true => READ_AS_A_ROW,
+            false => "",
+        };
+        Err(Error::new(format!(
+            "row {row}, {}: the value is {problem}{more}; give a number of at most {:.0e} in magnitude, or leave the row or the column out{hint}",
+            self.mapping.column(named),
+            VALUE_RANGE.end()
+        )))
+    }
+
+    /// Notes columns that only count or identify the rows, and should not enter principal components.
+    pub fn note_identifiers(&mut self) {
+        let values = || self.values.iter().copied();
+        let column_values = |column: usize| values().skip(column).step_by(self.columns);
+        let counts = |column: usize| {
+            let first = column_values(column).next().unwrap_or(f64::NAN);
+            (first == 0.0 || first == 1.0)
+                && column_values(column)
+                    .zip(0..)
+                    .all(|(x, i)| x == first + f64::from(i))
+        };
+        let differs = |column: usize| {
+            let mut seen = HashSet::new();
+            self.rows >= MIN_ROWS_OF_IDENTIFIER
+                && column_values(column).all(|x| x.fract() == 0.0 && seen.insert(x.to_bits()))
+        };
+        if self.rows < 3 || self.columns < 2 {
+            return;
+        }
+        let (numbered, others): (Vec<usize>, Vec<usize>) =
+            (0..self.columns).partition(|&at| counts(at));
+        let differing: Vec<usize> = others.into_iter().filter(|&at| differs(at)).collect();
+        let whole = "has whole numbers that all differ";
+        let mut notes = Vec::new();
+        for (columns, what, of) in [
+            (numbered, "counts the rows", "an index"),
+            (differing, whole, "an identifier"),
+        ] {
+            let named = columns.iter().take(MAX_NAMED);
+            notes.extend(named.map(|&at| {
+                format!(
+                    "{} {what}: if it is {of}, leave it out with `drop`",
+                    self.mapping.column(at)
+                )
+            }));
+        }
+        self.mapping.notes.extend(notes);
+    }
+}
+
+/// Whether a row may have this value; not NaN.
+fn is_in_range(value: f64) -> bool {
+    value.abs() <= *VALUE_RANGE.end()
+}
+
+pub(crate) fn no_rows() -> Error {
+    Error::new("it has no rows; one row is one participant")
+}
+
+impl std::fmt::Debug for RowTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowTable({} rows of {})", self.rows, self.columns)
+    }
+}
+
+/// Refuses more columns than any study has, before memory is reserved for them.
+pub(crate) fn check_columns(count: usize) -> Result<()> {
+    if count <= MAX_COLUMNS {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "it has {count} columns; at most {MAX_COLUMNS} can be used"
+    )))
+}
+
+pub(crate) fn mapping_without_names(
+    count: usize,
+    how: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<ColumnMapping> {
+    check_columns(count)?;
+    let columns = FileColumns {
+        count,
+        ..FileColumns::default()
+    };
+    columns::map_columns(columns, how, expected)
+}
+
+/// The bytes as text, without byte-order marks of UTF-8. Bytes that are not UTF-8 are read as Windows-1252, the
+/// encoding of old spreadsheets: refusing them would depend on values, as only values from 1000 contain a no-break
+/// space. One cell in another encoding (`<5 µg`) must not decide whether the rows are sent. An error for UTF-16 text,
+/// and for other formats, recognised by their first bytes.
+pub(crate) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
+    let wide = bytes.iter().take(2).any(|&byte| byte == 0);
+    if wide || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(Error::new("it is UTF-16 text; save it as UTF-8"));
+    }
+    let excel = "an old Excel file; save the table as CSV";
+    let zip = "a ZIP or Excel file; unpack it, or save the table as CSV";
+    for (begin, end, what) in [
+        (
+            &b"\x1f\x8b"[..],
+            &b""[..],
+            "compressed by gzip; unpack it first",
+        ),
+        (
+            b"\x28\xb5\x2f\xfd",
+            b"",
+            "compressed by zstd; unpack it first",
+        ),
+        (b"\xfd7zXZ", b"", "compressed by xz; unpack it first"),
+        (b"\xd0\xcf\x11\xe0", b"", excel),
+        (b"PK\x03\x04", b"", zip),
+        // PAR1 is also the name of a gene, so the end of the file is compared too.
+        (b"PAR1", b"PAR1", "Parquet; give `format` parquet"),
+        (b"\x93NUMPY", b"", "a NumPy array; give `format` npy"),
+    ] {
+        if bytes.starts_with(begin) && bytes.ends_with(end) {
+            return Err(Error::new(format!("it is not text but {what}")));
+        }
+    }
+    let mut bytes = bytes;
+    while let Some(rest) = bytes.strip_prefix("\u{feff}".as_bytes()) {
+        bytes = rest;
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|&byte| match byte {
+            0x80 => '€',
+            0x91 => '\u{2018}',
+            0x92 => '\u{2019}',
+            0x96 => '\u{2013}',
+            0x97 => '\u{2014}',
+            // The other characters from 0x80 to 0x9f occur in no number.
+            0x81..=0x9f => char::REPLACEMENT_CHARACTER,
+            _ => char::from(byte),
+        }));
+    }
+    Ok(Cow::Owned(text))
+}
