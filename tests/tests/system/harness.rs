@@ -326,14 +326,6 @@ pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Adds a payload of little-endian f32 entries to a sum, in f64.
-pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
-    assert_eq!(payload.len(), 4 * sum.len());
-    for (total, bytes) in sum.iter_mut().zip(payload.chunks_exact(4)) {
-        *total += f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
-    }
-}
-
 /// A study of a stopped server's store, and the sum of its reports.
 pub(crate) fn stored_sum(data: &Path, study: &str) -> (Arc<Study>, Vec<f64>) {
     let store = Store::open(&StoreConfig::new(data), Environment::system()).unwrap();

@@ -32,7 +32,6 @@ mod html;
 mod http_proxy;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
-mod killed_client;
 mod messages;
 mod moment;
 mod no_personal_data;
@@ -41,7 +40,6 @@ mod output_files;
 mod participants;
 mod plan;
 mod prepare;
-mod proxy;
 mod public_path;
 mod readme_numbers;
 mod report_rows;

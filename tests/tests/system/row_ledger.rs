@@ -1,5 +1,5 @@
-//! What each row of a file has spent and reported, whatever the study. (`killed_client.rs` kills the command, and
-//! `client/tests/client/row_ledger_crash.rs` and `file_lock.rs` kill it anywhere and run several at once.)
+//! What each row of a file has spent and reported, whatever the study. (`client/tests/client/row_ledger_crash.rs` and
+//! `file_lock.rs` kill whoever writes it anywhere, and run several at once.)
 
 use std::{fs, process::Output};
 
