@@ -19,7 +19,6 @@ mod command_line;
 #[allow(dead_code, unreachable_pub, reason = "a part of it is used")]
 #[path = "../../../store/src/testing/cluster.rs"]
 mod cluster;
-mod crash_matrix;
 mod data_directory;
 mod documentation;
 mod enrolment;
@@ -30,8 +29,6 @@ mod harness;
 #[path = "../../../server/tests/common/html.rs"]
 mod html;
 mod http_proxy;
-#[path = "../../../server/tests/common/identifiable.rs"]
-mod identifiable;
 mod messages;
 mod moment;
 mod no_personal_data;

@@ -1,8 +1,4 @@
 //! Reports that can be told apart in what a server stores, so that the count of each can be read off.
-#![allow(
-    unreachable_pub,
-    reason = "compiled into test programs and into the library's own tests"
-)]
 
 use std::collections::HashMap;
 
@@ -10,12 +6,12 @@ use std::collections::HashMap;
 const DIGITS: usize = 26;
 
 /// How many reports a sum with this many entries can tell apart.
-pub const fn capacity(entries: usize) -> usize {
+pub(super) const fn capacity(entries: usize) -> usize {
     entries * DIGITS
 }
 
 /// The payload of a report: one power of 1/4 in one entry, which no other report has.
-pub fn payload(entries: usize, number: usize) -> Vec<u8> {
+pub(super) fn payload(entries: usize, number: usize) -> Vec<u8> {
     let (entry, power) = (number % entries, number / entries);
     let mut numbers = vec![0.0_f32; entries];
     numbers[entry] = 0.25_f32.powi(power as i32);
@@ -26,7 +22,7 @@ pub fn payload(entries: usize, number: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// If no such reports add up to the sums.
-pub fn in_sums(sums: &[f64]) -> Result<Vec<u32>, String> {
+pub(super) fn in_sums(sums: &[f64]) -> Result<Vec<u32>, String> {
     let mut counted = vec![0; capacity(sums.len())];
     for (entry, sum) in sums.iter().enumerate() {
         // Exact: a whole number of 4⁻²⁵ below 4²⁶ = 2⁵².
@@ -48,7 +44,7 @@ pub fn in_sums(sums: &[f64]) -> Result<Vec<u32>, String> {
 ///
 /// # Errors
 /// If another seed is stored.
-pub fn in_runs<'a>(
+pub(super) fn in_runs<'a>(
     seeds: impl Iterator<Item = &'a [u8]>,
     runs: &[Vec<u8>],
 ) -> Result<Vec<u32>, String> {
