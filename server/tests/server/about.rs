@@ -109,7 +109,7 @@ async fn merging_requires_the_same_purpose_and_responsible_party() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_the_last_day_nobody_is_invited_and_the_study_is_closed() {
     let (server, clock) = timed();
-    let ending = |draft| json!({ "about": { "last_day": TODAY }, "draft": draft });
+    let ending = |draft: bool| json!({ "about": { "last_day": TODAY }, "draft": draft });
     let study = server.study_with(ending(false)).await;
     let draft = server.study_with(ending(true)).await;
     clock.set(TOMORROW - 1);
