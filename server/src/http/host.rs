@@ -4,7 +4,7 @@ use axum::{
     extract::Request,
     http::{Version, header, uri::Authority},
 };
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, error};
 
 /// Rejects a request that does not name exactly one host: a proxy in front of the server, and the server, could
 /// disagree about the host. A request passed in by an embedding application may have none.
@@ -22,9 +22,9 @@ pub(crate) fn check_host(request: &Request, connected: bool) -> Result<(), Error
         }
         _ => return Ok(()),
     };
-    Err(Error::new(
-        ErrorCode::MalformedRequest,
-        format!("the request has {wrong}; send one, with the name and port of the server"),
+    Err(error!(
+        MalformedRequest,
+        "the request has {wrong}; send one, with the name and port of the server"
     ))
 }
 

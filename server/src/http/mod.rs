@@ -20,7 +20,7 @@ pub(crate) mod tokens;
 pub(crate) mod trace;
 pub(crate) mod transfers;
 
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, error};
 use tokio::sync::Semaphore;
 
 pub use self::estimates::EstimateList;
@@ -46,9 +46,9 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(with_permit)
         .await
         .unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorCode::Internal,
-                "reading the store failed because of a bug; retry",
+            Err(error!(
+                Internal,
+                "reading the store failed because of a bug; retry"
             ))
         })
 }

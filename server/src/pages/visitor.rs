@@ -6,7 +6,7 @@ use axum::{
     extract::{FromRef, FromRequest, FromRequestParts, Request},
     http::{Extensions, HeaderMap, Uri, header, request::Parts},
 };
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, ErrorCode, error};
 use eigenveil_store::{ClientKey, Identity, Study};
 use subtle::ConstantTimeEq;
 
@@ -275,9 +275,9 @@ where
 }
 
 fn csrf_error() -> Error {
-    Error::new(
-        ErrorCode::Forbidden,
-        "the form has no valid CSRF token (it does not come from a current page of this server); nothing was done: log in, open the page again and send it from there",
+    error!(
+        Forbidden,
+        "the form has no valid CSRF token (it does not come from a current page of this server); nothing was done: log in, open the page again and send it from there"
     )
 }
 

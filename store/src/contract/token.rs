@@ -2,7 +2,7 @@
 //!
 //! Every token has 256 random bits, so it cannot be guessed, and a plain SHA-256 is safe; no slow hash is needed.
 
-use eigenveil_shared::{Error, ErrorCode, Result, study::to_hex};
+use eigenveil_shared::{Error, Result, error, study::to_hex};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -35,9 +35,9 @@ impl TokenHash {
 
 /// The error for a request whose token was replaced after the request began.
 pub fn token_replaced() -> Error {
-    Error::new(
-        ErrorCode::Forbidden,
-        "this token was replaced while the request was on its way, and nothing was done; the operator token is in operator.token in the data directory",
+    error!(
+        Forbidden,
+        "this token was replaced while the request was on its way, and nothing was done; the operator token is in operator.token in the data directory"
     )
 }
 

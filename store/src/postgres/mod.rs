@@ -44,7 +44,7 @@ use std::{
     time::Instant,
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::mpsc,
@@ -436,11 +436,9 @@ fn told(failure: Failure) -> Error {
 }
 
 fn full(what: &str) -> Error {
-    Error::new(
-        ErrorCode::StoreFull,
-        format!(
-            "{what}, and nothing was changed; the operator has to free space there: retry after that"
-        ),
+    error!(
+        StoreFull,
+        "{what}, and nothing was changed; the operator has to free space there: retry after that"
     )
 }
 
