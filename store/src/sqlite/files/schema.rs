@@ -4,13 +4,16 @@ use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::{is_cut_short, reserve::disk_bytes};
-use crate::contract::failure::{Failure, unavailable};
+use super::reserve::disk_bytes;
+use crate::{
+    contract::failure::{Failure, unavailable},
+    sqlite::is_cut_short,
+};
 
-pub(super) const PAGE_BYTES: u64 = 8_192;
+pub(in crate::sqlite) const PAGE_BYTES: u64 = 8_192;
 
 /// `application_id` of an Eigenveil store: "EiVS".
-pub(super) const APPLICATION_ID: i32 = 0x4569_5653;
+pub(in crate::sqlite) const APPLICATION_ID: i32 = 0x4569_5653;
 const VERSION: usize = MIGRATIONS.len();
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added.
@@ -141,7 +144,10 @@ const MIGRATIONS: &[&str] = &["
 "];
 
 /// Opens the database for writing, and creates it if it is empty. It never grows beyond `limit` bytes.
-pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection, Failure> {
+pub(in crate::sqlite) fn open_for_writing(
+    path: &Path,
+    limit: Option<u64>,
+) -> Result<Connection, Failure> {
     let open_error = |error: rusqlite::Error| open_error(path, &error);
     let mut connection = Connection::open(path).map_err(open_error)?;
     keep_wal(&connection).map_err(open_error)?;
@@ -187,7 +193,7 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
 }
 
 /// Reads the main file as it is, whatever its log says.
-pub(super) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
+pub(in crate::sqlite) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
     let mut address = String::from("file:");
     for &byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -205,7 +211,7 @@ pub(super) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Opens the database read-only; the writer must have opened it before.
-pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+pub(in crate::sqlite) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -223,7 +229,7 @@ fn keep_wal(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Pages of write-ahead log after which it is moved into the database: 32 MiB, or a sixteenth of a small disk. There a
 /// longer log would fill the disk before any of it is in the database, and nothing could be deleted any more.
-pub(super) fn log_pages(disk_bytes: u64) -> u64 {
+pub(in crate::sqlite) fn log_pages(disk_bytes: u64) -> u64 {
     (disk_bytes / 16 / PAGE_BYTES).clamp(16, 4_096)
 }
 
@@ -253,7 +259,7 @@ fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
 }
 
 /// Brings the database to the version of this program. One that exists is marked as in use before.
-pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+pub(in crate::sqlite) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let version: usize = pragma(connection, "user_version")?;
     if version == VERSION {
         return Ok(());

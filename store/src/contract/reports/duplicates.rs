@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
-use super::failure::Failure;
+use crate::contract::failure::Failure;
 
 type SeedReader<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<(), Failure> + 'a;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use eigenveil_shared::{Error, Result};
 use tokio::sync::oneshot;
 
-use super::{
-    report::{Outcomes, Reports},
-    study::Study,
+use super::report::{Outcomes, Reports};
+use crate::{
+    contract::{memory::Reservation, study::Study},
+    request_id,
 };
-use crate::{contract::memory::Reservation, request_id};
 
 /// Payload bytes after which no further request joins a commit.
 pub(crate) const MAX_COMMIT_BYTES: usize = 64 << 20;

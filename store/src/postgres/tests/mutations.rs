@@ -7,12 +7,10 @@ use std::{
 
 use tokio::runtime::Runtime;
 
-use super::{
-    testing::{Servers, eventually, numbered, of_seeds, with_servers},
-    tests::counted,
-};
+use super::counted;
 use crate::{
     contract::decide::SubmitOutcome,
+    postgres::testing::{Servers, eventually, numbered, of_seeds, with_servers},
     testing::{
         cluster::Cluster,
         fixtures::{create, report},

@@ -13,14 +13,14 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Transaction, params};
 
-use super::{
-    checksum::{checksum, verify},
-    health::Health,
-};
-use crate::contract::{
-    duplicates::DuplicateSeeds,
-    failure::Failure,
-    study::{Study, StudyKey},
+use super::checksum::{checksum, verify};
+use crate::{
+    contract::{
+        duplicates::DuplicateSeeds,
+        failure::Failure,
+        study::{Study, StudyKey},
+    },
+    sqlite::health::Health,
 };
 
 type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
@@ -31,7 +31,7 @@ const CHUNK_SEEDS: usize = 1 << 16;
 /// Appends the seeds of a commit to its bucket.
 ///
 /// Sorted, so that within a commit nothing shows which seed came with which report.
-pub(super) fn append(
+pub(in crate::sqlite) fn append(
     transaction: &Transaction<'_>,
     study: &Study,
     bucket: u32,
@@ -49,7 +49,7 @@ pub(super) fn append(
 }
 
 /// Appends the seeds of an import as several commits; returns their number.
-pub(super) fn append_chunks(
+pub(in crate::sqlite) fn append_chunks(
     transaction: &Transaction<'_>,
     study_pk: StudyKey,
     bucket: u32,
@@ -105,7 +105,7 @@ fn read_bucket(
 }
 
 /// The seeds of a study's commits before one, duplicate seeds included once.
-pub(super) struct Seeds<'a> {
+pub(in crate::sqlite) struct Seeds<'a> {
     /// A separate connection: reading must not block others.
     connection: RefCell<Connection>,
     study: &'a Study,
@@ -117,7 +117,7 @@ pub(super) struct Seeds<'a> {
 
 impl<'a> Seeds<'a> {
     /// The seeds of every commit before `end`, `stored` in all. Uses up to `sum_cache_bytes` to find duplicates.
-    pub(super) fn new(
+    pub(in crate::sqlite) fn new(
         connection: Connection,
         study: &'a Study,
         end: u64,

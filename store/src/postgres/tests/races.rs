@@ -13,11 +13,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    connection::Target,
-    statements,
-    testing::{SLEEPS, Servers, eventually, fleet, numbered, of_seeds, refresh, with_servers},
-};
 use crate::{
     Store,
     config::StoreConfig,
@@ -30,6 +25,11 @@ use crate::{
         transfer::VerifiedExport,
     },
     environment::Environment,
+    postgres::{
+        connection::Target,
+        statements,
+        testing::{SLEEPS, Servers, eventually, fleet, numbered, of_seeds, refresh, with_servers},
+    },
     testing::{
         cluster::Cluster,
         fixtures::{SetClock, admissions, create, report},

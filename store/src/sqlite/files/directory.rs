@@ -16,11 +16,11 @@ use crate::contract::{
     token_files::{NEXT_TOKEN, TOKEN, TokenFiles},
 };
 
-pub(super) const DATABASE: &str = "eigenveil.db";
+pub(in crate::sqlite) const DATABASE: &str = "eigenveil.db";
 /// Name of the file that a server whose files were replaced leaves for the next start.
-pub(super) const NOTICE: &str = "eigenveil.overwritten";
+pub(in crate::sqlite) const NOTICE: &str = "eigenveil.overwritten";
 /// Prefix of temporary files, which a crash may leave behind and the next start removes.
-pub(super) const TEMPORARY: &str = ".eigenveil-";
+pub(in crate::sqlite) const TEMPORARY: &str = ".eigenveil-";
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
     unavailable(format!(
@@ -150,7 +150,7 @@ fn lock(directory: &Path) -> Result<File> {
 
 /// A data directory used by this process only, until dropped.
 #[derive(Debug)]
-pub(super) struct DataDirectory {
+pub(in crate::sqlite) struct DataDirectory {
     path: PathBuf,
     /// Without symbolic links: SQLite puts the write-ahead log beside the file that a link leads to.
     database: PathBuf,
@@ -160,7 +160,7 @@ pub(super) struct DataDirectory {
 
 impl DataDirectory {
     /// Creates the directory if it is missing, and locks it.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(in crate::sqlite) fn open(path: &Path) -> Result<Self> {
         let failed = |what: &str, error| failed(path, what, &error);
         DirBuilder::new()
             .recursive(true)
@@ -196,25 +196,25 @@ impl DataDirectory {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::sqlite) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The database file, where a link leads to it.
-    pub(super) fn database(&self) -> PathBuf {
+    pub(in crate::sqlite) fn database(&self) -> PathBuf {
         self.database.clone()
     }
 
-    pub(super) fn wal_path(&self) -> PathBuf {
+    pub(in crate::sqlite) fn wal_path(&self) -> PathBuf {
         wal_of(&self.database)
     }
 
     /// There is one only while the database is made.
-    pub(super) fn journal_path(&self) -> PathBuf {
+    pub(in crate::sqlite) fn journal_path(&self) -> PathBuf {
         beside(&self.database, "-journal")
     }
 
-    pub(super) fn token_files(&self) -> TokenFiles {
+    pub(in crate::sqlite) fn token_files(&self) -> TokenFiles {
         TokenFiles::in_directory(&self.path)
     }
 }

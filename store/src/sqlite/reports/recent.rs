@@ -16,7 +16,7 @@ use crate::contract::{failure::Failure, study::StudyKey};
 
 /// The sizes of an id log.
 #[derive(Clone, Copy)]
-pub(super) struct LogSizes {
+pub(in crate::sqlite) struct LogSizes {
     /// Commits with fewer reports of a study insert their identifiers into the index at once: at low traffic the id log
     /// would show for a while which identifiers came in one commit.
     min_reports: usize,
@@ -40,7 +40,7 @@ impl LogSizes {
         chunk: 4,
     };
 
-    pub(super) fn new(is_small: bool) -> Self {
+    pub(in crate::sqlite) fn new(is_small: bool) -> Self {
         match is_small {
             true => Self::SMALL,
             false => Self::FULL,
@@ -49,10 +49,10 @@ impl LogSizes {
 }
 
 /// Identifier of a report, as it is stored.
-pub(super) type Id = [u8; 16];
+pub(in crate::sqlite) type Id = [u8; 16];
 
 /// The set in memory, and how many of its identifiers are in the id log and in sorted chunks.
-pub(super) struct RecentIds {
+pub(in crate::sqlite) struct RecentIds {
     sizes: LogSizes,
     ids: HashMap<StudyKey, HashSet<Id>>,
     logged: usize,
@@ -62,7 +62,10 @@ pub(super) struct RecentIds {
 }
 
 impl RecentIds {
-    pub(super) fn load(connection: &Connection, sizes: LogSizes) -> Result<Self, Failure> {
+    pub(in crate::sqlite) fn load(
+        connection: &Connection,
+        sizes: LogSizes,
+    ) -> Result<Self, Failure> {
         let mut recent = Self {
             sizes,
             ids: HashMap::new(),
@@ -86,12 +89,12 @@ impl RecentIds {
     }
 
     /// After a failed transaction, or one that changed the table directly: the set is reloaded before its next use.
-    pub(super) fn mark_stale(&mut self) {
+    pub(in crate::sqlite) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
     /// Must be called at the start of every transaction that stores reports.
-    pub(super) fn refresh(&mut self, connection: &Connection) -> Result<(), Failure> {
+    pub(in crate::sqlite) fn refresh(&mut self, connection: &Connection) -> Result<(), Failure> {
         if self.stale {
             *self = Self::load(connection, self.sizes)?;
         }
@@ -99,7 +102,7 @@ impl RecentIds {
     }
 
     /// Begins the identifiers of one commit, which has this number of reports of the study.
-    pub(super) fn begin<'a>(
+    pub(in crate::sqlite) fn begin<'a>(
         &'a mut self,
         transaction: &'a Transaction<'_>,
         study_pk: StudyKey,
@@ -116,7 +119,7 @@ impl RecentIds {
     }
 
     /// Appends the new identifiers of a commit to the id log, and moves some of the waiting ones into the index.
-    pub(super) fn end(
+    pub(in crate::sqlite) fn end(
         &mut self,
         transaction: &Transaction<'_>,
         study_pk: StudyKey,
@@ -198,7 +201,7 @@ impl RecentIds {
 }
 
 /// The identifiers of one study while a commit is assembled.
-pub(super) struct CommitIds<'a> {
+pub(in crate::sqlite) struct CommitIds<'a> {
     known: &'a mut HashSet<Id>,
     /// New ones for the id log; `None` if they are inserted into the index at once.
     fresh: Option<Vec<Id>>,
@@ -208,7 +211,7 @@ pub(super) struct CommitIds<'a> {
 }
 
 impl CommitIds<'_> {
-    pub(super) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
+    pub(in crate::sqlite) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
         let Some(fresh) = &mut self.fresh else {
             return Ok(
                 !self.known.contains(id) && self.insert.execute(params![self.study_pk, id])? == 1
@@ -225,11 +228,11 @@ impl CommitIds<'_> {
         Ok(true)
     }
 
-    pub(super) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
+    pub(in crate::sqlite) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
         Ok(self.known.contains(id) || self.find.exists(params![self.study_pk, id])?)
     }
 
-    pub(super) fn into_fresh(self) -> Vec<Id> {
+    pub(in crate::sqlite) fn into_fresh(self) -> Vec<Id> {
         self.fresh.unwrap_or_default()
     }
 }
@@ -273,7 +276,10 @@ fn identifiers(blob: rusqlite::types::ValueRef<'_>) -> Result<&[Id], Failure> {
 }
 
 /// The identifiers of a study that are not in the index yet, in ascending order.
-pub(super) fn of_study(connection: &Connection, study_pk: StudyKey) -> Result<Vec<Id>, Failure> {
+pub(in crate::sqlite) fn of_study(
+    connection: &Connection,
+    study_pk: StudyKey,
+) -> Result<Vec<Id>, Failure> {
     let mut all = Vec::new();
     let mut statement =
         connection.prepare_cached("SELECT ids FROM recent_ids WHERE study_pk = ?")?;
@@ -286,13 +292,19 @@ pub(super) fn of_study(connection: &Connection, study_pk: StudyKey) -> Result<Ve
 }
 
 /// Moves all identifiers of a study into the index. Call [`RecentIds::mark_stale`] after the commit.
-pub(super) fn move_all(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<(), Failure> {
+pub(in crate::sqlite) fn move_all(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+) -> Result<(), Failure> {
     into_index(transaction, study_pk, &of_study(transaction, study_pk)?)?;
     remove(transaction, study_pk)
 }
 
 /// Deletes the identifiers of a study that are not in the index yet. Call [`RecentIds::mark_stale`] after the commit.
-pub(super) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<(), Failure> {
+pub(in crate::sqlite) fn remove(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+) -> Result<(), Failure> {
     transaction.execute("DELETE FROM recent_ids WHERE study_pk = ?", [study_pk])?;
     Ok(())
 }

@@ -9,10 +9,8 @@ use std::{
 
 use eigenveil_shared::{Error, Result};
 
-use super::{
-    failure::{Failure, is_disk_full, unavailable},
-    token::TokenHash,
-};
+use super::token::TokenHash;
+use crate::contract::failure::{Failure, is_disk_full, unavailable};
 
 /// The operator token in force.
 pub(crate) const TOKEN: &str = "operator.token";

@@ -10,7 +10,7 @@ use eigenveil_shared::{
     packed::{PackedSymmetric, packed_len},
 };
 
-use super::failure::Failure;
+use crate::contract::failure::Failure;
 
 /// A snapshot of a study's bucket sums. Their total, decoded, is the second-moment matrix.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,11 +8,11 @@ use std::{
 use eigenveil_estimation::Cancel;
 use tokio::runtime::Runtime;
 
-use super::{
-    testing::{Servers, of_seeds},
-    tests::Devices,
+use super::Devices;
+use crate::{
+    postgres::testing::{Servers, of_seeds},
+    testing::{cluster::Cluster, fixtures::create},
 };
-use crate::testing::{cluster::Cluster, fixtures::create};
 
 const REPORTS_OF_EACH: u32 = 400;
 const SYNCHRONOUS: &[&str] = &["synchronous_standby_names=standby"];

@@ -4,7 +4,8 @@ use std::sync::{PoisonError, RwLock};
 
 use eigenveil_shared::{api::AnalystTokenInfo, study::to_hex};
 
-use super::{study::StudyId, token::TokenHash};
+use super::token::TokenHash;
+use crate::contract::study::StudyId;
 
 /// The owner of a bearer token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use eigenveil_shared::{
 };
 use smallvec::SmallVec;
 
-use super::{decide::SubmitOutcome, study::Study};
+use crate::contract::{decide::SubmitOutcome, study::Study};
 
 /// Payloads up to this size are copied out of the body, so that its buffer, at least 8 KiB, is free for the
 /// connection's next request at once instead of after the commit.
