@@ -1,23 +1,18 @@
 //! The HTTP API (`docs/protocol.md`): one file a resource, and what the handlers share. The table of routes is in
-//! [`routes`](crate::routes).
+//! [`routes`](crate::routes), which puts the `layers` around it.
 
 pub(crate) mod body;
-pub(crate) mod drain;
 pub(crate) mod estimates;
 pub(crate) mod extract;
 mod files;
 pub(crate) mod health;
-pub(crate) mod host;
+mod layers;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod problem;
-pub(crate) mod public_path;
-pub(crate) mod rate_limit_layer;
 pub(crate) mod reports;
-pub(crate) mod response_budget;
 pub(crate) mod studies;
 pub(crate) mod tokens;
-pub(crate) mod trace;
 pub(crate) mod transfers;
 
 use eigenveil_shared::{Error, error};
@@ -25,6 +20,7 @@ use tokio::sync::Semaphore;
 
 pub use self::estimates::EstimateList;
 pub(crate) use self::{
+    layers::{drain, host, public_path, rate_limit_layer, response_budget, trace},
     problem::ApiError,
     rate_limit_layer::{authenticate, check_token_limit, client_key},
 };

@@ -11,9 +11,9 @@ use maud::{DOCTYPE, Markup, html};
 use super::{assets, visitor::Visitor};
 
 /// Only our own scripts and styles, none of them inline; no framing.
-pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+pub(in crate::pages) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-pub(super) fn page(
+pub(in crate::pages) fn page(
     visitor: &Visitor,
     status: StatusCode,
     title: &str,
@@ -24,7 +24,7 @@ pub(super) fn page(
 
 /// The bytes of a page. For visitors who are not logged in they depend only on the content and on [`Visitor::base`], so
 /// they can be shared ([`RenderCache`](super::render_cache::RenderCache)).
-pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
+pub(in crate::pages) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -66,7 +66,7 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
     markup.into_string().into()
 }
 
-pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
+pub(in crate::pages) fn html_response(status: StatusCode, document: Bytes) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -76,18 +76,18 @@ pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
     (status, headers, Html(document)).into_response()
 }
 
-pub(super) fn csrf_token(visitor: &Visitor) -> Markup {
+pub(in crate::pages) fn csrf_token(visitor: &Visitor) -> Markup {
     html! { input type="hidden" name="csrf_token" value=(visitor.csrf_token()); }
 }
 
 /// Redirects to another page after a form was processed, so that reloading does not send it again.
-pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
+pub(in crate::pages) fn see_other(visitor: &Visitor, path: &str) -> Response {
     let to = [(header::LOCATION, visitor.link(path))];
     (StatusCode::SEE_OTHER, to).into_response()
 }
 
 /// A list of warnings, if there are any.
-pub(super) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
+pub(in crate::pages) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
     html! {
         @if !warnings.is_empty() {
             ul id=[id] .cautions { @for warning in warnings { li { (warning) } } }
@@ -95,12 +95,12 @@ pub(super) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
     }
 }
 
-pub(super) fn badge(state: StudyState) -> Markup {
+pub(in crate::pages) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
 }
 
 /// Milliseconds since 1970-01-01 as date and time, UTC.
-pub(super) fn format_time(ms: u64) -> String {
+pub(in crate::pages) fn format_time(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;
     format!(
         "{} {:02}:{:02} UTC",

@@ -11,28 +11,27 @@ use tokio::sync::Semaphore;
 use super::{
     images::{svg, width},
     render_cache::{ChartKind, PageKind, RenderCache},
-    view::Views,
     visitor::{Fields, Visitor},
 };
-use crate::{app::AppState, http::ApiError};
+use crate::{app::AppState, http::ApiError, pages::view::Views};
 
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
 
 #[derive(Clone)]
-pub(super) struct Pages {
+pub(in crate::pages) struct Pages {
     app: AppState,
-    pub(super) state: Arc<PageState>,
+    pub(in crate::pages) state: Arc<PageState>,
 }
 
-pub(super) struct PageState {
-    pub(super) views: Views,
-    pub(super) pages: RenderCache,
-    pub(super) watchers: [Arc<Semaphore>; 3],
+pub(in crate::pages) struct PageState {
+    pub(in crate::pages) views: Views,
+    pub(in crate::pages) pages: RenderCache,
+    pub(in crate::pages) watchers: [Arc<Semaphore>; 3],
 }
 
 impl Pages {
-    pub(super) fn new(app: AppState) -> Self {
+    pub(in crate::pages) fn new(app: AppState) -> Self {
         Self {
             app,
             state: Arc::new(PageState {
@@ -59,7 +58,7 @@ impl std::ops::Deref for Pages {
 }
 
 /// The chart of a study that a query requests.
-pub(super) async fn cached_chart(
+pub(in crate::pages) async fn cached_chart(
     app: &Pages,
     visitor: Visitor,
     (study, kind): (StudyId, ChartKind),

@@ -8,33 +8,33 @@ use sha2::{Digest, Sha256};
 
 use super::images;
 
-const STYLE: &str = include_str!("assets/style.css");
-const SCRIPT: &str = include_str!("assets/live.js");
-const SYMBOL: &str = include_str!("assets/icon.svg");
+const STYLE: &str = include_str!("../assets/style.css");
+const SCRIPT: &str = include_str!("../assets/live.js");
+const SYMBOL: &str = include_str!("../assets/icon.svg");
 
-pub(super) const ICON: &str = "/assets/icon.svg";
+pub(in crate::pages) const ICON: &str = "/assets/icon.svg";
 
 /// Changes with the stylesheet and the script.
 static VERSION: LazyLock<String> =
     LazyLock::new(|| to_hex(&Sha256::digest([STYLE, SCRIPT].concat())[..6]));
 
-pub(super) fn style_path() -> String {
+pub(in crate::pages) fn style_path() -> String {
     format!("/assets/style.css?v={}", *VERSION)
 }
 
-pub(super) fn script_path() -> String {
+pub(in crate::pages) fn script_path() -> String {
     format!("/assets/live.js?v={}", *VERSION)
 }
 
-pub(super) async fn style() -> Response {
+pub(in crate::pages) async fn style() -> Response {
     asset("text/css; charset=utf-8", STYLE)
 }
 
-pub(super) async fn script() -> Response {
+pub(in crate::pages) async fn script() -> Response {
     asset("text/javascript; charset=utf-8", SCRIPT)
 }
 
-pub(super) async fn icon() -> Response {
+pub(in crate::pages) async fn icon() -> Response {
     asset("image/svg+xml", SYMBOL)
 }
 

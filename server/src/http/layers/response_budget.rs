@@ -13,8 +13,7 @@ use futures_util::stream;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
-use super::problem::ApiError;
-use crate::{app::AppState, config::MIN_TRANSFER_BYTES_PER_SECOND};
+use crate::{app::AppState, config::MIN_TRANSFER_BYTES_PER_SECOND, http::ApiError};
 
 /// Bytes the connection gets at a time; it asks for the next chunk once this one is being sent.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -12,10 +12,10 @@ use axum::{
 };
 use eigenveil_store::{ClientKey, Identity, TokenHash};
 
-use super::problem::ApiError;
 use crate::{
     app::AppState,
     config::{Network, ServerConfig},
+    http::ApiError,
     net::rate_limiter::address_key,
 };
 
