@@ -12,29 +12,29 @@ const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/live.js");
 const SYMBOL: &str = include_str!("../assets/icon.svg");
 
-pub(in crate::pages) const ICON: &str = "/assets/icon.svg";
+pub(crate) const ICON: &str = "/assets/icon.svg";
 
 /// Changes with the stylesheet and the script.
 static VERSION: LazyLock<String> =
     LazyLock::new(|| to_hex(&Sha256::digest([STYLE, SCRIPT].concat())[..6]));
 
-pub(in crate::pages) fn style_path() -> String {
+pub(crate) fn style_path() -> String {
     format!("/assets/style.css?v={}", *VERSION)
 }
 
-pub(in crate::pages) fn script_path() -> String {
+pub(crate) fn script_path() -> String {
     format!("/assets/live.js?v={}", *VERSION)
 }
 
-pub(in crate::pages) async fn style() -> Response {
+pub(crate) async fn style() -> Response {
     asset("text/css; charset=utf-8", STYLE)
 }
 
-pub(in crate::pages) async fn script() -> Response {
+pub(crate) async fn script() -> Response {
     asset("text/javascript; charset=utf-8", SCRIPT)
 }
 
-pub(in crate::pages) async fn icon() -> Response {
+pub(crate) async fn icon() -> Response {
     asset("image/svg+xml", SYMBOL)
 }
 

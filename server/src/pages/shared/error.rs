@@ -23,7 +23,7 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
 }
 
 /// The page of an error, with the relevant headers of its problem document.
-pub(in crate::pages) fn page(visitor: &Visitor, error: &Error, problem: &Response) -> Response {
+pub(crate) fn page(visitor: &Visitor, error: &Error, problem: &Response) -> Response {
     let status = problem.status();
     let content = html! {
         h1 { (error.code().title()) }
@@ -44,7 +44,7 @@ pub(in crate::pages) fn page(visitor: &Visitor, error: &Error, problem: &Respons
 }
 
 /// With a capital letter and a full stop.
-pub(in crate::pages) fn sentence(detail: &str) -> String {
+pub(crate) fn sentence(detail: &str) -> String {
     let mut letters = detail.chars();
     let first: String = letters
         .next()

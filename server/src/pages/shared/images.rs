@@ -10,16 +10,16 @@ use maud::{Markup, html};
 use super::visitor::{Fields, Visitor};
 
 /// Width in pixels; two of them fit side by side on a desktop.
-pub(in crate::pages) const WIDE: f64 = 560.0;
+pub(crate) const WIDE: f64 = 560.0;
 /// Width in pixels for phones, where the figure is not scaled down, so that its numbers are readable.
-pub(in crate::pages) const NARROW: f64 = 350.0;
+pub(crate) const NARROW: f64 = 350.0;
 
-pub(in crate::pages) fn width(fields: &Fields) -> f64 {
+pub(crate) fn width(fields: &Fields) -> f64 {
     if fields.has("narrow") { NARROW } else { WIDE }
 }
 
 /// A figure in a page. `path` may have a query.
-pub(in crate::pages) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
+pub(crate) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
     let path = visitor.link(path);
     let narrow = format!(
         "{path}{}narrow=1",
@@ -35,16 +35,12 @@ pub(in crate::pages) fn figure(visitor: &Visitor, path: &str, what: &str) -> Mar
     }
 }
 
-pub(in crate::pages) fn svg(image: Bytes) -> Response {
+pub(crate) fn svg(image: Bytes) -> Response {
     file("image/svg+xml", "no-store", image)
 }
 
 /// A response that may have its own styles, and load nothing else.
-pub(in crate::pages) fn file(
-    media_type: &str,
-    cached: &str,
-    content: impl IntoResponse,
-) -> Response {
+pub(crate) fn file(media_type: &str, cached: &str, content: impl IntoResponse) -> Response {
     let headers = [
         (header::CONTENT_TYPE, media_type),
         (header::CACHE_CONTROL, cached),

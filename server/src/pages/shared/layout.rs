@@ -11,9 +11,9 @@ use maud::{DOCTYPE, Markup, html};
 use super::{assets, visitor::Visitor};
 
 /// Only our own scripts and styles, none of them inline; no framing.
-pub(in crate::pages) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-pub(in crate::pages) fn page(
+pub(crate) fn page(
     visitor: &Visitor,
     status: StatusCode,
     title: &str,
@@ -24,7 +24,7 @@ pub(in crate::pages) fn page(
 
 /// The bytes of a page. For visitors who are not logged in they depend only on the content and on [`Visitor::base`], so
 /// they can be shared ([`RenderCache`](super::render_cache::RenderCache)).
-pub(in crate::pages) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
+pub(crate) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -66,7 +66,7 @@ pub(in crate::pages) fn document(visitor: &Visitor, title: &str, content: &Marku
     markup.into_string().into()
 }
 
-pub(in crate::pages) fn html_response(status: StatusCode, document: Bytes) -> Response {
+pub(crate) fn html_response(status: StatusCode, document: Bytes) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -76,18 +76,18 @@ pub(in crate::pages) fn html_response(status: StatusCode, document: Bytes) -> Re
     (status, headers, Html(document)).into_response()
 }
 
-pub(in crate::pages) fn csrf_token(visitor: &Visitor) -> Markup {
+pub(crate) fn csrf_token(visitor: &Visitor) -> Markup {
     html! { input type="hidden" name="csrf_token" value=(visitor.csrf_token()); }
 }
 
 /// Redirects to another page after a form was processed, so that reloading does not send it again.
-pub(in crate::pages) fn see_other(visitor: &Visitor, path: &str) -> Response {
+pub(crate) fn see_other(visitor: &Visitor, path: &str) -> Response {
     let to = [(header::LOCATION, visitor.link(path))];
     (StatusCode::SEE_OTHER, to).into_response()
 }
 
 /// A list of warnings, if there are any.
-pub(in crate::pages) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
+pub(crate) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
     html! {
         @if !warnings.is_empty() {
             ul id=[id] .cautions { @for warning in warnings { li { (warning) } } }
@@ -95,12 +95,12 @@ pub(in crate::pages) fn cautions(id: Option<&str>, warnings: &[String]) -> Marku
     }
 }
 
-pub(in crate::pages) fn badge(state: StudyState) -> Markup {
+pub(crate) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
 }
 
 /// Milliseconds since 1970-01-01 as date and time, UTC.
-pub(in crate::pages) fn format_time(ms: u64) -> String {
+pub(crate) fn format_time(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;
     format!(
         "{} {:02}:{:02} UTC",

@@ -19,7 +19,7 @@ const MAX_CACHED_BYTES: usize = 8 << 20;
 /// Before each response: sending takes processor time too, and a few hundred a second are enough for people.
 const PAUSE: Duration = Duration::from_millis(2);
 
-pub(in crate::pages) struct RenderCache {
+pub(crate) struct RenderCache {
     /// In the order in which they were begun.
     entries: Mutex<Vec<Rendering>>,
     /// The permit to render, for one request at a time, so that processors are left for reports.
@@ -35,7 +35,7 @@ struct Rendering {
 
 /// A page for visitors who are not logged in, without numbers that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::pages) enum PageKind {
+pub(crate) enum PageKind {
     /// A page of the list of studies, and the search text.
     Studies(usize, String),
     Study(StudyId, StudyState),
@@ -48,7 +48,7 @@ pub(in crate::pages) enum PageKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pages) enum ChartKind {
+pub(crate) enum ChartKind {
     Arrivals,
     ExpectedError,
     Belief,
@@ -65,7 +65,7 @@ impl Default for RenderCache {
 
 impl RenderCache {
     /// The page for this visitor: shared by all who are not logged in, rendered at once for each of the others.
-    pub(in crate::pages) async fn page(
+    pub(crate) async fn page(
         &self,
         visitor: Visitor,
         what: PageKind,

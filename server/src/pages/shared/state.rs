@@ -19,19 +19,19 @@ use crate::{app::AppState, http::ApiError, pages::view::Views};
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
 
 #[derive(Clone)]
-pub(in crate::pages) struct Pages {
+pub(crate) struct Pages {
     app: AppState,
-    pub(in crate::pages) state: Arc<PageState>,
+    pub(crate) state: Arc<PageState>,
 }
 
-pub(in crate::pages) struct PageState {
+pub(crate) struct PageState {
     pub(in crate::pages) views: Views,
-    pub(in crate::pages) pages: RenderCache,
-    pub(in crate::pages) watchers: [Arc<Semaphore>; 3],
+    pub(crate) pages: RenderCache,
+    pub(crate) watchers: [Arc<Semaphore>; 3],
 }
 
 impl Pages {
-    pub(in crate::pages) fn new(app: AppState) -> Self {
+    pub(crate) fn new(app: AppState) -> Self {
         Self {
             app,
             state: Arc::new(PageState {
@@ -58,7 +58,7 @@ impl std::ops::Deref for Pages {
 }
 
 /// The chart of a study that a query requests.
-pub(in crate::pages) async fn cached_chart(
+pub(crate) async fn cached_chart(
     app: &Pages,
     visitor: Visitor,
     (study, kind): (StudyId, ChartKind),

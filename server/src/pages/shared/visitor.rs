@@ -21,7 +21,7 @@ use crate::{
 const MAX_FORM_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Default)]
-pub(in crate::pages) struct Visitor {
+pub(crate) struct Visitor {
     /// The prefix of all links: empty, or `/path` without a slash at the end.
     base: String,
     session_id: Option<String>,
@@ -32,7 +32,7 @@ pub(in crate::pages) struct Visitor {
 }
 
 impl Visitor {
-    pub(in crate::pages) fn from_request(
+    pub(crate) fn from_request(
         app: &AppState,
         uri: &Uri,
         headers: &HeaderMap,
@@ -70,7 +70,7 @@ impl Visitor {
     }
 
     #[cfg(test)]
-    pub(in crate::pages) fn operator() -> Self {
+    pub(crate) fn operator() -> Self {
         Self {
             identity: Some(Identity::Operator),
             ..Self::default()
@@ -78,7 +78,7 @@ impl Visitor {
     }
 
     /// Whether the session, if it had one, still allows what it did when the request came.
-    pub(in crate::pages) fn is_current(&self, app: &AppState) -> bool {
+    pub(crate) fn is_current(&self, app: &AppState) -> bool {
         let now = || {
             let token = app.sessions().peek(self.session_id()?, Instant::now())?;
             app.store().identify_hash(&token)
@@ -87,29 +87,29 @@ impl Visitor {
     }
 
     /// A path of this server as the browser must request it.
-    pub(in crate::pages) fn link(&self, path: &str) -> String {
+    pub(crate) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    pub(in crate::pages) fn base(&self) -> &str {
+    pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
     /// The address of this server for commands to copy: `public_url`, or how the visitor reached it. `None` if neither
     /// the settings nor the request say it.
-    pub(in crate::pages) fn address(&self) -> Option<&str> {
+    pub(crate) fn address(&self) -> Option<&str> {
         self.address.as_deref()
     }
 
-    pub(in crate::pages) fn is_logged_in(&self) -> bool {
+    pub(crate) fn is_logged_in(&self) -> bool {
         self.identity.is_some()
     }
 
-    pub(in crate::pages) fn is_operator(&self) -> bool {
+    pub(crate) fn is_operator(&self) -> bool {
         self.identity == Some(Identity::Operator)
     }
 
-    pub(in crate::pages) fn may_read(&self, study: &Study) -> bool {
+    pub(crate) fn may_read(&self, study: &Study) -> bool {
         match self.identity {
             Some(Identity::Operator | Identity::Analyst(None)) => true,
             Some(Identity::Analyst(Some(id))) => id == study.id(),
@@ -117,7 +117,7 @@ impl Visitor {
         }
     }
 
-    pub(in crate::pages) fn require_reader(&self, study: &Study) -> Result<(), Error> {
+    pub(crate) fn require_reader(&self, study: &Study) -> Result<(), Error> {
         self.require(
             self.may_read(study),
             "this analyst token is for the estimates of another study",
@@ -125,7 +125,7 @@ impl Visitor {
         )
     }
 
-    pub(in crate::pages) fn require_operator(&self) -> Result<(), Error> {
+    pub(crate) fn require_operator(&self) -> Result<(), Error> {
         self.require(
             self.is_operator(),
             "an analyst token can only read estimates; this needs the operator token",
@@ -141,27 +141,27 @@ impl Visitor {
         }
     }
 
-    pub(in crate::pages) fn csrf_token(&self) -> String {
+    pub(crate) fn csrf_token(&self) -> String {
         self.session_id
             .as_deref()
             .map(sessions::csrf_token)
             .unwrap_or_default()
     }
 
-    pub(in crate::pages) fn with_session_id(mut self, id: String) -> Self {
+    pub(crate) fn with_session_id(mut self, id: String) -> Self {
         self.session_id = Some(id);
         self
     }
 
-    pub(in crate::pages) fn session_id(&self) -> Option<&str> {
+    pub(crate) fn session_id(&self) -> Option<&str> {
         self.session_id.as_deref()
     }
 
-    pub(in crate::pages) fn set_cookie(&self, id: &str) -> String {
+    pub(crate) fn set_cookie(&self, id: &str) -> String {
         self.cookie().set(&self.base, Some(id))
     }
 
-    pub(in crate::pages) fn forget_cookie(&self) -> String {
+    pub(crate) fn forget_cookie(&self) -> String {
         self.cookie().set(&self.base, None)
     }
 
@@ -194,7 +194,7 @@ fn host(headers: &HeaderMap) -> Option<&str> {
 
 /// The fields of a form, or of the query.
 #[derive(Clone, Debug, Default)]
-pub(in crate::pages) struct Fields(Vec<(String, String)>);
+pub(crate) struct Fields(Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Fields {
     type Rejection = Infallible;
@@ -207,19 +207,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Fields {
 }
 
 impl Fields {
-    pub(in crate::pages) fn parse(text: &[u8]) -> Self {
+    pub(crate) fn parse(text: &[u8]) -> Self {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }
 
     /// The trimmed text of a field; empty if it is missing.
-    pub(in crate::pages) fn get(&self, name: &str) -> &str {
+    pub(crate) fn get(&self, name: &str) -> &str {
         self.0
             .iter()
             .find(|(field, _)| field == name)
             .map_or("", |(_, value)| value.trim())
     }
 
-    pub(in crate::pages) fn query(&self, names: &[&str]) -> String {
+    pub(crate) fn query(&self, names: &[&str]) -> String {
         let named = self
             .0
             .iter()
@@ -229,17 +229,17 @@ impl Fields {
     }
 
     /// Whether the form has this field, as a checked checkbox does.
-    pub(in crate::pages) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
     }
 }
 
 /// A form sent from one of our own pages by the browser with the cookie (checked against CSRF). The sender may be
 /// anybody.
-pub(in crate::pages) struct CheckedForm {
-    pub(in crate::pages) visitor: Visitor,
-    pub(in crate::pages) fields: Fields,
-    pub(in crate::pages) client: Option<ClientKey>,
+pub(crate) struct CheckedForm {
+    pub(crate) visitor: Visitor,
+    pub(crate) fields: Fields,
+    pub(crate) client: Option<ClientKey>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for CheckedForm
@@ -281,9 +281,9 @@ fn csrf_error() -> Error {
     )
 }
 
-pub(in crate::pages) struct OperatorForm {
-    pub(in crate::pages) visitor: Visitor,
-    pub(in crate::pages) fields: Fields,
+pub(crate) struct OperatorForm {
+    pub(crate) visitor: Visitor,
+    pub(crate) fields: Fields,
 }
 
 impl<S: Send + Sync> FromRequest<S> for OperatorForm

@@ -26,7 +26,7 @@ use super::tls::Tls;
 use crate::{contract::failure::Failure, postgres::lock, store_url::StoreUrl};
 
 /// All objects are in this schema of the database.
-pub(in crate::postgres) const SCHEMA: &str = "eigenveil";
+pub(crate) const SCHEMA: &str = "eigenveil";
 /// Told to the database at the start of a session, whatever the role's and the database's own settings are. A pooler in
 /// transaction mode loses or refuses them. Plans are not remembered, since they might be those of an empty table. No
 /// statement timeout: a cancelled wait for the standby would leave a commit that nobody else has. A policy that hides rows
@@ -46,15 +46,15 @@ const CONNECT: Duration = Duration::from_secs(3);
 const POOLED: usize = 8;
 
 /// Which database, and how it is reached.
-pub(in crate::postgres) struct Target {
+pub(crate) struct Target {
     config: Config,
     tls: Tls,
     /// Without credentials.
-    pub(in crate::postgres) name: String,
+    pub(crate) name: String,
 }
 
 impl Target {
-    pub(in crate::postgres) fn new(url: &StoreUrl) -> Result<Self> {
+    pub(crate) fn new(url: &StoreUrl) -> Result<Self> {
         let Address {
             text,
             ssl_mode,
@@ -101,12 +101,12 @@ impl Target {
         })
     }
 
-    pub(in crate::postgres) async fn connect_to_commit(&self) -> Result<Connection, Failure> {
+    pub(crate) async fn connect_to_commit(&self) -> Result<Connection, Failure> {
         self.connect_with(COMMITTING).await
     }
 
     /// For everything but reports.
-    pub(in crate::postgres) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
         self.connect_with(POOL).await
     }
 
@@ -195,7 +195,7 @@ impl Address {
     }
 }
 
-pub(in crate::postgres) struct Connection {
+pub(crate) struct Connection {
     client: Client,
     /// The database has warned since the flag was last cleared.
     warned: Arc<AtomicBool>,
@@ -215,7 +215,7 @@ impl Connection {
     ///
     /// Whatever is not a plain success leaves it in doubt. A warning may say that the wait for the standby was
     /// cancelled, in the server's language: then the commit is visible and may still be lost.
-    pub(in crate::postgres) async fn commit(&self) -> Result<(), Failure> {
+    pub(crate) async fn commit(&self) -> Result<(), Failure> {
         self.warned.store(false, Ordering::SeqCst);
         let committed = self.client.simple_query("COMMIT").await;
         match committed {
@@ -229,14 +229,14 @@ impl Connection {
 }
 
 /// Connections that were used before and are in no transaction.
-pub(in crate::postgres) struct Pool {
-    pub(in crate::postgres) target: Target,
+pub(crate) struct Pool {
+    pub(crate) target: Target,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl Pool {
-    pub(in crate::postgres) fn new(target: Target) -> Arc<Self> {
+    pub(crate) fn new(target: Target) -> Arc<Self> {
         Arc::new(Self {
             target,
             idle: Mutex::default(),
@@ -245,7 +245,7 @@ impl Pool {
     }
 
     /// A connection, outside of any transaction.
-    pub(in crate::postgres) async fn take(self: &Arc<Self>) -> Result<Session, Failure> {
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Session, Failure> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| Failure::Unavailable("the server is stopping".into()))?;
         let used = lock(&self.idle).pop();
@@ -262,12 +262,12 @@ impl Pool {
     }
 
     /// A transaction that changes something.
-    pub(in crate::postgres) async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
+    pub(crate) async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
         self.begin_as("READ COMMITTED").await
     }
 
     /// A snapshot of one moment.
-    pub(in crate::postgres) async fn snapshot(self: &Arc<Self>) -> Result<Session, Failure> {
+    pub(crate) async fn snapshot(self: &Arc<Self>) -> Result<Session, Failure> {
         self.begin_as("REPEATABLE READ, READ ONLY").await
     }
 
@@ -281,7 +281,7 @@ impl Pool {
 }
 
 /// A connection of the pool. Dropped without an end it is closed, and its transaction rolled back.
-pub(in crate::postgres) struct Session {
+pub(crate) struct Session {
     connection: Connection,
     pool: Arc<Pool>,
     _place: OwnedSemaphorePermit,
@@ -296,21 +296,21 @@ impl Deref for Session {
 }
 
 impl Session {
-    pub(in crate::postgres) async fn commit(self) -> Result<(), Failure> {
+    pub(crate) async fn commit(self) -> Result<(), Failure> {
         self.connection.commit().await?;
         self.done();
         Ok(())
     }
 
     /// Ends a transaction that has changed nothing.
-    pub(in crate::postgres) async fn end(self) -> Result<(), Failure> {
+    pub(crate) async fn end(self) -> Result<(), Failure> {
         self.connection.batch_execute("ROLLBACK").await?;
         self.done();
         Ok(())
     }
 
     /// Ends a use without a transaction.
-    pub(in crate::postgres) fn done(self) {
+    pub(crate) fn done(self) {
         let Self {
             connection,
             pool,
@@ -321,7 +321,7 @@ impl Session {
 }
 
 /// The one value of a query.
-pub(in crate::postgres) async fn value<T: for<'a> FromSql<'a>>(
+pub(crate) async fn value<T: for<'a> FromSql<'a>>(
     client: &Client,
     query: &str,
     params: &[&(dyn ToSql + Sync)],
@@ -330,7 +330,7 @@ pub(in crate::postgres) async fn value<T: for<'a> FromSql<'a>>(
 }
 
 /// The time by the database's clock.
-pub(in crate::postgres) async fn moment_ms(client: &Client) -> Result<i64, Failure> {
+pub(crate) async fn moment_ms(client: &Client) -> Result<i64, Failure> {
     value(client, "SELECT moment_ms()", &[]).await
 }
 

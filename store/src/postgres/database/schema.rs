@@ -14,14 +14,14 @@ use crate::{
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added, and what servers of the
 /// version before need is removed by a later step.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
-pub(in crate::postgres) const VERSION: usize = MIGRATIONS.len();
+pub(crate) const VERSION: usize = MIGRATIONS.len();
 /// The oldest that the tests have run with.
 const MIN_SERVER: i32 = 150_000;
 const LOCK: i64 = 0x0045_6956_5300_0001;
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 
 /// Brings the schema to this program's version. Returns the version before.
-pub(in crate::postgres) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
+pub(crate) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
     // Polled: a session that waits for the lock would hold up what the holder may wait for.
     let asked = Instant::now();
     while !value::<bool>(connection, "SELECT pg_try_advisory_lock($1)", &[&LOCK]).await? {
@@ -74,7 +74,7 @@ async fn version(client: &Client) -> Result<Option<usize>, Failure> {
 }
 
 /// Refuses a database that cannot keep its promise, or that a migration is missing from; returns warnings.
-pub(in crate::postgres) async fn check(
+pub(crate) async fn check(
     target: &Target,
     client: &Client,
     durability: Durability,
@@ -98,10 +98,7 @@ pub(in crate::postgres) async fn check(
 }
 
 /// Checks the requirements that hold before a migration, too.
-pub(in crate::postgres) async fn check_server(
-    target: &Target,
-    client: &Client,
-) -> Result<(), Failure> {
+pub(crate) async fn check_server(target: &Target, client: &Client) -> Result<(), Failure> {
     let refuse = |why: String| {
         Err(Failure::from(unavailable(format!(
             "the database {} {why}",

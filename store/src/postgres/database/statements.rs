@@ -23,36 +23,35 @@ const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FR
 //
 // This and TAKE return what mostly is little: PostgreSQL waits without end for a client that has stopped to read what it
 // is sent, and holds the locks.
-pub(in crate::postgres) const SPEND: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, key)),
+pub(crate) const SPEND: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, key)),
     now AS (UPDATE tokens t SET spent = 1 FROM u WHERE t.study = u.study AND t.key = u.key
         AND t.key >= u.key AND t.spent = 0 RETURNING t.study, t.key)
     SELECT o.study, o.key, t.spent FROM (SELECT study, key FROM u EXCEPT SELECT study, key FROM now) o
     LEFT JOIN tokens t ON t.study = o.study AND t.key = o.key AND t.key >= o.key";
-pub(in crate::postgres) const SPENT: &str =
+pub(crate) const SPENT: &str =
     "SELECT count(*) FROM tokens t JOIN unnest($1::bigint[], $2::bytea[]) u(s, k)
     ON t.study = u.s AND t.key = u.k AND t.key >= u.k AND t.spent > 0";
-pub(in crate::postgres) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
+pub(crate) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
     new AS (INSERT INTO identifiers (study, id) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING study, id)
     SELECT study, id FROM u EXCEPT SELECT study, id FROM new";
 // Of studies whose last day has just passed: reports in flight, which came in time, are waited for before they are looked up.
 const IN_FLIGHT: &str =
     "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";
 // A statement after the tokens were locked, never joined with it: what was waited for is seen.
-pub(in crate::postgres) const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
+pub(crate) const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
     JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k AND i.id >= u.k";
-pub(in crate::postgres) const TAKE_BACK: &str =
+pub(crate) const TAKE_BACK: &str =
     "DELETE FROM identifiers i USING unnest($1::bigint[], $2::bytea[]) u(s, k)
     WHERE i.study = u.s AND i.id = u.k AND i.id >= u.k";
-pub(in crate::postgres) const GIVE_BACK: &str =
+pub(crate) const GIVE_BACK: &str =
     "UPDATE tokens t SET spent = 0 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
     WHERE t.study = u.s AND t.key = u.k AND t.key >= u.k AND t.spent = 1";
 // Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of order.
 const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
     JOIN unnest($1::bigint[], $2::int[]) u(s, k) ON b.study = u.s AND b.bucket = u.k
     ORDER BY b.study, b.bucket FOR NO KEY UPDATE OF b";
-pub(in crate::postgres) const SUM: &str =
-    "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
-pub(in crate::postgres) const KEEP_SUM: &str =
+pub(crate) const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
+pub(crate) const KEEP_SUM: &str =
     "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
 // The clock is asked again, with the locks held: a last day may have passed while they were waited for.
 const COUNT: &str = "WITH c AS MATERIALIZED (
@@ -74,26 +73,26 @@ const PULSE: &str =
     ON CONFLICT (server, connection) DO UPDATE SET v = p.v + 1, at = moment()";
 
 /// A connection that commits.
-pub(in crate::postgres) struct Prepared {
-    pub(in crate::postgres) connection: Connection,
-    pub(in crate::postgres) doors: Statement,
-    pub(in crate::postgres) spend: Statement,
-    pub(in crate::postgres) spent: Statement,
-    pub(in crate::postgres) take: Statement,
-    pub(in crate::postgres) in_flight: Statement,
-    pub(in crate::postgres) known: Statement,
-    pub(in crate::postgres) take_back: Statement,
-    pub(in crate::postgres) give_back: Statement,
-    pub(in crate::postgres) lock_buckets: Statement,
-    pub(in crate::postgres) sum: Statement,
-    pub(in crate::postgres) keep_sum: Statement,
-    pub(in crate::postgres) count: Statement,
-    pub(in crate::postgres) counted: Statement,
-    pub(in crate::postgres) pulse: Statement,
+pub(crate) struct Prepared {
+    pub(crate) connection: Connection,
+    pub(crate) doors: Statement,
+    pub(crate) spend: Statement,
+    pub(crate) spent: Statement,
+    pub(crate) take: Statement,
+    pub(crate) in_flight: Statement,
+    pub(crate) known: Statement,
+    pub(crate) take_back: Statement,
+    pub(crate) give_back: Statement,
+    pub(crate) lock_buckets: Statement,
+    pub(crate) sum: Statement,
+    pub(crate) keep_sum: Statement,
+    pub(crate) count: Statement,
+    pub(crate) counted: Statement,
+    pub(crate) pulse: Statement,
 }
 
 impl Prepared {
-    pub(in crate::postgres) async fn new(connection: Connection) -> Result<Self, Failure> {
+    pub(crate) async fn new(connection: Connection) -> Result<Self, Failure> {
         Ok(Self {
             doors: connection.prepare(DOORS).await?,
             spend: connection.prepare(SPEND).await?,
@@ -116,7 +115,7 @@ impl Prepared {
     /// Writes as a commit does, and rolls back: of as many reports as fill several pages of each table, since a row that fits
     /// its page would be written on a full disk, too; but first of one, which leaves less to be vacuumed where that fails
     /// already, each second. `study` is none that there is.
-    pub(in crate::postgres) async fn rehearse(&self, study: StudyKey) -> Result<(), Failure> {
+    pub(crate) async fn rehearse(&self, study: StudyKey) -> Result<(), Failure> {
         for reports in [1, REHEARSED] {
             self.rehearse_with(study, reports).await?;
         }
@@ -175,11 +174,7 @@ impl Prepared {
     }
 
     /// A commit that changes nothing but a row of this server's own.
-    pub(in crate::postgres) async fn beat(
-        &self,
-        server: i64,
-        connection: i32,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn beat(&self, server: i64, connection: i32) -> Result<(), Failure> {
         let client = &self.connection;
         let beaten = client.execute(&self.pulse, &[&server, &connection]).await?;
         require("pulse", beaten, 1)?;
@@ -188,11 +183,7 @@ impl Prepared {
 }
 
 /// Each statement says how many rows it has changed; before a commit that is what was asked for.
-pub(in crate::postgres) fn require(
-    table: &str,
-    changed: u64,
-    wanted: usize,
-) -> Result<(), Failure> {
+pub(crate) fn require(table: &str, changed: u64, wanted: usize) -> Result<(), Failure> {
     match changed == wanted as u64 {
         true => Ok(()),
         false => Err(Failure::Unavailable(format!(

@@ -32,7 +32,7 @@ const IN_USE: &str = "in-use";
 /// Device and inode of the main file when it was last opened.
 const FILE_ID: &str = "file-id";
 /// The hash of the operator token.
-pub(in crate::sqlite) const OPERATOR_HASH: &str = "operator-token-sha256";
+pub(crate) const OPERATOR_HASH: &str = "operator-token-sha256";
 
 /// A log of one frame: its header, the frame's, and a page.
 const ONE_FRAME_BYTES: u64 = 32 + 24 + PAGE_BYTES;
@@ -75,13 +75,13 @@ fn log_id(path: &Path) -> io::Result<FileId> {
 }
 
 /// The files as they were before SQLite opened them.
-pub(in crate::sqlite) struct LookedAt {
+pub(crate) struct LookedAt {
     /// The main file is shorter than it says, and its log may have the rest.
     is_cut_short: bool,
 }
 
 /// Refuses files that SQLite would open with a loss: it makes a log where there is none, and applies any that it finds.
-pub(in crate::sqlite) fn look(directory: &DataDirectory) -> Result<LookedAt> {
+pub(crate) fn look(directory: &DataDirectory) -> Result<LookedAt> {
     let main = directory.database();
     let log = fs::metadata(directory.wal_path()).map(|log| log.len()).ok();
     // None where the main file alone is no store yet.
@@ -108,7 +108,7 @@ pub(in crate::sqlite) fn look(directory: &DataDirectory) -> Result<LookedAt> {
 }
 
 /// The files of a database that is open for writing.
-pub(in crate::sqlite) struct DatabaseFiles {
+pub(crate) struct DatabaseFiles {
     main_path: PathBuf,
     log_path: PathBuf,
     main: MainFile,
@@ -121,7 +121,7 @@ pub(in crate::sqlite) struct DatabaseFiles {
 impl DatabaseFiles {
     /// Marks the database as in use. It is checked for damage where the main file is another one than the last server's,
     /// is short of what its log may have, or was replaced under the last server.
-    pub(in crate::sqlite) fn take(
+    pub(crate) fn take(
         connection: &mut Connection,
         directory: &DataDirectory,
         looked_at: &LookedAt,
@@ -189,13 +189,13 @@ impl DatabaseFiles {
     }
 
     /// Whether both files are as they were left: what was committed is then in the database for good.
-    pub(in crate::sqlite) fn are_ours(&self) -> bool {
+    pub(crate) fn are_ours(&self) -> bool {
         self.has_main() && log_id(&self.log_path).is_ok_and(|found| found == self.log)
     }
 
     /// Looks at the files after a commit. Nothing of it may be answered before: what is removed while a commit runs has
     /// been written to a file that nobody opens again.
-    pub(in crate::sqlite) fn committed(&mut self, connection: &Connection) -> Result<(), Failure> {
+    pub(crate) fn committed(&mut self, connection: &Connection) -> Result<(), Failure> {
         if !self.are_ours() {
             return Err(Failure::FilesReplaced);
         }
@@ -210,7 +210,7 @@ impl DatabaseFiles {
 
     /// Copies the log into the main file, as far as no reader needs it; the next write restarts the log. Whether all of it
     /// is there.
-    pub(in crate::sqlite) fn checkpoint(
+    pub(crate) fn checkpoint(
         &mut self,
         connection: &Connection,
         how: &str,
@@ -228,7 +228,7 @@ impl DatabaseFiles {
     }
 
     /// Moves what the log has into the main file if only the log is gone from its place: it is still open here.
-    pub(in crate::sqlite) fn rescue_log(&mut self, connection: &Connection) -> Result<(), Failure> {
+    pub(crate) fn rescue_log(&mut self, connection: &Connection) -> Result<(), Failure> {
         match self.has_main() {
             true => self.complete(connection, "PASSIVE"),
             false => Ok(()),
@@ -236,7 +236,7 @@ impl DatabaseFiles {
     }
 
     /// Leaves a complete database with an empty log; where another program is reading it, one in use with its log.
-    pub(in crate::sqlite) fn release(&mut self, connection: &Connection) -> Result<(), Failure> {
+    pub(crate) fn release(&mut self, connection: &Connection) -> Result<(), Failure> {
         match self.are_ours() {
             true => self.complete(connection, "TRUNCATE"),
             false => Err(Failure::FilesReplaced),
@@ -259,7 +259,7 @@ impl DatabaseFiles {
 }
 
 /// Makes a checkpoint; whether all of the log is in the main file then.
-pub(in crate::sqlite) fn checkpoint(connection: &Connection, how: &str) -> Result<bool, Failure> {
+pub(crate) fn checkpoint(connection: &Connection, how: &str) -> Result<bool, Failure> {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
     let (is_busy, frames, copied): (bool, i32, i32) = connection.query_row(&pragma, [], |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
@@ -273,7 +273,7 @@ fn empty_log(connection: &Connection) -> Result<bool, Failure> {
 }
 
 /// Makes a complete copy, such as a backup, usable anywhere.
-pub(in crate::sqlite) fn detach_copy(copy: &Path) -> Result<(), Failure> {
+pub(crate) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     let connection = Connection::open(copy)?;
     connection.execute(
         "DELETE FROM settings WHERE key IN (?, ?)",
@@ -282,10 +282,7 @@ pub(in crate::sqlite) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     connection.close().map_err(|(_, error)| error.into())
 }
 
-pub(in crate::sqlite) fn setting(
-    connection: &Connection,
-    key: &str,
-) -> Result<Option<Vec<u8>>, Failure> {
+pub(crate) fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failure> {
     Ok(connection
         .query_row("SELECT value FROM settings WHERE key = ?", [key], |row| {
             row.get(0)

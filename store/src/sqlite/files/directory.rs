@@ -16,11 +16,11 @@ use crate::contract::{
     token_files::{NEXT_TOKEN, TOKEN, TokenFiles},
 };
 
-pub(in crate::sqlite) const DATABASE: &str = "eigenveil.db";
+pub(crate) const DATABASE: &str = "eigenveil.db";
 /// Name of the file that a server whose files were replaced leaves for the next start.
-pub(in crate::sqlite) const NOTICE: &str = "eigenveil.overwritten";
+pub(crate) const NOTICE: &str = "eigenveil.overwritten";
 /// Prefix of temporary files, which a crash may leave behind and the next start removes.
-pub(in crate::sqlite) const TEMPORARY: &str = ".eigenveil-";
+pub(crate) const TEMPORARY: &str = ".eigenveil-";
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
     unavailable(format!(
@@ -150,7 +150,7 @@ fn lock(directory: &Path) -> Result<File> {
 
 /// A data directory used by this process only, until dropped.
 #[derive(Debug)]
-pub(in crate::sqlite) struct DataDirectory {
+pub(crate) struct DataDirectory {
     path: PathBuf,
     /// Without symbolic links: SQLite puts the write-ahead log beside the file that a link leads to.
     database: PathBuf,
@@ -160,7 +160,7 @@ pub(in crate::sqlite) struct DataDirectory {
 
 impl DataDirectory {
     /// Creates the directory if it is missing, and locks it.
-    pub(in crate::sqlite) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |what: &str, error| failed(path, what, &error);
         DirBuilder::new()
             .recursive(true)
@@ -196,25 +196,25 @@ impl DataDirectory {
         })
     }
 
-    pub(in crate::sqlite) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The database file, where a link leads to it.
-    pub(in crate::sqlite) fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.database.clone()
     }
 
-    pub(in crate::sqlite) fn wal_path(&self) -> PathBuf {
+    pub(crate) fn wal_path(&self) -> PathBuf {
         wal_of(&self.database)
     }
 
     /// There is one only while the database is made.
-    pub(in crate::sqlite) fn journal_path(&self) -> PathBuf {
+    pub(crate) fn journal_path(&self) -> PathBuf {
         beside(&self.database, "-journal")
     }
 
-    pub(in crate::sqlite) fn token_files(&self) -> TokenFiles {
+    pub(crate) fn token_files(&self) -> TokenFiles {
         TokenFiles::in_directory(&self.path)
     }
 }

@@ -16,7 +16,7 @@ use crate::contract::{
 };
 
 /// The file in a data directory.
-pub(in crate::sqlite) fn path(directory: &Path) -> PathBuf {
+pub(crate) fn path(directory: &Path) -> PathBuf {
     directory.join(NOTICE)
 }
 
@@ -24,7 +24,7 @@ pub(in crate::sqlite) fn path(directory: &Path) -> PathBuf {
 const END: &str = "end\n";
 
 /// Writes down durably how many reports of each study were acknowledged.
-pub(in crate::sqlite) fn leave(directory: &Path, studies: &StudyIndex) -> io::Result<()> {
+pub(crate) fn leave(directory: &Path, studies: &StudyIndex) -> io::Result<()> {
     let mut file = File::create(path(directory))?;
     for study in studies.list() {
         writeln!(file, "{} {}", study.id(), study.reports_accepted())?;
@@ -34,7 +34,7 @@ pub(in crate::sqlite) fn leave(directory: &Path, studies: &StudyIndex) -> io::Re
 }
 
 /// Fails if the last server acknowledged reports that are missing; without a notice nothing is known to be.
-pub(in crate::sqlite) fn settle(connection: &Connection, directory: &Path) -> Result<(), Failure> {
+pub(crate) fn settle(connection: &Connection, directory: &Path) -> Result<(), Failure> {
     let path = path(directory);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,

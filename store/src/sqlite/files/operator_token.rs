@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The hash of the operator token. The first start generates the token and writes it to its file.
-pub(in crate::sqlite) fn ensure(
+pub(crate) fn ensure(
     connection: &Connection,
     files: &TokenFiles,
     entropy: &dyn Entropy,
@@ -52,10 +52,7 @@ fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) ->
     Ok(hash)
 }
 
-pub(in crate::sqlite) fn save_hash(
-    connection: &Connection,
-    hash: &TokenHash,
-) -> Result<(), Failure> {
+pub(crate) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
     connection.execute(
         "INSERT INTO settings (key, value) VALUES (?, ?)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -65,7 +62,7 @@ pub(in crate::sqlite) fn save_hash(
 }
 
 /// Only the hash that the request came with: of several rotations with one token, one succeeds.
-pub(in crate::sqlite) fn replace_hash(
+pub(crate) fn replace_hash(
     connection: &Connection,
     old: &TokenHash,
     new: &TokenHash,

@@ -13,7 +13,7 @@ use rustix::fs::statvfs;
 use super::schema::PAGE_BYTES;
 use crate::contract::failure::Failure;
 
-pub(in crate::sqlite) const FILE_NAME: &str = "eigenveil.reserve";
+pub(crate) const FILE_NAME: &str = "eigenveil.reserve";
 /// Its size on a disk of 64 MiB or more: the pages that a few deletions change.
 const MAX_BYTES: u64 = 8 << 20;
 /// Its part of a smaller disk. More than the write-ahead log takes there, so that the log can be moved into the database.
@@ -21,19 +21,19 @@ const DISK_FRACTION: u64 = 8;
 
 /// A placeholder file, deleted when a deletion finds no space.
 #[derive(Clone, Debug)]
-pub(in crate::sqlite) struct ReserveFile {
+pub(crate) struct ReserveFile {
     directory: PathBuf,
     bytes: u64,
 }
 
 /// The size of the disk of this directory; if it cannot be determined, it is taken for large.
-pub(in crate::sqlite) fn disk_bytes(directory: &Path) -> u64 {
+pub(crate) fn disk_bytes(directory: &Path) -> u64 {
     statvfs(directory).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize))
 }
 
 impl ReserveFile {
     /// On the disk that the database fills.
-    pub(in crate::sqlite) fn beside(database: &Path) -> Self {
+    pub(crate) fn beside(database: &Path) -> Self {
         let directory = database.parent().unwrap_or(Path::new("")).to_owned();
         let bytes = MAX_BYTES.min(disk_bytes(&directory) / DISK_FRACTION);
         Self { directory, bytes }
@@ -44,7 +44,7 @@ impl ReserveFile {
     }
 
     /// Creates the file if it is missing and there is space for it and more.
-    pub(in crate::sqlite) fn ensure(&self) {
+    pub(crate) fn ensure(&self) {
         let path = self.path();
         if self.is_there() || self.free() < 4 * self.bytes {
             return;
@@ -58,7 +58,7 @@ impl ReserveFile {
 
     /// Refuses reports that would be written into the space that was released for deletions. Pages that are free in the
     /// database count: the file does not grow for them.
-    pub(in crate::sqlite) fn check_room(&self, connection: &Connection) -> Result<(), Failure> {
+    pub(crate) fn check_room(&self, connection: &Connection) -> Result<(), Failure> {
         if self.is_there() {
             return Ok(());
         }
@@ -71,7 +71,7 @@ impl ReserveFile {
     }
 
     /// Whether what only tidies up may take space: not what was released for a deletion.
-    pub(in crate::sqlite) fn allows_growth(&self) -> bool {
+    pub(crate) fn allows_growth(&self) -> bool {
         self.is_there() || self.free() >= 4 * self.bytes
     }
 
@@ -80,7 +80,7 @@ impl ReserveFile {
     }
 
     /// Deletes the file to free its space; whether there was one.
-    pub(in crate::sqlite) fn release(&self) -> bool {
+    pub(crate) fn release(&self) -> bool {
         let removed = fs::remove_file(self.path());
         match &removed {
             Ok(()) => {
@@ -95,7 +95,7 @@ impl ReserveFile {
     }
 
     /// Whether less space is free than a deletion may need.
-    pub(in crate::sqlite) fn is_needed(&self) -> bool {
+    pub(crate) fn is_needed(&self) -> bool {
         self.free() < self.bytes
     }
 

@@ -10,10 +10,10 @@ use crate::{
     sqlite::is_cut_short,
 };
 
-pub(in crate::sqlite) const PAGE_BYTES: u64 = 8_192;
+pub(crate) const PAGE_BYTES: u64 = 8_192;
 
 /// `application_id` of an Eigenveil store: "EiVS".
-pub(in crate::sqlite) const APPLICATION_ID: i32 = 0x4569_5653;
+pub(crate) const APPLICATION_ID: i32 = 0x4569_5653;
 const VERSION: usize = MIGRATIONS.len();
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added.
@@ -144,10 +144,7 @@ const MIGRATIONS: &[&str] = &["
 "];
 
 /// Opens the database for writing, and creates it if it is empty. It never grows beyond `limit` bytes.
-pub(in crate::sqlite) fn open_for_writing(
-    path: &Path,
-    limit: Option<u64>,
-) -> Result<Connection, Failure> {
+pub(crate) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection, Failure> {
     let open_error = |error: rusqlite::Error| open_error(path, &error);
     let mut connection = Connection::open(path).map_err(open_error)?;
     keep_wal(&connection).map_err(open_error)?;
@@ -193,7 +190,7 @@ pub(in crate::sqlite) fn open_for_writing(
 }
 
 /// Reads the main file as it is, whatever its log says.
-pub(in crate::sqlite) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
     let mut address = String::from("file:");
     for &byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -211,7 +208,7 @@ pub(in crate::sqlite) fn open_without_log(path: &Path) -> rusqlite::Result<Conne
 }
 
 /// Opens the database read-only; the writer must have opened it before.
-pub(in crate::sqlite) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -229,7 +226,7 @@ fn keep_wal(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Pages of write-ahead log after which it is moved into the database: 32 MiB, or a sixteenth of a small disk. There a
 /// longer log would fill the disk before any of it is in the database, and nothing could be deleted any more.
-pub(in crate::sqlite) fn log_pages(disk_bytes: u64) -> u64 {
+pub(crate) fn log_pages(disk_bytes: u64) -> u64 {
     (disk_bytes / 16 / PAGE_BYTES).clamp(16, 4_096)
 }
 
@@ -259,7 +256,7 @@ fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
 }
 
 /// Brings the database to the version of this program. One that exists is marked as in use before.
-pub(in crate::sqlite) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let version: usize = pragma(connection, "user_version")?;
     if version == VERSION {
         return Ok(());

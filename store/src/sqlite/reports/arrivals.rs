@@ -12,7 +12,7 @@ const DAY: u64 = 86_400;
 const ROLLUPS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
 
 /// Counts the reports of a commit. The first commit of a minute rolls up old counts.
-pub(in crate::sqlite) fn count(
+pub(crate) fn count(
     transaction: &Transaction<'_>,
     study_pk: StudyKey,
     now_s: u64,
@@ -51,7 +51,7 @@ pub(in crate::sqlite) fn count(
     Ok(())
 }
 
-pub(in crate::sqlite) fn read(
+pub(crate) fn read(
     connection: &Connection,
     study_pk: StudyKey,
 ) -> Result<Vec<ArrivalCount>, Failure> {

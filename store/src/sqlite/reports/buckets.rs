@@ -20,10 +20,10 @@ use crate::{
 /// Decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable and
 /// nobody who counts commits can predict, let alone choose, the next bucket. The key is not stored; the bucket is, with
 /// the commit.
-pub(in crate::sqlite) struct BucketKey([u8; 32]);
+pub(crate) struct BucketKey([u8; 32]);
 
 impl BucketKey {
-    pub(in crate::sqlite) fn draw(entropy: &dyn Entropy) -> Result<Self> {
+    pub(crate) fn draw(entropy: &dyn Entropy) -> Result<Self> {
         let mut key = [0; 32];
         entropy.fill(&mut key)?;
         Ok(Self(key))
@@ -47,7 +47,7 @@ impl BucketKey {
 ///
 /// A sum is taken out while a transaction changes it and put back after the commit, so that the changes of a failed
 /// transaction are discarded with it.
-pub(in crate::sqlite) struct BucketCache {
+pub(crate) struct BucketCache {
     key: BucketKey,
     limit: u64,
     used: u64,
@@ -57,7 +57,7 @@ pub(in crate::sqlite) struct BucketCache {
 }
 
 impl BucketCache {
-    pub(in crate::sqlite) fn new(limit: u64, key: BucketKey) -> Self {
+    pub(crate) fn new(limit: u64, key: BucketKey) -> Self {
         Self {
             key,
             limit,
@@ -68,11 +68,11 @@ impl BucketCache {
         }
     }
 
-    pub(in crate::sqlite) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
+    pub(crate) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
         self.key.bucket_of(study.key, commit_seq, study.buckets())
     }
 
-    pub(in crate::sqlite) fn take_sum(
+    pub(crate) fn take_sum(
         &mut self,
         connection: &Connection,
         study: &Study,
@@ -85,7 +85,7 @@ impl BucketCache {
         read_sum(connection, study, bucket)
     }
 
-    pub(in crate::sqlite) fn write(
+    pub(crate) fn write(
         &mut self,
         connection: &Connection,
         study: &Study,
@@ -96,13 +96,13 @@ impl BucketCache {
     }
 
     /// Evicts a study whose stored sums were changed by an import, or deleted.
-    pub(in crate::sqlite) fn evict(&mut self, study_pk: StudyKey) {
+    pub(crate) fn evict(&mut self, study_pk: StudyKey) {
         self.sums.retain(|(row, _), _| *row != study_pk);
         self.used = self.sums.values().map(|(sums, _)| size_of_sum(sums)).sum();
     }
 
     /// Puts a committed sum back, evicting the least recently used ones.
-    pub(in crate::sqlite) fn put(&mut self, study: &Study, bucket: u32, sums: Accumulator) {
+    pub(crate) fn put(&mut self, study: &Study, bucket: u32, sums: Accumulator) {
         let size = size_of_sum(&sums);
         while self.used.saturating_add(size) > self.limit {
             let Some(oldest) = self
@@ -128,7 +128,7 @@ fn size_of_sum(sums: &Accumulator) -> u64 {
 }
 
 /// The stored sum of a bucket; zero for a bucket without reports.
-pub(in crate::sqlite) fn read_sum(
+pub(crate) fn read_sum(
     connection: &Connection,
     study: &Study,
     bucket: u32,
@@ -148,7 +148,7 @@ pub(in crate::sqlite) fn read_sum(
 }
 
 /// Stores the sum of a bucket; `bytes` is a scratch buffer.
-pub(in crate::sqlite) fn write_sum(
+pub(crate) fn write_sum(
     connection: &Connection,
     study: &Study,
     bucket: u32,
@@ -174,7 +174,7 @@ pub(in crate::sqlite) fn write_sum(
     Ok(())
 }
 
-pub(in crate::sqlite) fn read_sums(
+pub(crate) fn read_sums(
     connection: &Connection,
     study: &Study,
 ) -> Result<Vec<(u32, Accumulator)>, Failure> {

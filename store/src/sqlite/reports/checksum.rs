@@ -9,12 +9,7 @@ use crate::contract::{failure::Failure, study::StudyKey};
 
 /// The checksum of a row of seeds or of a bucket sum: of its key, its bytes, and its `number` (of the commit, or of the
 /// sum's reports).
-pub(in crate::sqlite) fn checksum(
-    study_pk: StudyKey,
-    bucket: u32,
-    number: u64,
-    bytes: &[u8],
-) -> [u8; 8] {
+pub(crate) fn checksum(study_pk: StudyKey, bucket: u32, number: u64, bytes: &[u8]) -> [u8; 8] {
     let mut key = [0; 20];
     key[..8].copy_from_slice(&study_pk.0.to_le_bytes());
     key[8..12].copy_from_slice(&bucket.to_le_bytes());
@@ -22,7 +17,7 @@ pub(in crate::sqlite) fn checksum(
     Hasher::oneshot_with_seed(Hasher::oneshot(&key), bytes).to_le_bytes()
 }
 
-pub(in crate::sqlite) fn verify(
+pub(crate) fn verify(
     study_pk: StudyKey,
     bucket: u32,
     number: u64,
@@ -37,7 +32,7 @@ pub(in crate::sqlite) fn verify(
     }
 }
 
-pub(in crate::sqlite) fn verify_all(connection: &Connection) -> Result<(), Failure> {
+pub(crate) fn verify_all(connection: &Connection) -> Result<(), Failure> {
     let mut statement = connection.prepare(
         "SELECT study_pk, bucket, commit_seq, seeds, checksum FROM seeds
          UNION ALL SELECT study_pk, bucket, n, sum, checksum FROM buckets",

@@ -16,7 +16,7 @@ use crate::contract::{failure::Failure, study::StudyKey};
 
 /// The sizes of an id log.
 #[derive(Clone, Copy)]
-pub(in crate::sqlite) struct LogSizes {
+pub(crate) struct LogSizes {
     /// Commits with fewer reports of a study insert their identifiers into the index at once: at low traffic the id log
     /// would show for a while which identifiers came in one commit.
     min_reports: usize,
@@ -40,7 +40,7 @@ impl LogSizes {
         chunk: 4,
     };
 
-    pub(in crate::sqlite) fn new(is_small: bool) -> Self {
+    pub(crate) fn new(is_small: bool) -> Self {
         match is_small {
             true => Self::SMALL,
             false => Self::FULL,
@@ -49,10 +49,10 @@ impl LogSizes {
 }
 
 /// Identifier of a report, as it is stored.
-pub(in crate::sqlite) type Id = [u8; 16];
+pub(crate) type Id = [u8; 16];
 
 /// The set in memory, and how many of its identifiers are in the id log and in sorted chunks.
-pub(in crate::sqlite) struct RecentIds {
+pub(crate) struct RecentIds {
     sizes: LogSizes,
     ids: HashMap<StudyKey, HashSet<Id>>,
     logged: usize,
@@ -62,10 +62,7 @@ pub(in crate::sqlite) struct RecentIds {
 }
 
 impl RecentIds {
-    pub(in crate::sqlite) fn load(
-        connection: &Connection,
-        sizes: LogSizes,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn load(connection: &Connection, sizes: LogSizes) -> Result<Self, Failure> {
         let mut recent = Self {
             sizes,
             ids: HashMap::new(),
@@ -89,12 +86,12 @@ impl RecentIds {
     }
 
     /// After a failed transaction, or one that changed the table directly: the set is reloaded before its next use.
-    pub(in crate::sqlite) fn mark_stale(&mut self) {
+    pub(crate) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
     /// Must be called at the start of every transaction that stores reports.
-    pub(in crate::sqlite) fn refresh(&mut self, connection: &Connection) -> Result<(), Failure> {
+    pub(crate) fn refresh(&mut self, connection: &Connection) -> Result<(), Failure> {
         if self.stale {
             *self = Self::load(connection, self.sizes)?;
         }
@@ -102,7 +99,7 @@ impl RecentIds {
     }
 
     /// Begins the identifiers of one commit, which has this number of reports of the study.
-    pub(in crate::sqlite) fn begin<'a>(
+    pub(crate) fn begin<'a>(
         &'a mut self,
         transaction: &'a Transaction<'_>,
         study_pk: StudyKey,
@@ -119,7 +116,7 @@ impl RecentIds {
     }
 
     /// Appends the new identifiers of a commit to the id log, and moves some of the waiting ones into the index.
-    pub(in crate::sqlite) fn end(
+    pub(crate) fn end(
         &mut self,
         transaction: &Transaction<'_>,
         study_pk: StudyKey,
@@ -201,7 +198,7 @@ impl RecentIds {
 }
 
 /// The identifiers of one study while a commit is assembled.
-pub(in crate::sqlite) struct CommitIds<'a> {
+pub(crate) struct CommitIds<'a> {
     known: &'a mut HashSet<Id>,
     /// New ones for the id log; `None` if they are inserted into the index at once.
     fresh: Option<Vec<Id>>,
@@ -211,7 +208,7 @@ pub(in crate::sqlite) struct CommitIds<'a> {
 }
 
 impl CommitIds<'_> {
-    pub(in crate::sqlite) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
+    pub(crate) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
         let Some(fresh) = &mut self.fresh else {
             return Ok(
                 !self.known.contains(id) && self.insert.execute(params![self.study_pk, id])? == 1
@@ -228,11 +225,11 @@ impl CommitIds<'_> {
         Ok(true)
     }
 
-    pub(in crate::sqlite) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
+    pub(crate) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
         Ok(self.known.contains(id) || self.find.exists(params![self.study_pk, id])?)
     }
 
-    pub(in crate::sqlite) fn into_fresh(self) -> Vec<Id> {
+    pub(crate) fn into_fresh(self) -> Vec<Id> {
         self.fresh.unwrap_or_default()
     }
 }
@@ -276,10 +273,7 @@ fn identifiers(blob: rusqlite::types::ValueRef<'_>) -> Result<&[Id], Failure> {
 }
 
 /// The identifiers of a study that are not in the index yet, in ascending order.
-pub(in crate::sqlite) fn of_study(
-    connection: &Connection,
-    study_pk: StudyKey,
-) -> Result<Vec<Id>, Failure> {
+pub(crate) fn of_study(connection: &Connection, study_pk: StudyKey) -> Result<Vec<Id>, Failure> {
     let mut all = Vec::new();
     let mut statement =
         connection.prepare_cached("SELECT ids FROM recent_ids WHERE study_pk = ?")?;
@@ -292,19 +286,13 @@ pub(in crate::sqlite) fn of_study(
 }
 
 /// Moves all identifiers of a study into the index. Call [`RecentIds::mark_stale`] after the commit.
-pub(in crate::sqlite) fn move_all(
-    transaction: &Transaction<'_>,
-    study_pk: StudyKey,
-) -> Result<(), Failure> {
+pub(crate) fn move_all(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<(), Failure> {
     into_index(transaction, study_pk, &of_study(transaction, study_pk)?)?;
     remove(transaction, study_pk)
 }
 
 /// Deletes the identifiers of a study that are not in the index yet. Call [`RecentIds::mark_stale`] after the commit.
-pub(in crate::sqlite) fn remove(
-    transaction: &Transaction<'_>,
-    study_pk: StudyKey,
-) -> Result<(), Failure> {
+pub(crate) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<(), Failure> {
     transaction.execute("DELETE FROM recent_ids WHERE study_pk = ?", [study_pk])?;
     Ok(())
 }

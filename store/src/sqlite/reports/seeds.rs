@@ -31,7 +31,7 @@ const CHUNK_SEEDS: usize = 1 << 16;
 /// Appends the seeds of a commit to its bucket.
 ///
 /// Sorted, so that within a commit nothing shows which seed came with which report.
-pub(in crate::sqlite) fn append(
+pub(crate) fn append(
     transaction: &Transaction<'_>,
     study: &Study,
     bucket: u32,
@@ -49,7 +49,7 @@ pub(in crate::sqlite) fn append(
 }
 
 /// Appends the seeds of an import as several commits; returns their number.
-pub(in crate::sqlite) fn append_chunks(
+pub(crate) fn append_chunks(
     transaction: &Transaction<'_>,
     study_pk: StudyKey,
     bucket: u32,
@@ -105,7 +105,7 @@ fn read_bucket(
 }
 
 /// The seeds of a study's commits before one, duplicate seeds included once.
-pub(in crate::sqlite) struct Seeds<'a> {
+pub(crate) struct Seeds<'a> {
     /// A separate connection: reading must not block others.
     connection: RefCell<Connection>,
     study: &'a Study,
