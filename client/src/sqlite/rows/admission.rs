@@ -13,11 +13,11 @@ use super::{
     ledger::{RecordedStudy, RowFile, RowLedger},
     prepare::Prepared,
     queue::RowCounts,
+    tables::read_terms,
 };
 use crate::{
     error::{Error, Hint, Result},
     rules::{Limits, charge},
-    sqlite::tables::read_terms,
     study::{PreparedReport, Study},
 };
 
@@ -110,7 +110,7 @@ impl RowLedger {
         if (moved || (may_be_sent && !request.accept_new_purpose))
             && let Some(known) = known
         {
-            let (terms, _) = read_terms(&self.store, known.number)?;
+            let terms = read_terms(&self.store, known.number)?;
             let unchanged = terms.check_unchanged(study.about());
             // To move is to send the same reports: not for another purpose, whatever else is agreed to.
             unchanged.map_err(|error| match moved {

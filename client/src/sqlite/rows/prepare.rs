@@ -16,11 +16,11 @@ use rusqlite::{Connection, params};
 use super::{
     ledger::{RowFile, RowLedger},
     schema::key,
+    tables::{PENDING, write_terms},
 };
 use crate::{
     error::{Error, Result},
     rules::StudyTerms,
-    sqlite::tables::{PENDING, write_terms},
     study::{PreparedReport, Study, check_fingerprint},
 };
 
