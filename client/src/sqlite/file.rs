@@ -23,25 +23,22 @@ use rusqlite::{
 use super::file_lock::FileLock;
 use crate::error::{Error, Result};
 
-/// Version of the tables of every kind of file.
-const VERSION: i32 = 1;
-
 /// A kind of file: its tables, and how it is recognised.
-#[derive(Debug)]
 pub(crate) struct FileSchema {
     /// Its name in messages.
     pub(crate) name: &'static str,
     /// Application identifier, which distinguishes it from other SQLite files.
     pub(crate) application_id: i32,
-    /// SQL that creates its tables, in addition to `file_state`, which every file has.
+    /// SQL that creates its tables, in addition to `file_state`, which every file has. Their triggers count in
+    /// `file_state.row_count` what is never deleted, so that lost rows are noticed.
     pub(crate) tables: &'static [&'static str],
-    /// The append-only table, whose new rows `file_state` counts, so that lost ones are noticed.
-    pub(crate) append_only_table: &'static str,
-    /// SQL expression that must equal `file_state.row_count`: the rows of `append_only_table`, and whatever else a
-    /// change counts there.
-    pub(crate) counted: &'static str,
-    /// SQL expression for whether the tables are consistent, as they are after each change. If a checkpoint was cut off
-    /// and its log is gone, some pages are from before the change and others from after it.
+    /// Fills the tables of a new file.
+    pub(crate) fill: fn(&Connection) -> Result<(), Failure>,
+    /// Upgrades from each earlier layout to the next, from layout 1 on. Each is one change, in which it sets
+    /// `user_version`, too.
+    pub(crate) upgrades: &'static [fn(&mut LockedFile) -> Result<()>],
+    /// SQL expression over `file_state` and the tables that holds after each change. If a checkpoint was cut off and
+    /// its log is gone, some pages are from before the change and others from after it.
     pub(crate) consistent: &'static str,
 }
 
@@ -69,7 +66,7 @@ type Revisions = ([u8; 16], [u8; 16]);
 impl FileSchema {
     /// SQL that creates all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
-        let (tables, counted) = (self.tables.concat(), self.append_only_table);
+        let tables = self.tables.concat();
         format!(
             "{tables}
              CREATE TABLE file_state (
@@ -78,10 +75,13 @@ impl FileSchema {
                  previous_revision BLOB NOT NULL CHECK (length(previous_revision) = 16),
                  row_count INTEGER NOT NULL
              ) STRICT;
-             INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);
-             CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
-                 BEGIN UPDATE file_state SET row_count = row_count + 1; END;"
+             INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);"
         )
+    }
+
+    /// The layout of new files.
+    fn layout(&self) -> i32 {
+        1 + self.upgrades.len() as i32
     }
 
     /// The error for a failed statement.
@@ -94,7 +94,8 @@ impl FileSchema {
                 Error::locked(self.name, path)
             }
             Some(ErrorCode::NotADatabase) => self.wrong_kind_error(path),
-            Some(ErrorCode::DatabaseCorrupt) => self.damaged(path, error),
+            // A statement that SQLite cannot run (`Unknown`) misses a table, or finds no JSON.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown) => self.damaged(path, error),
             Some(ErrorCode::DiskFull) => Error::file(
                 self.name,
                 path,
@@ -125,7 +126,7 @@ impl FileSchema {
     }
 
     /// The error for a file with inconsistent contents.
-    pub(crate) fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
+    fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
         Error::file(
             self.name,
             path,
@@ -151,11 +152,7 @@ impl FileSchema {
 
     /// Creates a file that only its owner can read: first complete under a temporary name, so that after a crash there is
     /// a file with all its tables or none.
-    fn create(
-        &self,
-        path: &Path,
-        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
-    ) -> Result<()> {
+    fn create(&self, path: &Path) -> Result<()> {
         self.check_no_log(path)?;
         let cannot = |error: &dyn fmt::Display| {
             Error::file(self.name, path, format_args!("cannot be created: {error}"))
@@ -169,7 +166,7 @@ impl FileSchema {
             .suffix(".new")
             .tempfile_in(folder)
             .map_err(|error| cannot(&error))?;
-        let make = || {
+        let make = || -> Result<(), Failure> {
             let connection = Connection::open_with_flags(
                 new.path(),
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -179,14 +176,18 @@ impl FileSchema {
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.execute_batch("BEGIN")?;
             connection.execute_batch(&self.schema())?;
-            fill(&connection)?;
+            (self.fill)(&connection)?;
             connection.pragma_update(None, "application_id", self.application_id)?;
-            connection.pragma_update(None, "user_version", VERSION)?;
+            connection.pragma_update(None, "user_version", self.layout())?;
             connection.execute_batch("COMMIT")?;
             set_wal(&connection)?;
-            connection.close().map_err(|(_, error)| error)
+            connection.close().map_err(|(_, error)| error)?;
+            Ok(())
         };
-        make().map_err(|error| cannot(&error))?;
+        make().map_err(|failure| match failure {
+            Failure::Sqlite(error) => cannot(&error),
+            Failure::Other(error) => error,
+        })?;
         new.as_file().sync_all().map_err(|error| cannot(&error))?;
         // Its descriptor is closed before anybody can open the file by its name.
         new.into_temp_path()
@@ -241,16 +242,12 @@ impl FileSchema {
         }
     }
 
-    /// Opens the file, or creates it if there is none, with what `fill` adds to it.
-    pub(crate) fn open_or_create(
-        &'static self,
-        path: &Path,
-        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
-    ) -> Result<LockedFile> {
+    /// Opens the file, or creates it if there is none.
+    pub(crate) fn open_or_create(&'static self, path: &Path) -> Result<LockedFile> {
         let at = self.absolute(path)?;
         let lock = self.lock(path, &at)?;
         if fs::symlink_metadata(&at).is_err() {
-            self.create(path, fill)?;
+            self.create(path)?;
         }
         self.open_locked(path, at, lock)?.with_log_applied()
     }
@@ -460,7 +457,12 @@ impl LockedFile {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.first(query, values, read)?
-            .ok_or_else(|| self.schema.damaged(&self.path, "a required row is missing"))
+            .ok_or_else(|| self.damaged("a required row is missing"))
+    }
+
+    /// The error for a file with inconsistent contents.
+    pub(crate) fn damaged(&self, what: impl fmt::Display) -> Error {
+        self.schema.damaged(&self.path, what)
     }
 
     /// The error for a failed statement.
@@ -472,20 +474,17 @@ impl LockedFile {
     fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
         let schema = self.schema;
-        let version: i32 = self
-            .connection
-            .pragma_query_value(None, "user_version", |r| r.get(0))
-            .map_err(sqlite)?;
-        if version > VERSION {
+        let (layout, newest) = (self.layout()?, schema.layout());
+        if layout > newest {
             return Err(Error::file(
                 schema.name,
                 &self.path,
                 format_args!(
-                    "the file was made by a later Eigenveil: it has layout {version} but this program knows {VERSION}; update it"
+                    "the file was made by a later Eigenveil: it has layout {layout} but this program knows {newest}; update it"
                 ),
             ));
         }
-        if version < 1 {
+        if layout < 1 {
             return Err(schema.empty_file_error(&self.path));
         }
         // The log belongs to the file if the file's revision is that of the log's last change, or of the change before
@@ -509,29 +508,37 @@ impl LockedFile {
             .pragma_query_value(None, "integrity_check", |row| row.get(0))
             .map_err(sqlite)?;
         if answer != "ok" {
-            return Err(schema.damaged(&self.path, answer));
+            return Err(self.damaged(answer));
         }
-        let (counted, consistent) = (schema.counted, schema.consistent);
-        let whole = format!("SELECT row_count, {counted}, {consistent} FROM file_state");
-        let (recorded, present, consistent): (i64, i64, bool) = self.one(&whole, [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
-        if !consistent {
-            return Err(schema.damaged(&self.path, "its last change is there in part"));
-        }
-        if recorded != present {
-            return Err(schema.damaged(
-                &self.path,
-                format_args!("it holds {present} entries and should hold {recorded}"),
-            ));
+        // An earlier layout is checked by its upgrade.
+        if layout == newest {
+            self.check_consistent(schema.consistent)?;
         }
         self.revisions.set((revision, previous));
         Ok(())
     }
 
-    /// Leaves the log empty, now and when the file is closed.
-    fn with_log_applied(self) -> Result<Self> {
+    /// The layout of the tables.
+    fn layout(&self) -> Result<i32> {
+        self.one("PRAGMA user_version", [], |row| row.get(0))
+    }
+
+    /// Refuses a file in which this expression over `file_state` and the tables does not hold.
+    pub(crate) fn check_consistent(&self, expression: &str) -> Result<()> {
+        let query = format!("SELECT {expression} FROM file_state");
+        match self.one(&query, [], |row| row.get(0))? {
+            true => Ok(()),
+            false => Err(self.damaged("its last change is there in part, or rows are lost")),
+        }
+    }
+
+    /// Leaves the log empty, now and when the file is closed, and the tables in their newest layout.
+    fn with_log_applied(mut self) -> Result<Self> {
         self.settle()?;
+        let (upgrades, layout) = (self.schema.upgrades, self.layout()?);
+        for upgrade in upgrades.iter().skip(layout as usize - 1) {
+            upgrade(&mut self)?;
+        }
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(|error| self.failed(&error))?;

@@ -13,16 +13,14 @@ use sha2::{Digest, Sha256};
 use super::{
     receipt::{RowReceipt, RowStudy},
     schema::{ROW_BITS, SCHEMA},
+    tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
 };
 use crate::{
     book::StudyRecord,
     error::{Error, Result},
     exchange::Server,
     rules::{Limits, PrivacyCost, check_known, check_move, compose},
-    sqlite::{
-        file::LockedFile,
-        tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
-    },
+    sqlite::file::LockedFile,
     study::Study,
 };
 
@@ -80,10 +78,7 @@ pub struct RowLedger {
     pub(super) clock: Box<dyn Clock>,
 }
 
-ledger_file!(RowLedger, SCHEMA, |file| {
-    file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
-        .map(drop)
-});
+ledger_file!(RowLedger, SCHEMA);
 
 /// One study of a ledger of rows.
 pub(super) struct RecordedStudy {
@@ -139,7 +134,7 @@ impl RowLedger {
 
     /// The limits of each row.
     pub fn limits(&self) -> Result<Limits> {
-        read_limits(&SCHEMA, &self.store)
+        read_limits(&self.store)
     }
 
     /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
@@ -195,7 +190,7 @@ impl RowLedger {
         let Some(known) = self.known(study.id())? else {
             return Ok(());
         };
-        let (terms, _) = read_terms(&self.store, known.number)?;
+        let terms = read_terms(&self.store, known.number)?;
         check_move(study, known.fingerprint, &terms)?;
         if known.servers.last() == Some(study.server()) {
             return Ok(());
@@ -293,7 +288,7 @@ impl RowLedger {
         };
         Ok(Some(RecordedStudy {
             number,
-            servers: read_servers(&SCHEMA, &self.store, number, &first)?,
+            servers: read_servers(&self.store, number, &first)?,
             fingerprint,
         }))
     }
@@ -310,7 +305,7 @@ impl RowLedger {
 
     /// A study, without its number of rows.
     fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
-        let (terms, _) = read_terms(&self.store, number)?;
+        let terms = read_terms(&self.store, number)?;
         let record = self.store.one(
             "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
              FROM study WHERE number = ?1",
@@ -331,7 +326,7 @@ impl RowLedger {
                 })
             },
         )?;
-        let servers = read_servers(&SCHEMA, &self.store, number, &record.server)?;
+        let servers = read_servers(&self.store, number, &record.server)?;
         Ok(RowStudy {
             record: record.at(&servers),
             rows: 0,
@@ -393,7 +388,8 @@ impl RowLedger {
             }
             for &(study, _) in changes.iter().filter(|change| change.1) {
                 let budget = budgets.get(&study).copied().ok_or_else(|| {
-                    SCHEMA.damaged(self.path(), "a charge is for a study that it does not hold")
+                    self.store
+                        .damaged("a charge is for a study that it does not hold")
                 })?;
                 now.insert(study, budget);
             }

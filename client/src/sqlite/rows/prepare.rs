@@ -16,11 +16,11 @@ use rusqlite::{Connection, params};
 use super::{
     ledger::{RowFile, RowLedger},
     schema::key,
+    tables::{PENDING, write_terms},
 };
 use crate::{
     error::{Error, Result},
     rules::StudyTerms,
-    sqlite::tables::{PENDING, write_terms},
     study::{PreparedReport, Study, check_fingerprint},
 };
 
@@ -42,31 +42,18 @@ pub struct Prepared {
 }
 
 impl RowLedger {
-    /// Makes the reports of all rows of the file that have none for this study, on all cores, with `report` of the row's
-    /// number and the time. Charge and report are one write, in chunks: after a kill a row has both or neither, and
-    /// what was drawn and not written has not left.
-    ///
-    /// `progress` is told how many rows of this call are done, several times a second; when it breaks, the chunk under
-    /// way is dropped, unwritten and uncharged.
-    ///
-    /// # Errors
-    /// As [`admit`](Self::admit); `study-not-open` and `study-ended` where there is something to make; those of `report`;
-    /// the ledger could not be written. What was written before stays.
-    pub fn prepare(
+    /// Makes the reports of the rows of an admitted file that have none, each at this cost; see
+    /// [`prepare`](Self::prepare).
+    pub(super) fn make_reports(
         &mut self,
         study: &Study,
         file: &RowFile,
+        cost: Budget,
         report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
-        let cost = self.admit(study, file)?;
-        let missing = self.missing(study.id(), file.rows)?;
         let mut prepared = Prepared::default();
-        if missing.is_empty() {
-            return Ok(prepared);
-        }
-        study.check_open(Error::check_clock(self.clock.unix_ms())?)?;
-        for range in missing {
+        for range in self.missing(study.id(), file.rows)? {
             let mut from = range.start;
             while from < range.end {
                 let chunk = from..range.end.min(from + ROWS_PER_WRITE);

@@ -12,15 +12,10 @@ use serde::Serialize;
 
 use super::{
     ledger::RowLedger,
-    schema::{SCHEMA, key, row_of},
+    schema::{key, row_of},
+    tables::{ACKNOWLEDGED, PENDING, REFUSED},
 };
-use crate::{
-    error::Result,
-    exchange::ReportResult,
-    rules::TOKEN_ERRORS,
-    sqlite::tables::{ACKNOWLEDGED, PENDING, REFUSED},
-    study::Study,
-};
+use crate::{error::Result, exchange::ReportResult, rules::TOKEN_ERRORS, study::Study};
 
 /// How many reports of a study are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,10 +111,9 @@ impl RowLedger {
         let mut lengths = rows.iter().map(|rows| rows.report.payload.len());
         match lengths.find(|length| *length != wanted) {
             None => Ok(rows),
-            Some(length) => Err(SCHEMA.damaged(
-                self.store.path(),
-                format_args!("a payload has {length} bytes instead of {wanted}"),
-            )),
+            Some(length) => Err(self.store.damaged(format_args!(
+                "a payload has {length} bytes instead of {wanted}"
+            ))),
         }
     }
 

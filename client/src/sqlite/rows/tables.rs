@@ -1,4 +1,4 @@
-//! Tables that both kinds of ledger have: limits, what a study said, and where it moved to.
+//! Tables beside those of the reports: limits, what a study said, and where it moved to.
 
 use eigenveil_shared::{
     about::{About, UtcDate},
@@ -6,11 +6,11 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Row, params, types::Type};
 
-use super::file::{FileSchema, LockedFile};
 use crate::{
     error::Result,
     exchange::Server,
     rules::{Limits, StudyTerms},
+    sqlite::file::LockedFile,
 };
 
 /// States of a report, as they are stored.
@@ -74,13 +74,13 @@ pub(super) fn write_limits(file: &Connection, limits: &Limits) -> rusqlite::Resu
     .map(drop)
 }
 
-pub(super) fn read_limits(schema: &FileSchema, store: &LockedFile) -> Result<Limits> {
+pub(super) fn read_limits(store: &LockedFile) -> Result<Limits> {
     let (per_study, total, delta) = store.one(
         "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
         [],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    Limits::new(per_study, total, delta).map_err(|error| schema.damaged(store.path(), error))
+    Limits::new(per_study, total, delta).map_err(|error| store.damaged(error))
 }
 
 /// Keeps what was said of the study with this number.
@@ -107,8 +107,8 @@ pub(super) fn write_terms(
     .map(drop)
 }
 
-/// The terms of the study with this number, and its canonical parameters.
-pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<(StudyTerms, Vec<u8>)> {
+/// The terms of the study with this number.
+pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<StudyTerms> {
     let read = |row: &Row<'_>| {
         let about = About {
             purpose: row.get(1)?,
@@ -117,7 +117,7 @@ pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<(StudyTerms,
             last_day: row.get::<_, Option<u64>>(4)?.map(UtcDate),
         };
         let canonical: Vec<u8> = row.get(5)?;
-        Ok((StudyTerms::new(row.get(0)?, about, &canonical), canonical))
+        Ok(StudyTerms::new(row.get(0)?, about, &canonical))
     };
     store.one(
         "SELECT name, purpose, responsible_party, contact, last_day, canonical_params FROM study_terms WHERE number = ?1",
@@ -127,12 +127,7 @@ pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<(StudyTerms,
 }
 
 /// The addresses of the study with this number, the latest last; `first` is the one where it was reported to.
-pub(super) fn read_servers(
-    schema: &FileSchema,
-    store: &LockedFile,
-    number: i64,
-    first: &str,
-) -> Result<Vec<Server>> {
+pub(super) fn read_servers(store: &LockedFile, number: i64, first: &str) -> Result<Vec<Server>> {
     let moved: Vec<String> = store.all(
         "SELECT server FROM moved WHERE number = ?1 ORDER BY id",
         [number],
@@ -140,11 +135,7 @@ pub(super) fn read_servers(
     )?;
     let servers = std::iter::once(first).chain(moved.iter().map(String::as_str));
     servers
-        .map(|server| {
-            server
-                .parse()
-                .map_err(|error| schema.damaged(store.path(), error))
-        })
+        .map(|server| server.parse().map_err(|error| store.damaged(error)))
         .collect()
 }
 
