@@ -19,11 +19,13 @@ macro_rules! ledger_file {
             /// otherwise the file could not be created, read or written, is empty or damaged, has two names, or is no
             /// such ledger; or the log beside it is not its own.
             pub fn open(path: impl AsRef<std::path::Path>) -> crate::Result<Self> {
+                Self::checked($schema.open_or_create(path.as_ref(), Self::fill)?)
+            }
+
+            fn fill(file: &rusqlite::Connection) -> rusqlite::Result<()> {
                 let fill: fn(&rusqlite::Connection) -> rusqlite::Result<()> = $fill;
-                Self::checked($schema.open_or_create(path.as_ref(), |file| {
-                    crate::sqlite::tables::write_limits(file, &crate::Limits::default())?;
-                    fill(file)
-                })?)
+                crate::sqlite::tables::write_limits(file, &crate::Limits::default())?;
+                fill(file)
             }
 
             /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and for whoever knows that

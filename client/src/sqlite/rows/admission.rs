@@ -66,7 +66,7 @@ pub fn check_weights(weights: &[f64]) -> Result<()> {
 /// Rows admitted by [`RowLedger::admit_upload`]; nothing is stored yet.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmittedRows<'a> {
-    /// The study's reports in the ledger.
+    /// The study's reports in the ledger; refused ones that the request sends again are pending.
     pub counts: RowCounts,
     /// The charge of each row that has no report yet.
     pub cost: Budget,
@@ -104,7 +104,7 @@ impl RowLedger {
         if missing > 0 {
             study.check_open(Error::check_clock(self.clock.unix_ms())?)?;
         }
-        let counts = self.counts(study)?;
+        let mut counts = self.counts(study)?;
         // A refused report is sent again with another token, or on request.
         let may_be_sent = counts.pending + counts.refused > 0;
         if (moved || (may_be_sent && !request.accept_new_purpose))
@@ -119,6 +119,13 @@ impl RowLedger {
             })?;
         }
         request.check_tokens(study, file.rows, missing)?;
+        let requeued = match &request.tokens {
+            _ if request.resend_refused => counts.refused,
+            Some(_) => self.refused_for_tokens(study)?,
+            None => 0,
+        };
+        counts.pending += requeued;
+        counts.refused -= requeued;
         let limits = self.limits()?.changed(
             request.epsilon_per_study,
             request.epsilon_total,
@@ -135,8 +142,8 @@ impl RowLedger {
         })
     }
 
-    /// Stores the changes requested, and then, as [`prepare`](Self::prepare) does, makes a report with its charge and
-    /// token for each row that has none.
+    /// Stores the changes requested, and then, as [`prepare`](Self::prepare) does, makes a report for each row that has
+    /// none: charge, report and token are one write.
     ///
     /// # Errors
     /// Those of [`prepare`](Self::prepare).
@@ -147,6 +154,7 @@ impl RowLedger {
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
         let (study, request) = (rows.study, rows.request);
+        self.store.begin()?;
         if rows.moved {
             self.accept_move(study)?;
         }
@@ -156,11 +164,11 @@ impl RowLedger {
         if request.resend_refused {
             self.requeue_refused(study)?;
         }
-        let prepared = self.prepare(study, &rows.file, report, progress)?;
-        if let Some(tokens) = &request.tokens {
+        let tokens = request.tokens.as_deref().unwrap_or_default();
+        if !tokens.is_empty() {
             self.set_tokens(study, (0..).zip(tokens))?;
         }
-        Ok(prepared)
+        self.prepare_with(study, &rows.file, tokens, report, progress)
     }
 
     /// Checks that all rows of the file that have not yet taken part in the study may do so within the ledger's limits;

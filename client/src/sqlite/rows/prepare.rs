@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_shared::{about::UtcDate, privacy::Budget};
+use eigenveil_shared::{about::UtcDate, enrolment::ParticipantToken};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -19,8 +19,11 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    rules::StudyTerms,
-    sqlite::tables::{PENDING, write_terms},
+    rules::{StudyTerms, charge},
+    sqlite::{
+        file::Failure,
+        tables::{PENDING, write_terms},
+    },
     study::{PreparedReport, Study, check_fingerprint},
 };
 
@@ -57,9 +60,21 @@ impl RowLedger {
         study: &Study,
         file: &RowFile,
         report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Prepared> {
+        self.prepare_with(study, file, &[], report, progress)
+    }
+
+    /// Prepares, and keeps the token of each row with its report.
+    pub(super) fn prepare_with(
+        &mut self,
+        study: &Study,
+        file: &RowFile,
+        tokens: &[ParticipantToken],
+        report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
-        let cost = self.admit(study, file)?;
+        self.admit(study, file)?;
         let missing = self.missing(study.id(), file.rows)?;
         let mut prepared = Prepared::default();
         if missing.is_empty() {
@@ -81,7 +96,7 @@ impl RowLedger {
                     prepared.stopped = true;
                     return Ok(prepared);
                 };
-                self.keep(study, file, cost, from, &reports, now)?;
+                self.keep(study, file, tokens, from, &reports, now)?;
                 let unusable = reports
                     .iter()
                     .filter(|reports| reports.local_warning().is_some());
@@ -93,12 +108,12 @@ impl RowLedger {
         Ok(prepared)
     }
 
-    /// Charges and keeps the reports of the rows from this one on.
+    /// Charges and keeps the reports of the rows from this one on, with their tokens.
     fn keep(
         &mut self,
         study: &Study,
         file: &RowFile,
-        cost: Budget,
+        tokens: &[ParticipantToken],
         first: u64,
         made: &[PreparedReport],
         now: u64,
@@ -107,7 +122,7 @@ impl RowLedger {
         self.store.write(|ledger| {
             let number = match known {
                 Some(number) => number,
-                None => insert_study(ledger, study, cost, now)?,
+                None => insert_study(ledger, study, now)?,
             };
             insert_file(ledger, number, file)?;
             ledger
@@ -117,11 +132,17 @@ impl RowLedger {
                 ledger.prepare_cached("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
             let mut queue =
                 ledger.prepare_cached("INSERT INTO payload (key, bytes) VALUES (?1, ?2)")?;
+            let mut send_with =
+                ledger.prepare_cached("INSERT INTO token (key, bytes) VALUES (?1, ?2)")?;
+            let mut tokens = tokens.iter().skip(first as usize);
             for (row, made) in (first..).zip(made) {
                 let report = made.report();
                 check_fingerprint(report.fingerprint, study.fingerprint())?;
                 insert.execute(params![key(number, row), report.id.0, PENDING])?;
                 queue.execute(params![key(number, row), report.payload])?;
+                if let Some(token) = tokens.next() {
+                    send_with.execute(params![key(number, row), token.as_bytes()])?;
+                }
             }
             Ok(())
         })
@@ -129,13 +150,9 @@ impl RowLedger {
 }
 
 /// Keeps what a study is and says. Gives its number.
-fn insert_study(
-    ledger: &Connection,
-    study: &Study,
-    cost: Budget,
-    now: u64,
-) -> rusqlite::Result<i64> {
+fn insert_study(ledger: &Connection, study: &Study, now: u64) -> Result<i64, Failure> {
     let statement = study.privacy();
+    let cost = charge(study.id(), study.params(), &statement)?;
     ledger.execute(
         "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
             neighbours, sentence, epsilon, delta, day)
