@@ -194,10 +194,10 @@ fn a_row_is_charged_with_its_token() {
     let admitted = ledger.admit_upload(&study, &file, &asked).unwrap();
     let failed = ledger.take_part(admitted, report, |_| ControlFlow::Continue(()));
     assert_says(failed.unwrap_err(), &["randomness-unavailable"]);
-    let kept = tokens_of(&ledger, &study);
-    assert!(!kept.is_empty());
+    let stored = tokens_of(&ledger, &study);
+    assert!(!stored.is_empty());
     let tokens = (0..).zip(asked.tokens.into_iter().flatten().map(Some));
-    assert_eq!(kept, tokens.take(kept.len()).collect::<Vec<_>>());
+    assert_eq!(stored, tokens.take(stored.len()).collect::<Vec<_>>());
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_ledger_that_is_not_written_to_changes_no_file() {
     assert!(lock.exists() && !log.exists());
 }
 
-/// What a first run would be refused for, and no ledger or lock left behind.
+/// Whatever is in the way of a new ledger, nothing is made.
 #[cfg(unix)]
 #[test]
 fn a_ledger_that_cannot_be_made_is_refused_before_anything_is_made() {

@@ -156,8 +156,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         .map_err(|error| with_flags(args, &study, ledger.path(), &lines, error))?;
     if args.check {
         check_pending(&study, admitted.counts.pending)?;
-        let made = ledger_path.exists().then_some(admitted.counts);
-        print_check(&study, &persons, made, json)?;
+        let counts = ledger_path.exists().then_some(admitted.counts);
+        print_check(&study, &persons, counts, json)?;
         return check_refused(admitted.counts.refused, &ledger.refused(&study, 1)?);
     }
     persons.bytes = Vec::new();
