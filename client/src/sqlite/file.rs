@@ -17,7 +17,9 @@ use std::{
 };
 
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, config::DbConfig,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction,
+    config::DbConfig,
+    types::{ToSqlOutput, ValueRef},
 };
 
 use super::file_lock::FileLock;
@@ -150,13 +152,27 @@ impl FileSchema {
         )
     }
 
+    /// A new file's contents, in memory.
+    fn in_memory(&self, path: &Path) -> Result<Connection> {
+        let make = || -> Result<Connection, Failure> {
+            let connection = Connection::open_in_memory()?;
+            connection.execute_batch(&self.schema())?;
+            (self.fill)(&connection)?;
+            connection.pragma_update(None, "application_id", self.application_id)?;
+            connection.pragma_update(None, "user_version", self.layout())?;
+            Ok(connection)
+        };
+        make().map_err(|failure| match failure {
+            Failure::Sqlite(error) => self.failed(path, &error),
+            Failure::Other(error) => error,
+        })
+    }
+
     /// Creates a file that only its owner can read: first complete under a temporary name, so that after a crash there is
     /// a file with all its tables or none.
-    fn create(&self, path: &Path) -> Result<()> {
-        self.check_no_log(path)?;
-        let cannot = |error: &dyn fmt::Display| {
-            Error::file(self.name, path, format_args!("cannot be created: {error}"))
-        };
+    fn create(&self, path: &Path, contents: &Connection) -> Result<()> {
+        self.check_can_be_created(path)?;
+        let cannot = |error: &dyn fmt::Display| self.cannot_be_created(path, error);
         let folder = folder_of(path);
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
@@ -166,7 +182,9 @@ impl FileSchema {
             .suffix(".new")
             .tempfile_in(folder)
             .map_err(|error| cannot(&error))?;
-        let make = || -> Result<(), Failure> {
+        let make = || -> rusqlite::Result<()> {
+            let name = ValueRef::Text(new.path().as_os_str().as_encoded_bytes());
+            contents.execute("VACUUM INTO ?1", [ToSqlOutput::Borrowed(name)])?;
             let connection = Connection::open_with_flags(
                 new.path(),
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -174,20 +192,10 @@ impl FileSchema {
             // No one else knows the file, which is synced below.
             connection.pragma_update(None, "journal_mode", "MEMORY")?;
             connection.pragma_update(None, "synchronous", "OFF")?;
-            connection.execute_batch("BEGIN")?;
-            connection.execute_batch(&self.schema())?;
-            (self.fill)(&connection)?;
-            connection.pragma_update(None, "application_id", self.application_id)?;
-            connection.pragma_update(None, "user_version", self.layout())?;
-            connection.execute_batch("COMMIT")?;
             set_wal(&connection)?;
-            connection.close().map_err(|(_, error)| error)?;
-            Ok(())
+            connection.close().map_err(|(_, error)| error)
         };
-        make().map_err(|failure| match failure {
-            Failure::Sqlite(error) => cannot(&error),
-            Failure::Other(error) => error,
-        })?;
+        make().map_err(|error| cannot(&error))?;
         new.as_file().sync_all().map_err(|error| cannot(&error))?;
         // Its descriptor is closed before anybody can open the file by its name.
         new.into_temp_path()
@@ -197,8 +205,13 @@ impl FileSchema {
         Ok(())
     }
 
-    /// Refuses to create a file where the log of another one is left.
-    fn check_no_log(&self, path: &Path) -> Result<()> {
+    fn cannot_be_created(&self, path: &Path, error: &dyn fmt::Display) -> Error {
+        Error::file(self.name, path, format_args!("cannot be created: {error}"))
+    }
+
+    /// Refuses to create a file in a folder that takes none, or where the log of another one is left.
+    fn check_can_be_created(&self, path: &Path) -> Result<()> {
+        check_folder(folder_of(path)).map_err(|error| self.cannot_be_created(path, &error))?;
         let log = beside(path, "-wal");
         if fs::symlink_metadata(&log).is_err() {
             return Ok(());
@@ -219,47 +232,70 @@ impl FileSchema {
         std::path::absolute(path).is_ok_and(|at| application_of(&at).is_ok_and(ours))
     }
 
-    /// Opens an existing file, and locks it for as long as the value lives.
+    /// Opens an existing file to write to it, and locks it for as long as the value lives.
     ///
     /// # Errors
     /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
     /// beside it does not match its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
-        self.open_to_read(path)?.with_log_applied()
-    }
-
-    /// Opens the file for reading only: the log of an interrupted change is read too, and stays as it is.
-    pub(crate) fn open_to_read(&'static self, path: &Path) -> Result<LockedFile> {
         let at = self.absolute(path)?;
         // No lock is left beside a name that was mistyped, or another program's file.
         self.identify(path, &at)?;
-        let lock = self.lock(path, &at)?;
-        let store = self.open_locked(path, at, lock)?;
-        match has_log(&store.at) {
-            true => Ok(store),
-            // SQLite made an empty one, which goes when the file is closed.
-            false => store.with_log_applied(),
-        }
+        self.opened(path, at, true, false)
     }
 
-    /// Opens the file, or creates it if there is none.
+    /// Opens the file to write to it, or creates it if there is none.
     pub(crate) fn open_or_create(&'static self, path: &Path) -> Result<LockedFile> {
-        let at = self.absolute(path)?;
-        let lock = self.lock(path, &at)?;
-        if fs::symlink_metadata(&at).is_err() {
-            self.create(path)?;
+        self.opened(path, self.absolute(path)?, true, true)
+    }
+
+    /// Opens the file as [`open_or_create`](Self::open_or_create) does, and changes nothing on the disk before
+    /// [`LockedFile::begin`]: a file that is not there is in memory, no lock is created, and the log of an interrupted
+    /// change is read and stays as it is.
+    pub(crate) fn open_unchanged(&'static self, path: &Path) -> Result<LockedFile> {
+        self.opened(path, self.absolute(path)?, false, true)
+    }
+
+    fn opened(
+        &'static self,
+        path: &Path,
+        at: PathBuf,
+        to_write: bool,
+        may_be_new: bool,
+    ) -> Result<LockedFile> {
+        let lock = self.lock(path, &at, to_write)?;
+        let (id, connection) = if may_be_new && fs::symlink_metadata(&at).is_err() {
+            self.check_can_be_created(path)?;
+            (None, self.in_memory(path)?)
+        } else {
+            (Some(self.identify(path, &at)?), self.connect(path, &at)?)
+        };
+        let mut file = LockedFile {
+            schema: self,
+            path: path.to_owned(),
+            at,
+            id,
+            connection,
+            begun: false,
+            wal_pending: Cell::new(true),
+            revisions: Cell::default(),
+            lock,
+        };
+        file.check()?;
+        if to_write {
+            file.begin()?;
         }
-        self.open_locked(path, at, lock)?.with_log_applied()
+        Ok(file)
     }
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
         std::path::absolute(path).map_err(|error| Error::file(self.name, path, error))
     }
 
-    fn lock(&self, path: &Path, at: &Path) -> Result<FileLock> {
+    fn lock(&self, path: &Path, at: &Path, create: bool) -> Result<FileLock> {
         let locked = real(at);
         let beside = beside(&locked, ".lock");
-        FileLock::acquire(&beside, &locked)
+        FileLock::acquire(&beside, &locked, create)
             .map_err(|error| {
                 let lock = beside.display();
                 let advice = match beside.exists() {
@@ -272,23 +308,6 @@ impl FileSchema {
                 Error::file(self.name, path, advice)
             })?
             .ok_or_else(|| Error::locked(self.name, path))
-    }
-
-    fn open_locked(&'static self, path: &Path, at: PathBuf, lock: FileLock) -> Result<LockedFile> {
-        let id = self.identify(path, &at)?;
-        let connection = self.connect(path, &at);
-        let store = LockedFile {
-            schema: self,
-            path: path.to_owned(),
-            at,
-            id,
-            connection: connection.map_err(|failure| self.error_of(path, failure))?,
-            wal_pending: Cell::new(true),
-            revisions: Cell::default(),
-            lock,
-        };
-        store.check()?;
-        Ok(store)
     }
 
     /// Identifies the file, which must have only one name: SQLite finds its log by name. Refuses one of another kind, as
@@ -350,18 +369,24 @@ impl FileSchema {
         Ok(id)
     }
 
-    /// A connection with the lock. A file of another kind is left as it is.
-    fn connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
+    /// A connection with the lock. The file is left as it is.
+    fn connect(&self, path: &Path, at: &Path) -> Result<Connection> {
+        self.try_connect(path, at)
+            .map_err(|failure| self.error_of(path, failure))
+    }
+
+    fn try_connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
+        let has_log = fs::symlink_metadata(beside(&real(at), "-wal")).is_ok();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(at, flags)?;
-        // The log is not applied before it was checked, nor on close.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // A log is not applied before it was checked, nor on close. If there is none, SQLite makes an empty one, which
+        // goes when the file is closed.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         connection.busy_timeout(Duration::ZERO)?;
         // Before the first read: the lock is then taken with it, and kept.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         self.check_kind(path, id)?;
-        set_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         // Some disks of macOS acknowledge a plain fsync early.
         connection.pragma_update(None, "fullfsync", true)?;
@@ -384,14 +409,16 @@ impl FileSchema {
     }
 }
 
-/// A file that is open and locked.
+/// A file that is open and locked; nothing of it is changed before [`begin`](Self::begin).
 pub(crate) struct LockedFile {
     schema: &'static FileSchema,
     /// The path as the caller named it.
     path: PathBuf,
     at: PathBuf,
-    id: FileId,
+    /// `None`: it is not there yet, and the connection is one to its contents in memory.
+    id: Option<FileId>,
     connection: Connection,
+    begun: bool,
     /// Whether the log may hold something that the file does not.
     wal_pending: Cell<bool>,
     /// Revisions of the last change of this value, or found when it was opened.
@@ -404,7 +431,7 @@ impl Drop for LockedFile {
     fn drop(&mut self) {
         // If a forked child, or one of two processes that hold the file, closed it normally, SQLite would delete the
         // log that the other one still uses.
-        let alone = self.check_not_moved().is_err() || self.is_unchanged();
+        let alone = !self.begun || self.check_not_moved().is_err() || self.is_unchanged();
         if !(self.lock.is_ours() && alone) {
             let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             let _ = self.connection.set_db_config(keep_log, true);
@@ -532,17 +559,40 @@ impl LockedFile {
         }
     }
 
-    /// Leaves the log empty, now and when the file is closed, and the tables in their newest layout.
-    fn with_log_applied(mut self) -> Result<Self> {
-        self.settle()?;
-        let (upgrades, layout) = (self.schema.upgrades, self.layout()?);
-        for upgrade in upgrades.iter().skip(layout as usize - 1) {
-            upgrade(&mut self)?;
+    /// Makes the file ready to be written to: creates it and its lock, if they are not there, and leaves its log empty,
+    /// now and when the file is closed, and its tables in their newest layout.
+    ///
+    /// # Errors
+    /// The file cannot be created or written; locked, also if another process has created it since it was opened.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if self.begun {
+            return Ok(());
         }
+        self.check_ours()?;
+        let schema = self.schema;
+        if !self.lock.is_taken() {
+            self.lock = schema.lock(&self.path, &self.at, true)?;
+        }
+        if self.id.is_none() {
+            if fs::symlink_metadata(&self.at).is_ok() {
+                return Err(Error::locked(schema.name, &self.path));
+            }
+            schema.create(&self.at, &self.connection)?;
+            let id = schema.identify(&self.path, &self.at)?;
+            self.connection = schema.connect(&self.path, &self.at)?;
+            self.id = Some(id);
+            self.check()?;
+        }
+        set_wal(&self.connection).map_err(|error| self.failed(&error))?;
+        self.settle()?;
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(|error| self.failed(&error))?;
-        Ok(self)
+        self.begun = true;
+        for upgrade in schema.upgrades.iter().skip(self.layout()? as usize - 1) {
+            upgrade(self)?;
+        }
+        Ok(())
     }
 
     /// The revisions in the file alone, whatever a log says.
@@ -562,6 +612,7 @@ impl LockedFile {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
+        self.begin()?;
         self.check_current()?;
         let done = self
             .try_write(change)
@@ -646,7 +697,7 @@ impl LockedFile {
     /// Refuses to continue with a file that now has another name: its log would stay at the old name.
     fn check_not_moved(&self) -> Result<()> {
         match fs::metadata(&self.at) {
-            Ok(found) if identity(&found) == (self.id, 1) => Ok(()),
+            Ok(found) if self.id.map(|id| (id, 1)) == Some(identity(&found)) => Ok(()),
             _ => Err(Error::file(
                 self.schema.name,
                 &self.path,
@@ -735,6 +786,18 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// Refuses a folder that is not there, or in which no file may be made.
+#[cfg(unix)]
+fn check_folder(folder: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+#[cfg(not(unix))]
+fn check_folder(folder: &Path) -> io::Result<()> {
+    fs::metadata(folder).map(drop)
 }
 
 /// Whether the file's log holds anything.

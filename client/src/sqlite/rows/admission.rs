@@ -66,7 +66,7 @@ pub fn check_weights(weights: &[f64]) -> Result<()> {
 /// Rows admitted by [`RowLedger::admit_upload`]; nothing is stored yet.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmittedRows<'a> {
-    /// The study's reports in the ledger.
+    /// The study's reports in the ledger; refused ones that the request sends again are pending.
     pub counts: RowCounts,
     /// The charge of each row that has no report yet.
     pub cost: Budget,
@@ -96,13 +96,20 @@ impl RowLedger {
         file: &RowFile,
         request: &'a UploadRequest,
     ) -> Result<AdmittedRows<'a>> {
-        let rows = self.admit(study, file, request)?;
+        let mut rows = self.admit(study, file, request)?;
         request.check_tokens(study, file.rows, rows.missing)?;
+        let requeued = match &request.tokens {
+            _ if request.resend_refused => rows.counts.refused,
+            Some(_) => self.refused_for_tokens(study)?,
+            None => 0,
+        };
+        rows.counts.pending += requeued;
+        rows.counts.refused -= requeued;
         Ok(rows)
     }
 
-    /// Stores the changes requested, and then, as [`prepare`](Self::prepare) does, makes a report with its charge and
-    /// token for each row that has none.
+    /// Stores the changes requested, and then, as [`prepare`](Self::prepare) does, makes a report for each row that has
+    /// none: charge, report and token are one write.
     ///
     /// # Errors
     /// Those of [`prepare`](Self::prepare).
@@ -113,6 +120,7 @@ impl RowLedger {
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
         let (study, request) = (rows.study, rows.request);
+        self.store.begin()?;
         if rows.moved {
             self.accept_move(study)?;
         }
@@ -122,13 +130,13 @@ impl RowLedger {
         if request.resend_refused {
             self.requeue_refused(study)?;
         }
-        // Others may have been charged since these were admitted.
-        let rows = self.admit(study, &rows.file, request)?;
-        let prepared = self.make_reports(study, &rows.file, rows.cost, report, progress)?;
-        if let Some(tokens) = &request.tokens {
+        let tokens = request.tokens.as_deref().unwrap_or_default();
+        if !tokens.is_empty() {
             self.set_tokens(study, (0..).zip(tokens))?;
         }
-        Ok(prepared)
+        // Others may have been charged since these were admitted.
+        self.admit(study, &rows.file, request)?;
+        self.make_reports(study, &rows.file, tokens, report, progress)
     }
 
     /// Makes the reports of all rows of the file that have none for this study, on all cores, with `report` of the
@@ -148,8 +156,8 @@ impl RowLedger {
         report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
-        let cost = self.admit(study, file, &UploadRequest::default())?.cost;
-        self.make_reports(study, file, cost, report, progress)
+        self.admit(study, file, &UploadRequest::default())?;
+        self.make_reports(study, file, &[], report, progress)
     }
 
     /// Checks all of an upload but its tokens: the one way to a charge.

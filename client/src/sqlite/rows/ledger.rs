@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
-use eigenveil_shared::{
-    about::UtcDate,
-    clock::{Clock, SystemClock},
-    privacy::Budget,
-    study::Fingerprint,
-};
+use eigenveil_shared::{about::UtcDate, clock::Clock, privacy::Budget, study::Fingerprint};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -115,21 +110,14 @@ impl RowLedger {
         SCHEMA.is_at(path.as_ref())
     }
 
-    /// Opens like [`open`](Self::open), but makes no new file for a study that takes no reports.
+    /// Opens like [`open`](Self::open), and changes nothing on the disk before the first write: a ledger that is not
+    /// there is in memory until then, and a change that was interrupted, and is in the log beside the file, is read too
+    /// and stays there. What is only admitted, or refused, leaves nothing behind.
     ///
     /// # Errors
-    /// As there; `study-not-open`, `study-ended`.
-    pub fn open_for(path: impl AsRef<Path>, study: &Study) -> Result<Self> {
-        if !path.as_ref().exists() {
-            study.check_open(SystemClock.unix_ms())?;
-        }
-        Self::open(path)
-    }
-
-    /// Opens like [`open_existing`](Self::open_existing), to read it only: a change that was interrupted, and is in the
-    /// log beside the file, is read too and stays there.
-    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self> {
-        Self::checked(SCHEMA.open_to_read(path.as_ref())?)
+    /// As there. The first write is refused as locked if another process has created the ledger since.
+    pub fn open_unchanged(path: impl AsRef<Path>) -> Result<Self> {
+        Self::checked(SCHEMA.open_unchanged(path.as_ref())?)
     }
 
     /// The limits of each row.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_shared::{about::UtcDate, privacy::Budget};
+use eigenveil_shared::{about::UtcDate, enrolment::ParticipantToken};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    rules::StudyTerms,
+    rules::{StudyTerms, charge},
+    sqlite::file::Failure,
     study::{PreparedReport, Study, check_fingerprint},
 };
 
@@ -42,13 +43,13 @@ pub struct Prepared {
 }
 
 impl RowLedger {
-    /// Makes the reports of the rows of an admitted file that have none, each at this cost; see
-    /// [`prepare`](Self::prepare).
+    /// Makes the reports of the rows of an admitted file that have none, and keeps them with these tokens, the first for
+    /// row 0; see [`prepare`](Self::prepare).
     pub(super) fn make_reports(
         &mut self,
         study: &Study,
         file: &RowFile,
-        cost: Budget,
+        tokens: &[ParticipantToken],
         report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
@@ -68,7 +69,7 @@ impl RowLedger {
                     prepared.stopped = true;
                     return Ok(prepared);
                 };
-                self.keep(study, file, cost, from, &reports, now)?;
+                self.keep(study, file, tokens, from, &reports, now)?;
                 let unusable = reports
                     .iter()
                     .filter(|reports| reports.local_warning().is_some());
@@ -80,12 +81,12 @@ impl RowLedger {
         Ok(prepared)
     }
 
-    /// Charges and keeps the reports of the rows from this one on.
+    /// Charges and keeps the reports of the rows from this one on, with their tokens.
     fn keep(
         &mut self,
         study: &Study,
         file: &RowFile,
-        cost: Budget,
+        tokens: &[ParticipantToken],
         first: u64,
         made: &[PreparedReport],
         now: u64,
@@ -94,7 +95,7 @@ impl RowLedger {
         self.store.write(|ledger| {
             let number = match known {
                 Some(number) => number,
-                None => insert_study(ledger, study, cost, now)?,
+                None => insert_study(ledger, study, now)?,
             };
             insert_file(ledger, number, file)?;
             ledger
@@ -104,11 +105,17 @@ impl RowLedger {
                 ledger.prepare_cached("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
             let mut queue =
                 ledger.prepare_cached("INSERT INTO payload (key, bytes) VALUES (?1, ?2)")?;
+            let mut send_with =
+                ledger.prepare_cached("INSERT INTO token (key, bytes) VALUES (?1, ?2)")?;
+            let mut tokens = tokens.iter().skip(first as usize);
             for (row, made) in (first..).zip(made) {
                 let report = made.report();
                 check_fingerprint(report.fingerprint, study.fingerprint())?;
                 insert.execute(params![key(number, row), report.id.0, PENDING])?;
                 queue.execute(params![key(number, row), report.payload])?;
+                if let Some(token) = tokens.next() {
+                    send_with.execute(params![key(number, row), token.as_bytes()])?;
+                }
             }
             Ok(())
         })
@@ -116,13 +123,9 @@ impl RowLedger {
 }
 
 /// Keeps what a study is and says. Gives its number.
-fn insert_study(
-    ledger: &Connection,
-    study: &Study,
-    cost: Budget,
-    now: u64,
-) -> rusqlite::Result<i64> {
+fn insert_study(ledger: &Connection, study: &Study, now: u64) -> Result<i64, Failure> {
     let statement = study.privacy();
+    let cost = charge(study.id(), study.params(), &statement)?;
     ledger.execute(
         "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
             neighbours, sentence, epsilon, delta, day)

@@ -258,6 +258,19 @@ impl RowLedger {
         })
     }
 
+    /// How many reports of a study were refused for their tokens.
+    pub(super) fn refused_for_tokens(&self, study: &Study) -> Result<u64> {
+        let Some(number) = self.number(study)? else {
+            return Ok(0);
+        };
+        let [required, unknown, spent] = TOKEN_ERRORS.map(ErrorCode::as_str);
+        self.store.one(
+            "SELECT count(*) FROM refusal WHERE key >= ?1 AND key < ?2 AND code IN (?3, ?4, ?5)",
+            params![key(number, 0), key(number + 1, 0), required, unknown, spent],
+            |row| row.get(0),
+        )
+    }
+
     /// How many reports of a study are in which state.
     pub fn counts(&self, study: &Study) -> Result<RowCounts> {
         let Some(number) = self.number(study)? else {
