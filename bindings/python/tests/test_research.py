@@ -195,9 +195,11 @@ def test_sparse_finds_the_features():
     random = np.random.default_rng(1)
     rows = random.normal(size=(20_000, 20))
     rows[:, :4] += 5 * random.normal(size=(20_000, 1))
-    fit = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=True).fit(rows)
+    fit = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1).fit(rows)
     assert list(fit.support_) == [0, 1, 2, 3] and fit.converged_
-    assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"]
+    assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"] and fit.expected_error_ < 0.5
+    shrunk = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=False).fit(rows).estimate_
+    assert np.isnan([shrunk.expected_error_, *shrunk.alignments_]).all() and shrunk.expected_error_range_ is None
 
 
 def test_every_baseline_runs_and_states_its_privacy():

@@ -164,7 +164,8 @@ pub fn spectrum_from_pilot(
     total: Option<f64>,
 ) -> Result<SpectrumRange> {
     let Some(spectrum) = &pilot.spectrum else {
-        return reject(match pilot.sparse {
+        return reject(match &pilot.sparse {
+            Some(sparse) if !sparse.refit => "the pilot's components are not refitted on the features that it selected, so nothing is known of their error: estimate it again with `refit`, or give `spectrum`".to_owned(),
             Some(_) => "the pilot selected no more features than it has components: it does not show how other directions mix with them; run it with a smaller lambda or without selecting features, or give `spectrum`".to_owned(),
             None => "the pilot's document lacks its spectrum: estimate it again".to_owned(),
         });

@@ -47,8 +47,8 @@ pub struct SimulateAnswer {
     pub seconds: f64,
     /// Repeats.
     pub repeats: usize,
-    /// The error that an analyst would expect from the noisy spectrum.
-    pub error_predicted_from_data: f64,
+    /// The error that an analyst would expect from the noisy spectrum; `None` without `refit`.
+    pub error_predicted_from_data: Option<f64>,
     /// Error of plain PCA on the same reports.
     pub pca_error: f64,
     /// Precision of the selected features.

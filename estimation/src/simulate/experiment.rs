@@ -73,8 +73,8 @@ pub struct Repeat {
     pub predicted_error: Option<f64>,
     /// The smallest squared cosine in that prediction, 0 if a component is invisible.
     pub predicted_alignment: Option<f64>,
-    /// The estimate's own expectation from the noisy spectrum: what an analyst sees.
-    pub expected_error: f64,
+    /// The estimate's own expectation from the noisy spectrum: what an analyst sees; `None` for shrunk loadings.
+    pub expected_error: Option<f64>,
     /// Components above the floor's threshold.
     pub components_above: usize,
     /// Support recovery (Theorem 5 of Wang & Xu), for the sparse estimator on a sparse model.
@@ -99,7 +99,7 @@ pub struct Summary {
     /// Mean of the smallest squared cosine in the prediction.
     pub predicted_alignment: Option<f64>,
     /// Mean of the estimate's own expectation.
-    pub expected_error: f64,
+    pub expected_error: Option<f64>,
     /// Mean number of components above the floor's threshold.
     pub components_above: f64,
     /// Mean precision, recall and F1.
@@ -273,7 +273,7 @@ pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
         nonprivate_error: mean(&|r| r.nonprivate_error),
         predicted_error: mean_if(&|r| r.predicted_error),
         predicted_alignment: mean_if(&|r| r.predicted_alignment),
-        expected_error: mean(&|r| r.expected_error),
+        expected_error: mean_if(&|r| r.expected_error),
         components_above: mean(&|r| r.components_above as f64),
         support,
         converged: repeats.iter().filter(|r| r.converged).count(),

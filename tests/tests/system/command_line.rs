@@ -162,7 +162,7 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
         "{loadings:?}"
     );
 
-    let text = succeeded(&server.cli(&format!("{estimate} --k 1 --refit --lambda cv")));
+    let text = succeeded(&server.cli(&format!("{estimate} --k 1 --lambda cv")));
     assert!(text.contains(" ± "), "{text}");
     let document = folder.read_json("result/estimate.json");
     let component = &document["components"][0];
@@ -179,6 +179,13 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
     assert!(cv["grid"].as_array().unwrap().len() > 3, "{cv}");
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
     check_files_of_a_lambda_path(&folder, &text);
+    let shrunk = succeeded(&server.cli(&format!("{estimate} --k 1 --refit=no")));
+    assert!(shrunk.contains("error not known"), "{shrunk}");
+    let names = folder.names("result");
+    assert!(
+        !names.iter().any(|name| name.ends_with("alignment.svg")),
+        "{names:?}"
+    );
 
     // Four reports are in at most four commits: too few buckets for cross-validation.
     let few = server.create_study("--p 8 --epsilon 8");
