@@ -149,7 +149,7 @@ impl Outlook {
 
     /// The sizes for this number of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<Resolution> {
-        resolution(&self.noise, self.p, n.max(1), self.k).ok()
+        resolution(&self.noise, (self.p, 1.0), n.max(1), self.k).ok()
     }
 
     /// The outlook as a paragraph.
