@@ -6,6 +6,7 @@ use std::fmt;
 use eigenveil_shared::{
     estimate::{BucketAgreement, ComponentGroup, SeedCheck, SquaredNormCheck},
     privacy::delta_warning,
+    wording::percent,
 };
 
 use crate::report::format::{in_words, three_digits, with_thousands};
@@ -121,8 +122,8 @@ impl Warning {
                 let (or_column, reason) = match of_one_sign {
                     Some(count) => ("", format!("its {count} clear loadings all have one sign")),
                     None => {
-                        let percent = 100.0 * share.unwrap_or_default().min(1.0);
-                        let reason = format!("it holds {percent:.0} % of the rows' squared length");
+                        let share = percent(share.unwrap_or_default().min(1.0));
+                        let reason = format!("it holds {share} of the rows' squared length");
                         (" (or one column in much smaller units than the others)", reason)
                     }
                 };

@@ -130,7 +130,7 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
         sum_epsilon: true_epsilon.map(|each| (each * studies).next_up()),
         sum_delta: match pure {
             true => 0.0,
-            false => (delta * studies).next_up().min(1.0),
+            false => (delta * studies).min(1.0),
         },
     })
 }
