@@ -192,6 +192,12 @@ impl Error {
         Self::new(ErrorCode::InvalidRequest, detail)
     }
 
+    /// `invalid-request` for a member of a request that has no effect beside the others.
+    pub fn no_effect(field: &'static str, why: &str) -> Self {
+        Self::invalid_request(format!("`{field}` has no effect: {why}; leave it out"))
+            .of_field(field)
+    }
+
     /// `invalid-config`.
     pub fn invalid_config(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidConfig, detail)

@@ -257,11 +257,16 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.account()
     with pytest.raises(errors.InputError, match="^`radius` 3 is not used with `bound_rows` normalize"):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, radius=3)
+    for wrong in [{"model": "haystack", "spike": 3}, {"drop": "a"}, {"title": "t"}, {"calibration": "as-published"}]:
+        with pytest.raises(errors.InputError, match=list(wrong)[-1]):
+            eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, **wrong)
+    with pytest.raises(errors.InputError, match="`calibration` has no effect"):
+        central.fit("pca", _scaled(200), k=1, calibration="accounted")
     with pytest.raises(errors.InputError, match="refit is not used without sparse=True"):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, refit=True)
     with pytest.raises(errors.InputError, match="leave epsilon out"):
         central.fit("pca", _scaled(200), k=1, epsilon=1.0)
-    with pytest.raises(errors.InputError, match="`delta` belongs to an `epsilon`"):
+    with pytest.raises(errors.InputError, match="^`delta` has no effect: .* finite `epsilon`"):
         central.fit("analyze-gauss", _scaled(200), k=1, delta=1e-6)
     with pytest.raises(errors.InputError, match="penalty is -1; .* at least 0"):
         central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=-1)

@@ -155,12 +155,18 @@ pub fn assumed_of_pilot(pilot: &Estimate) -> Option<&'static str> {
 /// With the pilot's own noise, n and k it gives the pilot's `expected_error` again.
 ///
 /// # Errors
-/// `invalid-request` for a k that does not stand above the pilot's floor, and where the total is not known.
+/// `invalid-request` for a k that does not stand above the pilot's floor, and where the total is not known, or known
+/// without `total`.
 pub fn spectrum_from_pilot(
     pilot: &Estimate,
     k: usize,
     total: Option<f64>,
 ) -> Result<SpectrumRange> {
+    let unknown = pilot.total_variance.is_none();
+    if total.is_some() && !unknown {
+        let why = "the pilot shows that of its rows";
+        return Err(Error::no_effect("mean_squared_length", why));
+    }
     let Some(spectrum) = &pilot.spectrum else {
         return reject(match &pilot.sparse {
             Some(sparse) if !sparse.refit => "the pilot's components are not refitted on the features that it selected, so nothing is known of their error: estimate it again with `refit`, or give `spectrum`".to_owned(),
@@ -180,7 +186,6 @@ pub fn spectrum_from_pilot(
         });
     }
     // What reports do not show of the total, a step under every eigenvalue.
-    let unknown = pilot.total_variance.is_none();
     check_total(total)?;
     let step = match (unknown, total) {
         (false, _) => 0.0,

@@ -35,8 +35,8 @@ pub struct SimulateAnswer {
     pub noise: NoisePath,
     /// Error of the estimate.
     pub error_mean: f64,
-    /// Its standard deviation.
-    pub error_sd: f64,
+    /// Its standard deviation over several repeats.
+    pub error_sd: Option<f64>,
     /// The floor's prediction from the noiseless spectrum.
     pub error_predicted_from_truth: Option<f64>,
     /// Error without noise.

@@ -88,8 +88,8 @@ pub struct Repeat {
 pub struct Summary {
     /// Mean error.
     pub error_mean: f64,
-    /// Standard deviation of the error over the repeats (denominator R − 1); 0 for one repeat.
-    pub error_sd: f64,
+    /// Standard deviation of the error over the repeats (denominator R − 1), if there are several.
+    pub error_sd: Option<f64>,
     /// Mean error of plain PCA on the same reports.
     pub pca_error: f64,
     /// Mean error without noise.
@@ -264,11 +264,7 @@ pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
         });
     Summary {
         error_mean,
-        error_sd: if repeats.len() > 1 {
-            (squares / (count - 1.0)).sqrt()
-        } else {
-            0.0
-        },
+        error_sd: (repeats.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
         pca_error: mean(&|r| r.pca_error),
         nonprivate_error: mean(&|r| r.nonprivate_error),
         predicted_error: mean_if(&|r| r.predicted_error),

@@ -8,22 +8,25 @@ use super::accountant::Guarantee;
 use crate::{
     error::{Error, Result, error},
     mechanism::{Calibration, DEFAULT_DELTA, Mechanism, MechanismKind},
-    word,
+    optional_word,
 };
+
+/// Dimension of a report when nobody says.
+const DEFAULT_P: usize = 40;
 
 /// The reports of one participant: those of a mechanism (`epsilon`), or any Gaussian releases (`sigma` and
 /// `sensitivity`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccountRequest {
-    /// The mechanism.
-    #[serde(deserialize_with = "word")]
-    pub mechanism: MechanismKind,
+    /// The mechanism; `double-cap` without.
+    #[serde(deserialize_with = "optional_word")]
+    pub mechanism: Option<MechanismKind>,
     /// How its noise is chosen, where there is a choice.
-    #[serde(deserialize_with = "word")]
-    pub calibration: Calibration,
-    /// Dimension of a report; only the noise of `discrete-gaussian` depends on it.
-    pub p: usize,
+    #[serde(deserialize_with = "optional_word")]
+    pub calibration: Option<Calibration>,
+    /// Dimension of a report, on which only the noise of `discrete-gaussian` depends; 40 without.
+    pub p: Option<usize>,
     /// ε claimed for one report.
     pub epsilon: Option<f64>,
     /// Noise scale σ of a Gaussian release.
@@ -39,9 +42,9 @@ pub struct AccountRequest {
 impl Default for AccountRequest {
     fn default() -> Self {
         Self {
-            mechanism: MechanismKind::default(),
-            calibration: Calibration::default(),
-            p: 40,
+            mechanism: None,
+            calibration: None,
+            p: None,
             epsilon: None,
             sigma: None,
             sensitivity: None,
@@ -139,13 +142,27 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
 fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarantee)> {
     match (request.epsilon, request.sigma, request.sensitivity) {
         (Some(epsilon), None, None) => {
-            let budget = request.mechanism.budget(epsilon, request.delta)?;
+            let kind = request.mechanism.unwrap_or_default();
+            if request.p.is_some() && kind != MechanismKind::DiscreteGaussian {
+                let why = format!("the noise of {kind} does not depend on it");
+                return Err(Error::no_effect("p", &why));
+            }
+            let budget = kind.budget(epsilon, request.delta)?;
+            let calibration = request.calibration.unwrap_or_default();
             let spec =
-                Mechanism::derive(request.mechanism, request.calibration, request.p, budget)?;
+                Mechanism::derive(kind, calibration, request.p.unwrap_or(DEFAULT_P), budget)?;
             let guarantee = spec.guarantee()?;
             Ok((Some((spec, epsilon)), guarantee))
         }
         (None, Some(sigma), Some(sensitivity)) => {
+            let of_a_mechanism = [
+                ("mechanism", request.mechanism.is_some()),
+                ("calibration", request.calibration.is_some()),
+                ("p", request.p.is_some()),
+            ];
+            if let Some((field, _)) = of_a_mechanism.into_iter().find(|(_, given)| *given) {
+                return Err(Error::no_effect(field, "`sigma` is the noise"));
+            }
             Ok((None, Guarantee::gaussian(sigma, sensitivity)?))
         }
         _ => Err(

@@ -53,7 +53,7 @@ def _to_json(arguments: dict[str, Any]) -> str:
 def _taken(flags: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Removes the named flags from ``flags``, and returns those that are given."""
     given = {name: flags.pop(name) for name in names if name in flags}
-    return {name: plain(name, value) for name, value in given.items() if value is not None and value is not False}
+    return {name: plain(name, value) for name, value in given.items() if value is not None}
 
 
 def plain(name: str, value: Any) -> Any:
@@ -106,13 +106,13 @@ def _write_figure(plot: str, figure: str) -> None:
 def account(
     *,
     epsilon: float | None = None,
-    mechanism: str = "double-cap",
+    mechanism: str | None = None,
     delta: float | None = None,
     studies: int = 1,
-    p: int = 40,
+    p: int | None = None,
     sigma: float | None = None,
     sensitivity: float | None = None,
-    calibration: str = "analytic",
+    calibration: str | None = None,
 ) -> dict[str, Any]:
     """The privacy cost of one report, or of one in each of several studies.
 
@@ -120,6 +120,8 @@ def account(
     ----------
     epsilon : float
         The claimed ε of one report; alternatively, give ``sigma`` and ``sensitivity`` of any Gaussian release.
+    mechanism, calibration, p
+        ``"double-cap"`` and ``"analytic"`` by default; ``p``, 40 by default, is for ``discrete-gaussian``.
     studies : int
         Studies that one participant takes part in.
     delta : float, optional
@@ -244,7 +246,11 @@ def simulate(
         reading |= {name: _names(reading[name]) for name in ("keep", "drop") if name in reading}
         constants = None if features is None else _path("features", features)
         table = (_path("rows", rows), _to_json(reading), constants)
+    elif unused := [*reading, *(["features"] if features is not None else [])]:
+        raise InputError(f"{unused[0]} is not used without rows")
     plot, title = flags.pop("plot", None), flags.pop("title", None)
+    if plot is None and title is not None:
+        raise InputError("title is not used without plot")
     plot = plot if plot is None else _figure_path(plot)
     settings = _taken(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
     if settings and not sparse:

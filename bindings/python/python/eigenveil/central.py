@@ -59,8 +59,8 @@ def fit(
     k: int,
     epsilon: float | None = None,
     delta: float | None = None,
-    neighbours: str = "replace",
-    calibration: str = "accounted",
+    neighbours: str | None = None,
+    calibration: str | None = None,
     features: Any = None,
     bound_rows: str = "normalize",
     radius: float | None = None,
@@ -79,10 +79,10 @@ def fit(
         Components.
     epsilon, delta : float, optional
         Of the whole run; without ``epsilon`` there is no noise.
-    neighbours : str
-        ``"replace"`` (one row by any other), ``"zero-out"`` or ``"entry"``.
-    calibration : str
-        ``"accounted"``, or ``"as-published"``, which reports what really holds.
+    neighbours : str, optional
+        With ``epsilon``: ``"replace"`` (one row by any other; the default), ``"zero-out"`` or ``"entry"``.
+    calibration : str, optional
+        With ``epsilon``: ``"accounted"`` (the default), or ``"as-published"``, which reports what really holds.
     features, bound_rows, radius
         How rows are prepared, as in :meth:`Analyst.create_study`.
     seed : int, optional
@@ -102,8 +102,6 @@ def fit(
     read = _rows.table(rows)
     expected = None if own is None else [str(feature["name"]) for feature in own]
     values = _rows.ordered(read, expected, "the features")
-    if epsilon is None and delta is not None:
-        raise InputError("delta is given without epsilon; give both or neither")
     for name, value in parameters.items():
         if isinstance(value, int):
             _rows.whole(value, name)
@@ -111,7 +109,7 @@ def fit(
         "algorithm": algorithm, "neighbours": neighbours, "calibration": calibration, "bound_rows": bound_rows,
     }  # fmt: skip
     numbers = {"epsilon": epsilon, "delta": delta, "radius": radius}
-    request: dict[str, Any] = {name: _rows.text(value, name) for name, value in words.items()}
+    request: dict[str, Any] = {name: _rows.text(value, name) for name, value in words.items() if value is not None}
     request |= {name: plain(name, _rows.number(value, name)) for name, value in numbers.items() if value is not None}
     request |= {"k": _rows.whole(k, "k"), "seed": None if seed is None else _rows.whole(seed, "seed"), "features": own}
     request["options"] = {name: plain(name, value) for name, value in parameters.items()}

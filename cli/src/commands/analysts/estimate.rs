@@ -43,7 +43,12 @@ pub(crate) struct EstimateArgs {
     #[arg(long)]
     wait: bool,
     /// Longest wait in seconds; the estimate continues after it
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 3600,
+        requires = "wait"
+    )]
     timeout: u64,
     /// Directory for the result; one that has a result already is refused
     #[arg(long, value_name = "DIR", default_value = "eigenveil-estimate")]

@@ -34,7 +34,7 @@ pub(crate) struct SimulateArgs {
         long,
         value_enum,
         required_unless_present = "rows",
-        conflicts_with = "rows",
+        conflicts_with_all = ["rows", "TableArgs"],
         requires = "p"
     )]
     model: Option<ModelArg>,
@@ -159,11 +159,7 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3})",
-        output::mean_and_sd(
-            simulated.error_mean,
-            simulated.error_sd,
-            simulated.repeats as u64
-        ),
+        output::mean_and_sd(simulated.error_mean, simulated.error_sd),
         max_error(simulated.p, simulated.k)
     ))?;
     output::text(&format!(
@@ -242,7 +238,7 @@ fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
             row.s.map_or("-".to_owned(), |s| s.to_string()),
             row.epsilon,
             output::decimals(row.error_mean, 4),
-            output::decimals(row.error_sd, 4),
+            number(row.error_sd),
             number(row.error_predicted_from_truth),
             output::decimals(row.nonprivate_error, 4),
             row.components_above_floor
