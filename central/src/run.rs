@@ -105,13 +105,8 @@ impl CentralRequest {
                 ("neighbours", self.neighbours.is_some()),
                 ("calibration", self.calibration.is_some()),
             ];
-            return match of_noise.into_iter().find(|(_, given)| *given) {
-                Some((field, _)) => Err(Error::no_effect(
-                    field,
-                    "there is no noise without a finite `epsilon`",
-                )),
-                None => Ok(Privacy::None),
-            };
+            Error::if_given(&of_noise, "there is no noise without a finite `epsilon`")?;
+            return Ok(Privacy::None);
         };
         let calibration = self.calibration.unwrap_or_default();
         if let [only] = info.calibrations

@@ -151,10 +151,8 @@ pub(crate) fn check_figure(path: &Path) -> Result<()> {
 /// Checks the path of a table, which is written as CSV whatever its name says.
 pub(crate) fn check_table(path: &Path) -> Result<()> {
     let ending = path.extension().unwrap_or_default();
-    let other = [
-        "tsv", "tab", "npy", "parquet", "pq", "libsvm", "svm", "svmlight",
-    ];
-    if other.iter().any(|other| ending.eq_ignore_ascii_case(other)) {
+    let mut others = "tsv tab npy parquet libsvm svm svmlight".split(' ');
+    if others.any(|other| ending.eq_ignore_ascii_case(other)) {
         return Err(CliError::usage(format!(
             "--out is {}, and the table is written as CSV; give a name that ends in .csv",
             path.display()

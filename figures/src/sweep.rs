@@ -65,8 +65,8 @@ pub fn sweep_chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) -
     };
     let highest = rows.iter().flat_map(|row| {
         let predicted = row.error_predicted_from_truth.unwrap_or(0.0);
-        let deviation = row.error_sd.unwrap_or(0.0);
-        [row.error_mean + deviation, row.pca_error, predicted]
+        let top = row.error_mean + row.error_sd.unwrap_or(0.0);
+        [top, row.pca_error, predicted]
     });
     let highest = highest.fold(0.0, f64::max);
     // The error of an orthogonal subspace, if every setting has the same k; far above all errors it would only squeeze
@@ -115,11 +115,8 @@ fn pair_of_series(
         "" => "measured".to_owned(),
         name => name.to_owned(),
     };
-    let measured = Series::new(measured, points(|row| Some(row.error_mean))).with_error_bars(
-        line.iter()
-            .map(|row| row.error_sd.unwrap_or(0.0))
-            .collect::<Vec<_>>(),
-    );
+    let bars = line.iter().map(|row| row.error_sd.unwrap_or(0.0));
+    let measured = Series::new(measured, points(|row| Some(row.error_mean))).with_error_bars(bars);
     let compared = match sparse {
         true => Series::new(labelled("plain PCA"), points(|row| Some(row.pca_error)))
             .with_style(LineStyle::Dashed),

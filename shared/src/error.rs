@@ -192,10 +192,13 @@ impl Error {
         Self::new(ErrorCode::InvalidRequest, detail)
     }
 
-    /// `invalid-request` for a member of a request that has no effect beside the others.
-    pub fn no_effect(field: &'static str, why: &str) -> Self {
-        Self::invalid_request(format!("`{field}` has no effect: {why}; leave it out"))
-            .of_field(field)
+    /// `invalid-request` for the first of these members of a request that is given, since it has no effect.
+    pub fn if_given(members: &[(&'static str, bool)], why: &str) -> Result<()> {
+        let Some(&(field, _)) = members.iter().find(|(_, given)| *given) else {
+            return Ok(());
+        };
+        let detail = format!("`{field}` has no effect: {why}; leave it out");
+        Err(Self::invalid_request(detail).of_field(field))
     }
 
     /// `invalid-config`.

@@ -42,34 +42,21 @@ impl ModelSettings {
     /// `invalid-request` for a parameter of another model than this one, or of any without a model, and for noise below
     /// 0.
     pub(crate) fn check(&self, model: Option<ModelKind>) -> Result<()> {
-        use ModelKind::{Haystack, PlusMinus, Sparse, Spiked};
-        for (field, value, models, names) in [
-            (
-                "spike",
-                self.spike,
-                &[Spiked, Sparse][..],
-                "spiked or sparse",
-            ),
-            ("inliers", self.inliers, &[Haystack][..], "haystack"),
-            (
-                "inlier_noise",
-                self.inlier_noise,
-                &[Haystack][..],
-                "haystack",
-            ),
-            (
-                "sign_noise",
-                self.sign_noise,
-                &[PlusMinus][..],
-                "plus-minus",
-            ),
+        let used: &[&str] = match model {
+            Some(ModelKind::Spiked | ModelKind::Sparse) => &["spike"],
+            Some(ModelKind::Haystack) => &["inliers", "inlier_noise"],
+            Some(ModelKind::PlusMinus) => &["sign_noise"],
+            Some(ModelKind::WangXu) | None => &[],
+        };
+        for (field, value) in [
+            ("spike", self.spike),
+            ("inliers", self.inliers),
+            ("inlier_noise", self.inlier_noise),
+            ("sign_noise", self.sign_noise),
         ] {
-            let Some(value) = value else { continue };
-            if !model.is_some_and(|model| models.contains(&model)) {
-                let why = format!("it is a parameter of `model` {names}");
-                return Err(Error::no_effect(field, &why));
-            }
-            if value.is_nan() || value < 0.0 {
+            let unused = value.is_some() && !used.contains(&field);
+            Error::if_given(&[(field, unused)], "it is a parameter of another `model`")?;
+            if let Some(value) = value.filter(|value| value.is_nan() || *value < 0.0) {
                 let wrong = format!("`{field}` is {value}; it must be 0 or more");
                 return Err(Error::invalid_request(wrong).of_field(field));
             }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     codec::report_len,
     estimate::Estimate,
     mechanism::{Calibration, MAX_DENSE_DIMENSION, MechanismKind, NoiseModel},
@@ -343,15 +343,12 @@ impl PlanRequest {
             (Some(_), false) => return reject("give `n` or `target_error`, not both"),
             _ => {}
         }
-        for (given, name) in [
-            (!self.spectrum.is_empty(), "spectrum"),
-            (self.bound_rows.is_some(), "bound_rows"),
-            (self.centring.is_some(), "centring"),
-        ] {
-            if has_pilot && given {
-                return reject(format!("`{name}` is that of the pilot; leave it out"));
-            }
-        }
+        let of_pilot = [
+            ("spectrum", has_pilot && !self.spectrum.is_empty()),
+            ("bound_rows", has_pilot && self.bound_rows.is_some()),
+            ("centring", has_pilot && self.centring.is_some()),
+        ];
+        Error::if_given(&of_pilot, "it is that of the pilot")?;
         match self.centring.is_some() == self.mean_length.is_some() {
             true => Ok(()),
             false => reject("`centring` and `mean_length` need each other; give both or neither"),

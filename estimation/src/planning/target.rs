@@ -163,10 +163,8 @@ pub fn spectrum_from_pilot(
     total: Option<f64>,
 ) -> Result<SpectrumRange> {
     let unknown = pilot.total_variance.is_none();
-    if total.is_some() && !unknown {
-        let why = "the pilot shows that of its rows";
-        return Err(Error::no_effect("mean_squared_length", why));
-    }
+    let unused = [("mean_squared_length", total.is_some() && !unknown)];
+    Error::if_given(&unused, "the pilot shows that of its rows")?;
     let Some(spectrum) = &pilot.spectrum else {
         return reject(match &pilot.sparse {
             Some(sparse) if !sparse.refit => "the pilot's components are not refitted on the features that it selected, so nothing is known of their error: estimate it again with `refit`, or give `spectrum`".to_owned(),

@@ -112,18 +112,15 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     let mut sentences = estimate.verdict_in_sentences();
     let total = estimate.k;
     if total > 0 {
-        let max = rounded(
-            eigenveil_estimation::metrics::max_error(estimate.p, total),
-            4,
-        );
-        let range = estimate
-            .expected_error_range
-            .map_or(String::new(), |(low, high)| {
-                format!(", range {} to {}", three_digits(low), three_digits(high))
-            });
-        sentences.push(match estimate.expected_error.map(three_digits) {
-            Some(error) => format!(
-                "The expected error of the subspace is {error} of at most {max}{range}."
+        let most = eigenveil_estimation::metrics::max_error(estimate.p, total);
+        let known = estimate.expected_error.zip(estimate.expected_error_range);
+        sentences.push(match known {
+            Some((error, (low, high))) => format!(
+                "The expected error of the subspace is {} of at most {}, range {} to {}.",
+                three_digits(error),
+                rounded(most, 4),
+                three_digits(low),
+                three_digits(high)
             ),
             None => "The error of the subspace is not known, because its components are not refitted on the selected features.".to_owned(),
         });

@@ -16,7 +16,7 @@ const DEFAULT_P: usize = 40;
 
 /// The reports of one participant: those of a mechanism (`epsilon`), or any Gaussian releases (`sigma` and
 /// `sensitivity`).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccountRequest {
     /// The mechanism; `double-cap` without.
@@ -35,23 +35,8 @@ pub struct AccountRequest {
     pub sensitivity: Option<f64>,
     /// δ at which ε is computed, which is also the claimed one; 1e-6 without.
     pub delta: Option<f64>,
-    /// Studies with one report each.
-    pub studies: NonZeroU32,
-}
-
-impl Default for AccountRequest {
-    fn default() -> Self {
-        Self {
-            mechanism: None,
-            calibration: None,
-            p: None,
-            epsilon: None,
-            sigma: None,
-            sensitivity: None,
-            delta: None,
-            studies: NonZeroU32::MIN,
-        }
-    }
+    /// Studies with one report each; 1 without.
+    pub studies: Option<NonZeroU32>,
 }
 
 /// The cost of these reports; every number is rounded up.
@@ -114,11 +99,12 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
         Some((spec, epsilon)) => (spec.true_epsilon(delta), Some(spec.true_delta(*epsilon))),
         None => (guarantee.epsilon(delta), None),
     };
-    let composed = match request.studies.get() {
+    let studies = request.studies.map_or(1, NonZeroU32::get);
+    let composed = match studies {
         1 => true_epsilon,
         several => guarantee.times(several)?.epsilon(delta),
     };
-    let studies = f64::from(request.studies.get());
+    let sum = |each: f64| each * f64::from(studies);
     Ok(AccountAnswer {
         mechanism: spec.as_ref().map(|(spec, _)| spec.kind()),
         calibration: spec.as_ref().and_then(|(spec, _)| spec.calibration()),
@@ -126,15 +112,12 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
         delta,
         true_epsilon,
         true_delta,
-        studies: request.studies.get(),
+        studies,
         composed_epsilon: composed,
         composed_pure_epsilon: composed.filter(|_| pure),
         filter_epsilon: composed,
-        sum_epsilon: true_epsilon.map(|each| (each * studies).next_up()),
-        sum_delta: match pure {
-            true => 0.0,
-            false => (delta * studies).min(1.0),
-        },
+        sum_epsilon: true_epsilon.map(|each| sum(each).next_up()),
+        sum_delta: sum(delta).min(1.0),
     })
 }
 
@@ -143,10 +126,9 @@ fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarant
     match (request.epsilon, request.sigma, request.sensitivity) {
         (Some(epsilon), None, None) => {
             let kind = request.mechanism.unwrap_or_default();
-            if request.p.is_some() && kind != MechanismKind::DiscreteGaussian {
-                let why = format!("the noise of {kind} does not depend on it");
-                return Err(Error::no_effect("p", &why));
-            }
+            let unused = request.p.is_some() && kind != MechanismKind::DiscreteGaussian;
+            let why = format!("the noise of {kind} does not depend on it");
+            Error::if_given(&[("p", unused)], &why)?;
             let budget = kind.budget(epsilon, request.delta)?;
             let calibration = request.calibration.unwrap_or_default();
             let spec =
@@ -160,9 +142,7 @@ fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarant
                 ("calibration", request.calibration.is_some()),
                 ("p", request.p.is_some()),
             ];
-            if let Some((field, _)) = of_a_mechanism.into_iter().find(|(_, given)| *given) {
-                return Err(Error::no_effect(field, "`sigma` is the noise"));
-            }
+            Error::if_given(&of_a_mechanism, "`sigma` is the noise")?;
             Ok((None, Guarantee::gaussian(sigma, sensitivity)?))
         }
         _ => Err(

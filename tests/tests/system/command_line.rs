@@ -109,9 +109,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
     let wrong = [
         "--model sparse --p 8",
         "--model spiked",
-        "--model spiked --p 8 --s 2",
         &format!("--model spiked --p 8 {rows}"),
-        "--model spiked --p 8 --lambda 1",
         "--model spiked --p 8 --sparse --lambda -1",
         "--model spiked --p 8 --noise air",
         "--model spiked --p 0",

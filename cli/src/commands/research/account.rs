@@ -58,7 +58,7 @@ impl From<&AccountArgs> for AccountRequest {
             sigma: args.sigma,
             sensitivity: args.sensitivity,
             delta: args.delta,
-            studies: args.studies,
+            studies: Some(args.studies),
         }
     }
 }
