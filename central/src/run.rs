@@ -9,10 +9,9 @@ use eigenveil_estimation::{
     Cancel, Table, check_columns, linalg::Threads, metrics::projector_distance, models::Model,
 };
 use eigenveil_shared::{
-    Error, Result,
+    Error, Result, optional_word,
     preprocess::{BoundRows, Feature, FeatureRow, Preprocessing},
     privacy::{Budget, budget_warnings},
-    word,
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
@@ -53,12 +52,12 @@ pub struct CentralRequest {
     pub epsilon: Option<f64>,
     /// δ of the whole run; without, 1e-6, or 0 where the algorithm's guarantee is pure.
     pub delta: Option<f64>,
-    /// Which tables are neighbours.
-    #[serde(default, deserialize_with = "word")]
-    pub neighbours: Neighbours,
-    /// How the noise is chosen.
-    #[serde(default, deserialize_with = "word")]
-    pub calibration: CentralCalibration,
+    /// Which tables are neighbours, with `epsilon`; `replace` without.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub neighbours: Option<Neighbours>,
+    /// How the noise is chosen, with `epsilon`; `accounted` without.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub calibration: Option<CentralCalibration>,
     /// The algorithm's own parameters.
     #[serde(default)]
     pub options: Options,
@@ -86,6 +85,9 @@ impl CentralRequest {
         if self.repeats == 0 {
             return Err(wrong("repeats", "`repeats` is 0; at least one is needed"));
         }
+        if self.model.is_none() {
+            self.model_settings.check(None)?;
+        }
         let baseline = info.build(&self.options)?;
         if self.trace && !info.has_trace {
             return Err(no_iterations(info.name));
@@ -95,18 +97,19 @@ impl CentralRequest {
 
     fn privacy(&self, info: &AlgorithmInfo) -> Result<Privacy> {
         let Some(epsilon) = self.epsilon else {
-            return match self.delta {
-                Some(_) => Err(wrong(
-                    "epsilon",
-                    "`delta` belongs to a finite `epsilon`; give both or neither",
-                )),
-                None => Ok(Privacy::None),
-            };
+            let of_noise = [
+                ("delta", self.delta.is_some()),
+                ("neighbours", self.neighbours.is_some()),
+                ("calibration", self.calibration.is_some()),
+            ];
+            Error::if_given(&of_noise, "there is no noise without a finite `epsilon`")?;
+            return Ok(Privacy::None);
         };
+        let calibration = self.calibration.unwrap_or_default();
         if let [only] = info.calibrations
-            && *only != self.calibration
+            && *only != calibration
         {
-            let (name, calibration) = (info.name, self.calibration);
+            let name = info.name;
             return Err(wrong(
                 "calibration",
                 format!("{name} has no {calibration} noise; give `calibration` {only}"),
@@ -114,11 +117,8 @@ impl CentralRequest {
         }
         let delta = self.delta.unwrap_or_else(|| info.delta.default_delta());
         let budget = Budget::new(epsilon, delta)?.check_study_limit()?;
-        Ok(Privacy::with_budget(
-            budget,
-            self.neighbours,
-            self.calibration,
-        ))
+        let neighbours = self.neighbours.unwrap_or_default();
+        Ok(Privacy::with_budget(budget, neighbours, calibration))
     }
 }
 
@@ -165,8 +165,8 @@ pub struct CentralAnswer {
     pub seconds: f64,
     /// Seconds of the algorithm alone.
     pub algorithm_seconds: f64,
-    /// Standard deviation of the error.
-    pub error_sd: f64,
+    /// Standard deviation of the error over several runs.
+    pub error_sd: Option<f64>,
     /// Rows of a run.
     pub n: u64,
     /// Dimension.
@@ -268,7 +268,7 @@ pub fn run(
         captured_variance: captured / count,
         seconds: started.elapsed().as_secs_f64(),
         algorithm_seconds: algorithm_time.as_secs_f64(),
-        error_sd: (spread / (count - 1.0).max(1.0)).sqrt(),
+        error_sd: (count > 1.0).then(|| (spread / (count - 1.0)).sqrt()),
         n,
         p,
         k,

@@ -158,6 +158,9 @@ pub fn simulate(
     if let Some(sparse) = &request.sparse {
         sparse.lambda.check()?;
     }
+    if request.model.is_none() {
+        request.model_settings.check(None)?;
+    }
     let settings = request.settings();
     let answers = settings
         .iter()

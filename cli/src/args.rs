@@ -137,8 +137,19 @@ pub(crate) struct SparseArgs {
     /// Initial ADMM step [default: chosen from the spectrum]
     #[arg(long, value_name = "X", requires = "sparse")]
     pub(crate) rho: Option<f64>,
-    /// Run PCA on the selected features, which removes the shrinkage
-    #[arg(long, requires = "sparse")]
+    /// Run PCA on the selected features, which removes the shrinkage of their loadings; with no, the error is not known
+    #[arg(
+        long,
+        value_name = "yes|no",
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "yes",
+        default_missing_value = "yes",
+        value_parser = clap::builder::BoolishValueParser::new(),
+        hide_possible_values = true,
+        requires = "sparse"
+    )]
     pub(crate) refit: bool,
     /// Maximum number of iterations; if it is reached, the result says so (`converged` is false)
     #[arg(long, value_name = "N", default_value_t = SparseSettings::default().max_iterations, requires = "sparse")]

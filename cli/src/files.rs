@@ -148,6 +148,19 @@ pub(crate) fn check_figure(path: &Path) -> Result<()> {
     check(path)
 }
 
+/// Checks the path of a table, which is written as CSV whatever its name says.
+pub(crate) fn check_table(path: &Path) -> Result<()> {
+    let ending = path.extension().unwrap_or_default();
+    let mut others = "tsv tab npy parquet libsvm svm svmlight".split(' ');
+    if others.any(|other| ending.eq_ignore_ascii_case(other)) {
+        return Err(CliError::usage(format!(
+            "--out is {}, and the table is written as CSV; give a name that ends in .csv",
+            path.display()
+        )));
+    }
+    check(path)
+}
+
 /// Writes a file whole, in place of one that is there.
 /// Refuses as [`check`] does; otherwise it could not be written, and what was there stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {

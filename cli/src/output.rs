@@ -97,11 +97,11 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
 }
 
 /// Mean and standard deviation over runs; a single run has no deviation.
-pub(crate) fn mean_and_sd(mean: f64, deviation: f64, runs: u64) -> String {
+pub(crate) fn mean_and_sd(mean: f64, deviation: Option<f64>) -> String {
     let mean = decimals(mean, 4);
-    match runs {
-        1 => mean,
-        _ => format!("{mean} ± {}", decimals(deviation, 4)),
+    match deviation {
+        None => mean,
+        Some(deviation) => format!("{mean} ± {}", decimals(deviation, 4)),
     }
 }
 
@@ -227,10 +227,11 @@ mod tests {
 
     #[test]
     fn small_errors_are_not_shown_as_zero() {
-        assert_eq!(mean_and_sd(0.25, 3.2e-6, 5), "0.2500 ± 3.2e-6");
-        assert_eq!(mean_and_sd(4.12e-13, 5e-14, 5), "4.1e-13 ± 5.0e-14");
-        assert_eq!(mean_and_sd(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
-        assert_eq!(mean_and_sd(0.25, 0.0, 5), "0.2500 ± 0.0000");
+        assert_eq!(mean_and_sd(0.25, Some(3.2e-6)), "0.2500 ± 3.2e-6");
+        assert_eq!(mean_and_sd(4.12e-13, Some(5e-14)), "4.1e-13 ± 5.0e-14");
+        assert_eq!(mean_and_sd(0.25, Some(0.001_23)), "0.2500 ± 0.0012");
+        assert_eq!(mean_and_sd(0.25, Some(0.0)), "0.2500 ± 0.0000");
+        assert_eq!(mean_and_sd(0.25, None), "0.2500");
         assert_eq!(decimals(4e-7, 5), "4.0e-7");
         assert_eq!(decimals(-0.000_06, 4), "-0.0001");
         assert_eq!(decimals(0.04, 1), "4.0e-2");

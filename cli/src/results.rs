@@ -123,7 +123,7 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
                 Some(component.variance),
                 component.variance_se,
                 component.explained_variance_ratio,
-                Some(component.alignment),
+                component.alignment,
                 component.alignment_se(),
                 // Of a component that cannot be told from others, that of their space.
                 match group {

@@ -64,6 +64,7 @@ impl From<FormatArg> for Format {
 /// How a table is read.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "The table")]
+#[group(requires = "rows")]
 pub(crate) struct TableArgs {
     /// File format [default: by extension]
     #[arg(long, value_enum)]

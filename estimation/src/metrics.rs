@@ -151,6 +151,11 @@ fn require_basis(basis: &DMatrix<f64>, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F where V̂ is drawn at random: √(2k(1 − k/p)).
+pub fn random_error(p: usize, k: usize) -> f64 {
+    (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt()
+}
+
 /// The largest ‖V̂V̂ᵀ−VVᵀ‖_F there is: √(2·min(k, p−k)).
 pub fn max_error(p: usize, k: usize) -> f64 {
     (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()

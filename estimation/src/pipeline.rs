@@ -248,7 +248,7 @@ mod tests {
             |document, x| document.eigenvalues[0] = x,
             |document, x| document.floor.threshold = x,
             |document, x| document.influence = x,
-            |document, x| document.expected_error = x,
+            |document, x| document.expected_error = Some(x),
         ];
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for spoil in spoil {

@@ -47,7 +47,9 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
             }),
             variance: with_error(variance, component.variance_se),
             explained: share(component.explained_variance_ratio),
-            alignment: with_error(component.alignment, component.alignment_se()),
+            alignment: text_or_dash(component.alignment, |alignment| {
+                with_error(alignment, component.alignment_se())
+            }),
             direction: match group {
                 None => angle(component.direction_se),
                 Some(group) => angle(group.subspace_se),
@@ -66,7 +68,7 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
                 could_be_made_by: absent(),
                 variance: rounded(group.variance, 4),
                 explained: share(group.explained_variance_ratio),
-                alignment: rounded(group.alignment, 4),
+                alignment: text_or_dash(group.alignment, |alignment| rounded(alignment, 4)),
                 direction: angle(group.subspace_se),
                 largest_loadings: absent(),
             });

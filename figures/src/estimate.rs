@@ -30,7 +30,7 @@ pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> V
         "Variance of each component, with error bars, against the noise floor.",
         Box::new(scree(estimate, without_noise)),
     );
-    if !estimate.components.is_empty() {
+    if estimate.components.iter().any(|c| c.alignment.is_some()) {
         add(
             "alignment.svg",
             "How well each component is expected to be recovered.",
@@ -124,11 +124,10 @@ fn setting(estimate: &Estimate) -> String {
 fn setting_and_groups(estimate: &Estimate) -> String {
     let mut text = setting(estimate);
     for group in &estimate.groups {
-        text.push_str(&format!(
-            "; {} cannot be told apart, together {}",
-            group.range(),
-            compact(group.alignment)
-        ));
+        text.push_str(&format!("; {} cannot be told apart", group.range()));
+        if let Some(alignment) = group.alignment {
+            text.push_str(&format!(", together {}", compact(alignment)));
+        }
     }
     text
 }
@@ -136,7 +135,7 @@ fn setting_and_groups(estimate: &Estimate) -> String {
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
     let scree_component = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
         verdict: component.verdict,
-        alignment: component.alignment,
+        alignment: component.alignment.unwrap_or(f64::NAN),
         alignment_error: component.alignment_se(),
         standard_error: component.variance_se,
     };
@@ -168,9 +167,9 @@ fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
         estimate.p
     );
     let mut table = LoadingTable::new(titled(&title, estimate), columns, rows);
-    let refit = if sparse.refit { ", refitted" } else { "" };
+    let shrunk = if sparse.refit { "" } else { ", not refitted" };
     table.subtitle = Some(format!(
-        "λ\u{a0}=\u{a0}{}{refit}, {}",
+        "λ\u{a0}=\u{a0}{}{shrunk}, {}",
         compact(sparse.lambda),
         setting(estimate)
     ));

@@ -85,7 +85,7 @@ fn smallest_components(plan: &SizePlan) -> Result<LineChart> {
     let series = series(&settings, |noise| {
         let mut points = Vec::new();
         for n in evenly_spaced(range, POINTS)? {
-            let visible = resolution(noise, plan.p, n, 1)?.visible;
+            let visible = resolution(noise, (plan.p, plan.total_variance), n, 1)?.visible;
             points.extend(visible.map(|visible| (n as f64, 100.0 * visible)));
         }
         Ok(points)

@@ -65,7 +65,8 @@ pub fn sweep_chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) -
     };
     let highest = rows.iter().flat_map(|row| {
         let predicted = row.error_predicted_from_truth.unwrap_or(0.0);
-        [row.error_mean + row.error_sd, row.pca_error, predicted]
+        let top = row.error_mean + row.error_sd.unwrap_or(0.0);
+        [top, row.pca_error, predicted]
     });
     let highest = highest.fold(0.0, f64::max);
     // The error of an orthogonal subspace, if every setting has the same k; far above all errors it would only squeeze
@@ -114,8 +115,8 @@ fn pair_of_series(
         "" => "measured".to_owned(),
         name => name.to_owned(),
     };
-    let measured = Series::new(measured, points(|row| Some(row.error_mean)))
-        .with_error_bars(line.iter().map(|row| row.error_sd).collect::<Vec<_>>());
+    let bars = line.iter().map(|row| row.error_sd.unwrap_or(0.0));
+    let measured = Series::new(measured, points(|row| Some(row.error_mean))).with_error_bars(bars);
     let compared = match sparse {
         true => Series::new(labelled("plain PCA"), points(|row| Some(row.pca_error)))
             .with_style(LineStyle::Dashed),
@@ -141,10 +142,13 @@ fn subtitle(rows: &[SimulateAnswer], first: &SimulateAnswer) -> String {
         0.0 => "pure".to_owned(),
         delta => format!("δ\u{a0}=\u{a0}{delta:e}"),
     };
+    let runs = match first.repeats {
+        1 => "one run".to_owned(),
+        several => format!("mean ± s.d. of {several} runs"),
+    };
     format!(
-        "{}, {}, {delta}; mean ± s.d. of {} runs",
+        "{}, {}, {delta}; {runs}",
         mechanism_text(first.mechanism, first.calibration),
-        fixed.join(", "),
-        first.repeats
+        fixed.join(", ")
     )
 }

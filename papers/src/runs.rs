@@ -19,6 +19,8 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
+
+pub(crate) use eigenveil_estimation::metrics::random_error;
 use rand::rngs::ChaCha20Rng;
 
 use crate::{Record, Table, data::RawRows};
@@ -99,11 +101,6 @@ pub(crate) fn noisy_moment(
 pub(crate) fn study_epsilon(params: &StudyParams) -> f64 {
     let holds = params.mechanism().true_epsilon(params.budget().delta());
     holds.unwrap_or(f64::NAN)
-}
-
-/// Expected `‖VVᵀ − V̂V̂ᵀ‖_F` of a random subspace.
-pub(crate) fn random_error(p: usize, k: usize) -> f64 {
-    (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt()
 }
 
 /// A budget for replacement neighbours.

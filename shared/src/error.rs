@@ -194,6 +194,15 @@ impl Error {
         Self::new(ErrorCode::InvalidRequest, detail)
     }
 
+    /// `invalid-request` for the first of these members of a request that is given, since it has no effect.
+    pub fn if_given(members: &[(&'static str, bool)], why: &str) -> Result<()> {
+        let Some(&(field, _)) = members.iter().find(|(_, given)| *given) else {
+            return Ok(());
+        };
+        let detail = format!("`{field}` has no effect: {why}; leave it out");
+        Err(Self::invalid_request(detail).of_field(field))
+    }
+
     /// `invalid-config`.
     pub fn invalid_config(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidConfig, detail)

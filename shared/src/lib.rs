@@ -64,4 +64,4 @@ pub mod wording;
 
 pub use error::{Error, ErrorCode, Hint, Result};
 pub use messages::{api, enrolment, estimate, report};
-pub use names::word;
+pub use names::{optional_word, word};

@@ -19,6 +19,19 @@ where
         .map_err(|error: crate::Error| de::Error::custom(error.detail()))
 }
 
+/// Reads a name like [`word`], for a field that may be absent:
+/// `#[serde(default, deserialize_with = "optional_word")]`.
+///
+/// # Errors
+/// Those of [`word`]; also that of `null`.
+pub fn optional_word<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err = crate::Error>,
+    D: Deserializer<'de>,
+{
+    word(deserializer).map(Some)
+}
+
 /// Gives enums `ALL` and `as_str`; with `else` also `Display` and `FromStr`, and this error for another text.
 #[doc(hidden)]
 #[macro_export]

@@ -90,7 +90,7 @@ pub struct SparseSettings {
     pub lambda: Lambda,
     /// Initial ADMM step ρ (> 0), adapted while running; `null` chooses it from the spectrum.
     pub rho: Option<f64>,
-    /// Keep the selected rows and run PCA on them, which removes the shrinkage.
+    /// Keep the selected rows and run PCA on them, which removes the shrinkage. Without, the error is not known.
     pub refit: bool,
     /// Maximum number of iterations; if it is reached, the result has `converged: false`.
     pub max_iterations: usize,
@@ -103,7 +103,7 @@ impl Default for SparseSettings {
         Self {
             lambda: Lambda::Auto,
             rho: None,
-            refit: false,
+            refit: true,
             max_iterations: 2_000,
             tolerance: 1e-6,
         }

@@ -96,7 +96,7 @@ impl PyEstimate {
                 "names": estimate.feature_names(),
                 "named": estimate.params.feature_names().is_some(),
                 "variance": column(&|c| Some(c.variance)),
-                "alignment": column(&|c| Some(c.alignment)),
+                "alignment": column(&|c| c.alignment),
                 "alignment_se": column(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
                 "table": table.collect::<Vec<_>>(),

@@ -195,9 +195,11 @@ def test_sparse_finds_the_features():
     random = np.random.default_rng(1)
     rows = random.normal(size=(20_000, 20))
     rows[:, :4] += 5 * random.normal(size=(20_000, 1))
-    fit = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=True).fit(rows)
+    fit = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1).fit(rows)
     assert list(fit.support_) == [0, 1, 2, 3] and fit.converged_
-    assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"]
+    assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"] and fit.expected_error_ < 0.5
+    shrunk = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=False).fit(rows).estimate_
+    assert np.isnan([shrunk.expected_error_, *shrunk.alignments_]).all() and shrunk.expected_error_range_ is None
 
 
 def test_every_baseline_runs_and_states_its_privacy():
@@ -255,11 +257,16 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.account()
     with pytest.raises(errors.InputError, match="^`radius` 3 is not used with `bound_rows` normalize"):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, radius=3)
+    for wrong in [{"model": "haystack", "spike": 3}, {"drop": "a"}, {"title": "t"}, {"calibration": "as-published"}]:
+        with pytest.raises(errors.InputError, match=list(wrong)[-1]):
+            eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, **wrong)
+    with pytest.raises(errors.InputError, match="`calibration` has no effect"):
+        central.fit("pca", _scaled(200), k=1, calibration="accounted")
     with pytest.raises(errors.InputError, match="refit is not used without sparse=True"):
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, refit=True)
     with pytest.raises(errors.InputError, match="leave epsilon out"):
         central.fit("pca", _scaled(200), k=1, epsilon=1.0)
-    with pytest.raises(errors.InputError, match="`delta` belongs to a finite `epsilon`"):
+    with pytest.raises(errors.InputError, match="^`delta` has no effect: .* finite `epsilon`"):
         central.fit("analyze-gauss", _scaled(200), k=1, delta=1e-6)
     with pytest.raises(errors.InputError, match="penalty is -1; .* at least 0"):
         central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=-1)

@@ -24,27 +24,44 @@ pub enum ModelKind {
 }
 
 /// Parameters of the models.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSettings {
-    /// Variance along V of spiked and sparse populations.
-    pub spike: f64,
-    /// Share of inliers of a haystack.
-    pub inliers: f64,
-    /// ν: root mean square distance of its inliers from the subspace.
-    pub inlier_noise: f64,
-    /// σ of plus-minus: noise on every entry of a row.
-    pub sign_noise: f64,
+    /// Variance along V of spiked and sparse populations; 20 without.
+    pub spike: Option<f64>,
+    /// Share of inliers of a haystack; 0.5 without.
+    pub inliers: Option<f64>,
+    /// ν: root mean square distance of its inliers from the subspace; 0 without.
+    pub inlier_noise: Option<f64>,
+    /// σ of plus-minus: noise on every entry of a row; 0.01 without.
+    pub sign_noise: Option<f64>,
 }
 
-impl Default for ModelSettings {
-    fn default() -> Self {
-        Self {
-            spike: 20.0,
-            inliers: 0.5,
-            inlier_noise: 0.0,
-            sign_noise: 0.01,
+impl ModelSettings {
+    /// # Errors
+    /// `invalid-request` for a parameter of another model than this one, or of any without a model, and for noise below
+    /// 0.
+    pub(crate) fn check(&self, model: Option<ModelKind>) -> Result<()> {
+        let used: &[&str] = match model {
+            Some(ModelKind::Spiked | ModelKind::Sparse) => &["spike"],
+            Some(ModelKind::Haystack) => &["inliers", "inlier_noise"],
+            Some(ModelKind::PlusMinus) => &["sign_noise"],
+            Some(ModelKind::WangXu) | None => &[],
+        };
+        for (field, value) in [
+            ("spike", self.spike),
+            ("inliers", self.inliers),
+            ("inlier_noise", self.inlier_noise),
+            ("sign_noise", self.sign_noise),
+        ] {
+            let unused = value.is_some() && !used.contains(&field);
+            Error::if_given(&[(field, unused)], "it is a parameter of another `model`")?;
+            if let Some(value) = value.filter(|value| value.is_nan() || *value < 0.0) {
+                let wrong = format!("`{field}` is {value}; it must be 0 or more");
+                return Err(Error::invalid_request(wrong).of_field(field));
+            }
         }
+        Ok(())
     }
 }
 
@@ -52,7 +69,7 @@ impl ModelKind {
     /// The model of these settings.
     ///
     /// # Errors
-    /// `invalid-request` if `s` is missing or does not belong to the model.
+    /// `invalid-request` if `s` is missing, and for `s`, parameters of another model and noise below 0.
     pub fn model(
         self,
         p: usize,
@@ -60,17 +77,20 @@ impl ModelKind {
         s: Option<usize>,
         settings: ModelSettings,
     ) -> Result<Model> {
-        let ModelSettings {
-            spike,
-            inliers,
-            inlier_noise,
-            sign_noise,
-        } = settings;
+        settings.check(Some(self))?;
+        let spike = settings.spike.unwrap_or(20.0);
         let wrong = |detail: &str| Err(Error::invalid_request(detail).of_field("s"));
         match (self, s) {
             (Self::Spiked, None) => Ok(Model::spiked(p, k, spike)),
-            (Self::Haystack, None) => Ok(Model::haystack(p, k, inliers, inlier_noise)),
-            (Self::PlusMinus, None) => Ok(Model::plus_minus(p, k, sign_noise)),
+            (Self::Haystack, None) => {
+                let inliers = settings.inliers.unwrap_or(0.5);
+                let noise = settings.inlier_noise.unwrap_or(0.0);
+                Ok(Model::haystack(p, k, inliers, noise))
+            }
+            (Self::PlusMinus, None) => {
+                let noise = settings.sign_noise.unwrap_or(0.01);
+                Ok(Model::plus_minus(p, k, noise))
+            }
             (Self::Spiked | Self::Haystack | Self::PlusMinus, Some(_)) => {
                 wrong("`s` belongs to `model` sparse or wang-xu")
             }

@@ -172,7 +172,10 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     let (mut private, mut open) = (Vec::new(), Vec::new());
     for (index, component) in estimate.components.iter().take(MAX_CHARTS).enumerate() {
         let reference: Vec<f64> = page.nonprivate.column(index).iter().copied().collect();
-        let trust = format!("alignment {:.2}", component.alignment);
+        let trust = component.alignment;
+        let trust = trust.map_or(String::new(), |alignment| {
+            format!("alignment {alignment:.2}")
+        });
         let eigenvalue = page.nonprivate_eigenvalues[index];
         let eigenvalue = format!("eigenvalue {}", compact(eigenvalue));
         let label = format!("component {}", index + 1);

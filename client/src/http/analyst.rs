@@ -59,7 +59,7 @@ names! {
 /// let study = "0123456789abcdef0123456789abcdef";
 /// let request = EstimateRequest {
 ///     k: Some(ComponentCount::Fixed(3)),
-///     sparse: Some(SparseSettings { refit: true, ..SparseSettings::default() }),
+///     sparse: Some(SparseSettings::default()),
 ///     ..EstimateRequest::default()
 /// };
 /// let job = client.request_estimate(study, &request).await?;

@@ -9,8 +9,8 @@ use eigenveil_shared::{
 };
 
 use super::{
-    EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, SpectralNoise, SpectrumRange,
-    Spike, Support,
+    EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, Refitted, SpectralNoise,
+    SpectrumRange, Spike, Support,
     closed_form::unit_of_loss,
     groups,
     noise_floor::{resolve, variance_of},
@@ -34,12 +34,12 @@ pub struct FloorReport {
     pub variances: Vec<f64>,
     /// The floor of the whole moment (what a scree plot shows), whatever the estimator.
     pub floor: NoiseFloor,
-    /// The population's spectrum; `None` for a sparse estimate with no more rows than components.
+    /// The population's spectrum; `None` for a sparse estimate with no more rows than components, or shrunk loadings.
     pub spectrum: Option<SpectrumEstimate>,
-    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
-    pub expected_error: f64,
+    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong. `None` for shrunk loadings.
+    pub expected_error: Option<f64>,
     /// Its range.
-    pub expected_error_range: (f64, f64),
+    pub expected_error_range: Option<(f64, f64)>,
     /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
     pub total_variance: Option<f64>,
     /// Most important first; empty if there are none.
@@ -62,15 +62,19 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let mut components = counted.components(&verdicts);
     let variances = counted.variances();
     let whole = counted.share_out(&mut components, &variances);
-    let selection = counted.selection_loss(&verdicts)?;
+    let losses = counted.selection_losses(&verdicts)?;
+    let selection = losses.as_ref().map(|losses| counted.selection(losses));
     let spectrum = counted.spectrum(selection)?;
-    let error = counted.error(spectrum.as_ref(), selection, &verdicts)?;
-    let expected_error = match measured.k_is_open {
+    let error = match measured.has_known_error() {
+        true => Some(counted.error(spectrum.as_ref(), selection, &verdicts)?),
+        false => None,
+    };
+    let expected_error = error.map(|error| match measured.k_is_open {
         true => error.high,
         false => error.central,
-    };
-    let lost = match measured.support {
-        Some(_) => count_selection(&mut components, expected_error),
+    });
+    let lost = match losses.zip(expected_error) {
+        Some((losses, error)) => count_selection(&mut components, &losses, error),
         None => vec![0.0; components.len()],
     };
     let (groups, of_groups) = groups::group(
@@ -91,7 +95,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         floor: counted.document(),
         spectrum,
         expected_error,
-        expected_error_range: (error.low, error.high),
+        expected_error_range: error.map(|error| (error.low, error.high)),
         total_variance: counted.total,
         warnings,
         outlook,
@@ -167,7 +171,8 @@ impl<'a> Counted<'a> {
             let slopes = spike.and_then(|_| self.judging.slopes(value, measured.excess_along(j)));
             let scaled = bar.zip(slopes);
             let variance_se = scaled.map(|(bar, slopes)| bar * slopes.theta);
-            let expected_alignment = spike.map_or(0.0, |spike| spike.squared_cosine);
+            let squared_cosine = spike.map_or(0.0, |spike| spike.squared_cosine);
+            let expected_alignment = measured.has_known_error().then_some(squared_cosine);
             let directions = bars.and_then(|bars| bars.directions.as_ref());
             let direction_se = directions.map(|directions| directions.sine(j));
             Component {
@@ -177,12 +182,13 @@ impl<'a> Counted<'a> {
                 eigenvalue: value,
                 debiased_eigenvalue: spike.map(|spike| spike.theta),
                 expected_alignment,
-                alignment: smaller_alignment(expected_alignment, direction_se),
+                alignment: expected_alignment.map(|cosine| smaller_alignment(cosine, direction_se)),
                 verdict,
                 explained_variance_ratio: None,
                 eigenvalue_se: bar,
                 debiased_eigenvalue_se: variance_se,
                 expected_alignment_se: scaled
+                    .filter(|_| expected_alignment.is_some())
                     .map(|(bar, slopes)| (bar * slopes.squared_cosine.abs()).min(1.0)),
                 direction_se,
             }
@@ -213,28 +219,49 @@ impl<'a> Counted<'a> {
         whole
     }
 
-    fn selection_loss(&self, verdicts: &[EigenvalueVerdict]) -> Result<Option<SelectionLoss>> {
-        let Some(on) = self.measured.support else {
+    /// What choosing features adds to the loss of each component, as mean squared sines.
+    fn selection_losses(
+        &self,
+        verdicts: &[EigenvalueVerdict],
+    ) -> Result<Option<Vec<SelectionLoss>>> {
+        let Some((rows, refitted)) = self.refitted() else {
             return Ok(None);
         };
         let spikes: Vec<Option<Spike>> = verdicts.iter().map(|judged| judged.spike).collect();
-        let stands = |&&value: &&f64| self.judging.judge(value).spike.is_some();
-        let leading = on.eigenvalues.iter().take(verdicts.len());
-        let refitted = leading.filter(stands).count();
-        selection::loss(self.measured, &on, &self.floor, &spikes, refitted).map(Some)
+        selection::losses(self.measured, rows, &refitted, &self.floor, &spikes).map(Some)
     }
 
-    /// The population's spectrum; `None` with no more rows than components.
+    /// The selected rows, and their refitted components.
+    fn refitted(&self) -> Option<(&'a [usize], Refitted<'a>)> {
+        let on = self.measured.support?;
+        Some((on.rows, on.refitted?))
+    }
+
+    /// These losses together, in units of the noise.
+    fn selection(&self, losses: &[SelectionLoss]) -> SelectionLoss {
+        let unit = unit_of_loss(self.measured.noise, self.measured.n_eff);
+        let sum = |end: fn(&SelectionLoss) -> f64| match unit > 0.0 {
+            true => losses.iter().map(end).sum::<f64>() / unit,
+            false => 0.0,
+        };
+        SelectionLoss {
+            central: sum(|loss| loss.central),
+            low: sum(|loss| loss.low),
+            high: sum(|loss| loss.high),
+        }
+    }
+
+    /// The population's spectrum; `None` with no more rows than components, or shrunk loadings.
     fn spectrum(&self, selection: Option<SelectionLoss>) -> Result<Option<SpectrumEstimate>> {
-        if self.leaves_no_room() {
+        let (measured, floor) = (self.measured, &self.judging);
+        if self.leaves_no_room() || !measured.has_known_error() {
             return Ok(None);
         }
-        let (measured, floor) = (self.measured, &self.judging);
-        let (threshold, eigenvalues) = match measured.support {
+        let (threshold, eigenvalues) = match self.refitted() {
             None => (floor.threshold, measured.spectrum),
-            Some(on) => (
-                floor.centre + floor.noise.threshold(on.rows.len()),
-                Eigenvalues::all(on.eigenvalues),
+            Some((rows, refitted)) => (
+                floor.centre + floor.noise.threshold(rows.len()),
+                Eigenvalues::all(refitted.eigenvalues),
             ),
         };
         let noisy = NoisySpectrum {
@@ -303,25 +330,26 @@ impl<'a> Counted<'a> {
 
 /// Lowers each alignment by what choosing the features loses, and returns that as mean squared sines:
 /// the alignments of k components add up to `tr V̂V̂ᵀVVᵀ = k − E²/2` at most, E the expected error of their space.
-fn count_selection(components: &mut [Component], error: f64) -> Vec<f64> {
-    let claimed: f64 = components
-        .iter()
-        .map(|component| component.expected_alignment)
-        .sum();
+fn count_selection(components: &mut [Component], losses: &[SelectionLoss], error: f64) -> Vec<f64> {
+    let expected = |component: &Component| component.expected_alignment.unwrap_or(0.0);
+    let left = components.iter().zip(losses);
+    let left = left.map(|(component, loss)| (expected(component) - loss.central).max(0.0));
+    let left: Vec<f64> = left.collect();
     let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
-    let lost = (1.0 - most / claimed).max(0.0);
-    let count = |component: &mut Component| {
-        let lost = lost * component.expected_alignment;
+    // Nothing left is nothing to share.
+    let share = (most / left.iter().sum::<f64>()).min(1.0);
+    let count = |(component, left): (&mut Component, f64)| {
+        let left = share * left;
+        let lost = expected(component) - left;
         if lost > 0.0 {
-            component.expected_alignment -= lost;
             let with_selection = |sine: f64| (sine * sine + lost).sqrt().min(1.0);
             component.direction_se = component.direction_se.map(with_selection);
-            component.alignment =
-                smaller_alignment(component.expected_alignment, component.direction_se);
+            component.expected_alignment = Some(left);
+            component.alignment = Some(smaller_alignment(left, component.direction_se));
         }
         lost
     };
-    components.iter_mut().map(count).collect()
+    components.iter_mut().zip(left).map(count).collect()
 }
 
 /// The floor for the components of an estimate, confined to `rows` selected rows.
@@ -375,6 +403,7 @@ mod tests {
     use nalgebra::DMatrix;
 
     use super::{super::measured, *};
+    use crate::linalg::submatrix;
 
     fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n_eff: f64) -> FloorReport {
         let vectors = DMatrix::identity(spectrum.len(), k);
@@ -392,9 +421,11 @@ mod tests {
             assess(&Measured {
                 support: Some(Support {
                     rows: &[0],
-                    eigenvalues: &[value],
-                    images: &(&vectors * value),
-                    shrunk: None,
+                    refitted: Some(Refitted {
+                        eigenvalues: &[value],
+                        images: &(&vectors * value),
+                        moment: &|rows| DMatrix::zeros(rows.len(), rows.len()),
+                    }),
                 }),
                 ..measured(&vectors, &[value], &spectrum, &noise, 1.0)
             })
@@ -402,12 +433,12 @@ mod tests {
         };
         let chosen_by_noise = assess_row(8.0);
         assert_eq!(chosen_by_noise.components[0].verdict, Verdict::At);
-        assert_eq!(chosen_by_noise.components[0].expected_alignment, 0.0);
+        assert_eq!(chosen_by_noise.components[0].expected_alignment, Some(0.0));
         assert_eq!(chosen_by_noise.components[0].debiased_eigenvalue, None);
-        assert_eq!(chosen_by_noise.expected_error, 2.0_f64.sqrt());
+        assert_eq!(chosen_by_noise.expected_error, Some(2.0_f64.sqrt()));
         let real = assess_row(20.0);
         assert_eq!(real.components[0].verdict, Verdict::Above);
-        assert!(real.expected_error < 0.1);
+        assert!(real.expected_error.unwrap() < 0.1);
     }
 
     #[test]
@@ -423,12 +454,13 @@ mod tests {
         let theta = first.debiased_eigenvalue.unwrap();
         let r = result.floor.radius;
         assert!((theta + r * r / theta - (0.6 - result.floor.center)).abs() < 1e-12);
-        assert!((first.expected_alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
+        let alignment = first.expected_alignment.unwrap();
+        assert!((alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
         assert_eq!(second.debiased_eigenvalue, None);
-        assert_eq!(second.expected_alignment, 0.0);
+        assert_eq!(second.expected_alignment, Some(0.0));
         // The bulk is measured, and a little narrower than the noise's here.
-        let lost = 1.0 - first.expected_alignment + 1.0;
-        assert!((result.expected_error / (2.0 * lost).sqrt() - 1.0).abs() < 0.01);
+        let lost = 1.0 - alignment + 1.0;
+        assert!((result.expected_error.unwrap() / (2.0 * lost).sqrt() - 1.0).abs() < 0.01);
         let few = Warning::FewStand { standing: 1, k: 2 };
         assert!(result.warnings.contains(&few), "{:?}", result.warnings);
     }
@@ -439,13 +471,9 @@ mod tests {
         let both = assess_plain(&spectrum, 2, 0.5, 1e3);
         let one = assess_plain(&spectrum, 1, 0.5, 1e3);
         // Two nearly equal components: their span is sure, either alone is not.
-        assert!(both.expected_error < 0.45, "{}", both.expected_error);
+        assert!(both.expected_error.unwrap() < 0.45, "{both:?}");
         // Either of two equal directions has a mean squared sine of ½: an error of 1.
-        assert!(
-            (0.8..1.0).contains(&one.expected_error),
-            "{}",
-            one.expected_error
-        );
+        assert!((0.8..1.0).contains(&one.expected_error.unwrap()), "{one:?}");
         let [group] = &both.groups[..] else {
             panic!("{both:?}");
         };
@@ -465,16 +493,16 @@ mod tests {
         ] {
             for (sd, n) in [(0.0, 1.0), (1.0, 1.0), (4.0, 1797.0)] {
                 let result = assess_plain(&spectrum, k, sd, n);
-                assert!(result.expected_error.is_finite());
                 let p = spectrum.len();
-                assert!(result.expected_error <= (2.0 * k.min(p - k) as f64).sqrt());
+                let most = (2.0 * k.min(p - k) as f64).sqrt();
+                assert!((0.0..=most).contains(&result.expected_error.unwrap()));
                 let mut sum = 0.0;
                 for component in &result.components {
                     let explained = component.explained_variance_ratio.unwrap();
                     assert!((0.0..=1.0).contains(&explained));
                     sum += explained;
                     assert!(sum <= 1.0 + 1e-12, "{result:?}");
-                    assert!((0.0..=1.0).contains(&component.expected_alignment));
+                    assert!((0.0..=1.0).contains(&component.expected_alignment.unwrap()));
                     assert!(component.debiased_eigenvalue.is_none_or(f64::is_finite));
                 }
             }
@@ -492,12 +520,12 @@ mod tests {
         let verdict = |value: f64, rows: Option<&[usize]>| {
             let eigenvalues = [value, 0.0, 0.0, 0.0];
             let images = &vectors * value;
-            let support = rows.map(|rows| Support {
-                rows,
+            let refitted = Some(Refitted {
                 eigenvalues: &eigenvalues,
                 images: &images,
-                shrunk: None,
+                moment: &|rows| DMatrix::zeros(rows.len(), rows.len()),
             });
+            let support = rows.map(|rows| Support { rows, refitted });
             let floor_report = assess(&Measured {
                 support,
                 ..measured(&vectors, &[value], &spectrum, &noise, n)
@@ -512,34 +540,53 @@ mod tests {
         assert_eq!(ln_choose(5, 5), 0.0);
     }
 
-    /// λ far too large: one of the four rows that a component fills is selected, and its image shows the others.
+    /// λ far too large: one of the four rows that the second component fills is selected, and its image shows the
+    /// others. The error and the first component's alignment are those of each component alone.
     #[test]
-    fn alignments_count_the_features_left_out() {
+    fn a_feature_left_out_counts_for_its_component() {
         let (p, n) = (40, 1e6);
-        let spectrum: Vec<f64> = [0.8].into_iter().chain(vec![0.0; p - 1]).collect();
-        let vectors = DMatrix::identity(p, 1);
-        let images = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.2 } else { 0.0 });
+        let values = [2.0, 0.2];
+        let truth = DMatrix::from_fn(p, 2, |i, j| match (i, j) {
+            (0, 0) => 1.0,
+            (1..5, 1) => 0.5,
+            _ => 0.0,
+        });
+        let sizes = DMatrix::from_diagonal(&nalgebra::dvector![2.0, 0.8]);
+        let moment = &truth * sizes * truth.transpose();
+        let spectrum: Vec<f64> = [2.0, 0.8].into_iter().chain(vec![0.0; p - 2]).collect();
+        let vectors = DMatrix::identity(p, 2);
         let noise = NoiseModel::gaussian(1.0);
-        let result = assess(&Measured {
-            support: Some(Support {
-                rows: &[0],
-                eigenvalues: &[0.2],
-                images: &images,
-                shrunk: None,
-            }),
-            ..measured(&vectors, &[0.2], &spectrum, &noise, n)
-        })
-        .unwrap();
-        let error = result.expected_error;
-        assert!(error > 1.2, "{error}");
-        let alignment = result.components[0].alignment;
+        let images = &moment * &vectors;
+        let assess_support = |refitted: Option<Refitted<'_>>| {
+            let support = Some(Support {
+                rows: &[0, 1],
+                refitted,
+            });
+            assess(&Measured {
+                support,
+                ..measured(&vectors, &values, &spectrum, &noise, n)
+            })
+            .unwrap()
+        };
+        let result = assess_support(Some(Refitted {
+            eigenvalues: &values,
+            images: &images,
+            moment: &|rows| submatrix(&moment, rows),
+        }));
+        let error = result.expected_error.unwrap();
+        assert!((error - 1.5_f64.sqrt()).abs() < 1e-3, "{error}");
+        let alignments: Vec<f64> = result
+            .components
+            .iter()
+            .filter_map(|c| c.alignment)
+            .collect();
+        assert!(alignments[0] > 0.999, "{alignments:?}");
         // One of four equal loadings: its squared cosine with all of them.
-        assert!((alignment - 0.25).abs() < 0.01, "{alignment}");
-        assert!(
-            alignment <= 1.0 - error * error / 2.0 + 1e-12,
-            "{alignment}"
-        );
-        assert_eq!(alignment, result.components[0].expected_alignment);
+        assert!((alignments[1] - 0.25).abs() < 1e-3, "{alignments:?}");
+        let shrunk = assess_support(None);
+        assert_eq!((shrunk.expected_error, shrunk.spectrum), (None, None));
+        assert_eq!(shrunk.components[1].alignment, None);
+        assert_eq!(shrunk.components[1].verdict, Verdict::Above);
     }
 
     #[test]

@@ -15,9 +15,8 @@ use super::{
 };
 use crate::metrics::max_error;
 
-/// Factor, either way, for what the closed forms leave out, also where the features were chosen.
+/// Factor, either way, for what the closed forms leave out.
 const MODEL_ERROR: f64 = 1.1;
-const MODEL_ERROR_OF_SELECTION: f64 = 1.2;
 
 /// Where the next component is unseen the gap has two uncertain ends; each moves by √½ of the quantile.
 const EACH_OF_TWO: f64 = 1.163;
@@ -60,22 +59,16 @@ pub struct ExpectedError {
 impl ExpectedError {
     /// An error of which only what the closed forms leave out, and what choosing the features adds, is uncertain.
     pub(super) fn around(central: f64, selection: Option<SelectionLoss>, unit: f64) -> Self {
-        let factor = model_error(selection);
         let selection = selection.unwrap_or_default();
         Self {
             central: with_selection(central, selection.central, unit),
-            low: with_selection(central, selection.low, unit) / factor,
-            high: with_selection(central, selection.high, unit) * factor,
+            low: with_selection(central, selection.low, unit) / MODEL_ERROR,
+            high: with_selection(central, selection.high, unit) * MODEL_ERROR,
         }
     }
 }
 
-fn model_error(selection: Option<SelectionLoss>) -> f64 {
-    selection.map_or(MODEL_ERROR, |_| MODEL_ERROR_OF_SELECTION)
-}
-
 fn with_selection(error: f64, lost: f64, unit: f64) -> f64 {
-    // Shrunk loadings may have lost less than refitted ones.
     (error * error + 2.0 * lost * unit).max(0.0).sqrt()
 }
 
@@ -126,7 +119,6 @@ impl SpectrumRange {
             None => max_error(self.central.dimension(), self.central.rank()),
             Some(_) => (2.0 * self.central.rank() as f64).sqrt(),
         };
-        let factor = model_error(self.selection);
         let selection = self.selection.unwrap_or_default();
         let unit = unit_of_loss(noise, n_eff);
         let at = |spectrum: &Spectrum, lost: f64| {
@@ -150,15 +142,14 @@ impl SpectrumRange {
         };
         Ok(ExpectedError {
             central,
-            low: low / factor,
-            high: (high * factor).min(most),
+            low: low / MODEL_ERROR,
+            high: (high * MODEL_ERROR).min(most),
         })
     }
 
     /// The participants that an expected error of `target` needs: those for which an end of [`error`](Self::error) is
     /// at most `target`.
     pub fn participants(&self, noise: &NoiseModel, target: f64) -> Result<Participants> {
-        let factor = model_error(self.selection);
         let selection = self.selection.unwrap_or_default();
         let needed = |spectrum: &Spectrum, target: f64, lost: f64| {
             participants_for_error(spectrum, noise, target, lost)
@@ -166,10 +157,12 @@ impl SpectrumRange {
         let central = needed(&self.central, target, selection.central)?;
         let (low, high) = match &self.ends {
             Ends::Known => (central, central),
-            Ends::Unseen { largest } => (needed(largest, target * factor, selection.low)?, None),
+            Ends::Unseen { largest } => {
+                (needed(largest, target * MODEL_ERROR, selection.low)?, None)
+            }
             Ends::Gap { smallest, largest } => (
-                needed(largest, target * factor, selection.low)?,
-                needed(smallest, target / factor, selection.high)?,
+                needed(largest, target * MODEL_ERROR, selection.low)?,
+                needed(smallest, target / MODEL_ERROR, selection.high)?,
             ),
         };
         // `None` is more than any number.

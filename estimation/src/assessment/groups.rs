@@ -162,7 +162,7 @@ fn documents(
         let lost = lost[first..=last].iter().sum::<f64>() / members.len() as f64;
         let squared = directions.map(|errors| errors.squared_sine_of_span(first, last) + lost);
         let variance = members.iter().map(|member| member.variance).sum();
-        let expected: f64 = members.iter().map(|member| member.expected_alignment).sum();
+        let expected: Option<f64> = members.iter().map(|member| member.expected_alignment).sum();
         let span_se = squared.map(|squared| squared.sqrt().min(1.0));
         ComponentGroup {
             first: first + 1,
@@ -173,7 +173,7 @@ fn documents(
             },
             variance,
             explained_variance_ratio: total.map(|total| share_of(variance, total)),
-            alignment: smaller_alignment(expected / members.len() as f64, span_se),
+            alignment: expected.map(|sum| smaller_alignment(sum / members.len() as f64, span_se)),
             subspace_se: span_se,
         }
     };

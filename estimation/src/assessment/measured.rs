@@ -3,11 +3,11 @@
 use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::DMatrix;
 
-use super::{Eigenvalues, Shrunk};
+use super::Eigenvalues;
 use crate::{assessment::error_bars::ErrorBars, input::moment::ExcessNoise};
 
 /// Components as an estimator found them, with what is needed to judge them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Measured<'a> {
     /// `p × k` orthonormal loadings, leading first; k may be 0.
     pub vectors: &'a DMatrix<f64>,
@@ -35,6 +35,11 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
+    /// Whether anything is known of the error of the components.
+    pub(super) fn has_known_error(&self) -> bool {
+        self.support.is_none_or(|on| on.refitted.is_some())
+    }
+
     /// Excess noise along component `j`; 0 where the noise does not differ between directions.
     pub(super) fn excess_along(&self, j: usize) -> f64 {
         let vector = self.vectors.column(j);
@@ -50,14 +55,21 @@ impl Measured<'_> {
 }
 
 /// The rows that a sparse estimator selected.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Support<'a> {
     /// Their numbers, ascending.
     pub rows: &'a [usize],
-    /// Eigenvalues of S̃ on them, descending.
+    /// Where the components are PCA on those rows; nothing is known of the error of shrunk ones.
+    pub refitted: Option<Refitted<'a>>,
+}
+
+/// What tells the error of components that are PCA on the selected rows.
+#[derive(Clone, Copy)]
+pub struct Refitted<'a> {
+    /// Eigenvalues of S̃ on those rows, descending.
     pub eigenvalues: &'a [f64],
     /// `S̃v̂` of each component, `p × k`: what the other rows show of it.
     pub images: &'a DMatrix<f64>,
-    /// Where the components were not refitted to PCA on those rows.
-    pub shrunk: Option<&'a Shrunk>,
+    /// S̃ on given rows and their columns.
+    pub moment: &'a dyn Fn(&[usize]) -> DMatrix<f64>,
 }

@@ -17,7 +17,6 @@ mod noise_floor;
 mod observed_spectrum;
 mod probable_mean;
 mod selection;
-mod shrinkage;
 mod warnings;
 
 pub use assess::{FloorReport, assess};
@@ -29,10 +28,9 @@ pub(crate) use closed_form::{check_reports, checked_deviation, require_gap_after
 pub use component_count::{SURE_GAP, gap_after, gap_between};
 pub(crate) use component_count::{checked_rank, count_components};
 pub use expected_error::{ExpectedError, Participants, SpectrumRange};
-pub use measured::{Measured, Support};
+pub use measured::{Measured, Refitted, Support};
 pub use noise_floor::{EigenvalueVerdict, Eigenvalues, Floor};
 pub use probable_mean::probably_the_mean;
-pub use shrinkage::Shrunk;
 
 /// An estimate without mean, support or error bars, for the tests of this folder.
 #[cfg(test)]

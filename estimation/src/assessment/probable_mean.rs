@@ -26,9 +26,11 @@ pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Op
     if leading.verdict != Verdict::Above {
         return None;
     }
-    let total = floor_report.total_variance.unwrap_or(1.0);
-    let large = Some(leading.variance / total).filter(|share| *share >= LARGE_SHARE);
-    let of_one_sign = clear_loadings_of_one_sign(&leading.loadings, leading.alignment);
+    // Rows have a length of 1 at most.
+    let share = leading.explained_variance_ratio.unwrap_or(leading.variance);
+    let large = Some(share).filter(|share| *share >= LARGE_SHARE);
+    let of_one_sign =
+        clear_loadings_of_one_sign(&leading.loadings, leading.alignment.unwrap_or(1.0));
     let of_one_sign = of_one_sign.filter(|count| *count >= MIN_OF_ONE_SIGN);
     (of_one_sign.is_some() || large.is_some()).then_some(Warning::ProbablyTheMean {
         of_one_sign,

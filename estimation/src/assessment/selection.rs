@@ -1,218 +1,186 @@
 //! What choosing features adds to the expected error of a sparse estimate (`docs/derivations/selection.md`).
 
 use eigenveil_shared::{Result, estimate::SelectionLoss};
-use nalgebra::DVector;
+use nalgebra::{DMatrix, DVector};
 
-use super::{Floor, Measured, Spike, Support, closed_form::unit_of_loss, shrinkage::Divergence};
-use crate::search::bisect;
+use super::{Floor, Measured, Refitted, Spike};
+use crate::{linalg::top_k, search::bisect};
 
 /// Quantile of the normal distribution with 5 % beyond it.
 pub(super) const NORMAL_95: f64 = 1.645;
-/// 2t² over the width of the interval of W from t²/2 to 2t².
-const JUMP: f64 = 2.0 / 1.5;
-/// The most of the loss within the rows that shrinking is taken to save.
-const MOST_SAVED: f64 = 0.9;
+/// 4t² over the width of the interval of W from t²/2 to 2t².
+const JUMP: f64 = 4.0 / 1.5;
+/// Rows of noise taken for missing features, on average.
+const FALSELY_SEEN: f64 = 0.05;
+/// Most missing features whose rows are fitted together with the selected ones.
+const MAX_SEEN: usize = 1_000;
 
-/// The images of the components that stand out.
-struct Images {
-    /// Squared length of each row, in units of the noise.
-    squares: Vec<f64>,
-    /// Sum of the variances of the components' tangents.
-    unit: f64,
-    /// θ of each component.
-    sizes: Vec<f64>,
-}
-
-impl Images {
-    fn new(
-        measured: &Measured<'_>,
-        on: &Support<'_>,
-        floor: &Floor,
-        spikes: &[Option<Spike>],
-    ) -> Self {
-        let excess_of_row = excess_of_rows(measured);
-        let noise = &floor.noise;
-        let along_mean = noise.along_mean / noise.directions as f64;
-        let mut squares = vec![0.0; measured.spectrum.dimension];
-        let mut unit = 0.0;
-        let mut sizes = Vec::new();
-        for (j, spike) in spikes.iter().enumerate() {
-            let Some(Spike { theta, .. }) = *spike else {
-                continue;
-            };
-            let along = noise.with_excess(measured.excess_along(j));
-            let variance = along.variance_between(theta, 0.0);
-            if variance <= 0.0 || theta <= 0.0 {
-                continue;
-            }
-            unit += variance / (theta * theta);
-            sizes.push(theta);
-            let (image, vector) = (on.images.column(j), measured.vectors.column(j));
-            for (i, square) in squares.iter_mut().enumerate() {
-                let entry = image[i] - floor.centre * vector[i];
-                let excess = excess_of_row.get(i).copied().unwrap_or(0.0);
-                *square += entry * entry / (variance + along_mean * excess);
-            }
-        }
-        Self {
-            squares,
-            unit,
-            sizes,
-        }
-    }
-}
-
-/// From the images `S̃v̂` of the components that stand out, in units of the noise: pure noise makes their squares χ²
-/// distributed in each row, one degree of freedom per component. So many would stand out if they were `refitted`.
-pub(super) fn loss(
+/// What choosing features adds to the loss of each component within the chosen `rows`: mean squared sines, nothing for
+/// one that does not stand out.
+pub(super) fn losses(
     measured: &Measured<'_>,
-    on: &Support<'_>,
+    rows: &[usize],
+    on: &Refitted<'_>,
     floor: &Floor,
     spikes: &[Option<Spike>],
-    refitted: usize,
-) -> Result<SelectionLoss> {
-    let images = Images::new(measured, on, floor, spikes);
-    let one = unit_of_loss(measured.noise, measured.n_eff);
-    if one <= 0.0 {
-        return Ok(SelectionLoss::default());
+) -> Result<Vec<SelectionLoss>> {
+    let mut losses = vec![SelectionLoss::default(); spikes.len()];
+    let images = images(measured, on, floor, spikes);
+    if images.is_empty() || rows.is_empty() || rows.len() == measured.spectrum.dimension {
+        return Ok(losses);
     }
-    let shrunk = on
-        .shrunk
-        .map(|shrunk| (shrunk, measured.vectors.select_rows(on.rows)));
-    let moved = shrunk.as_ref().map_or(0.0, |(shrunk, vectors)| {
-        let moves = (0..refitted).map(|j| shrunk.moved(vectors, j));
-        moves.sum::<f64>() / one
-    });
-    if images.sizes.is_empty() || on.rows.is_empty() {
-        return Ok(SelectionLoss {
-            central: moved,
-            low: 0.0,
-            high: moved,
-        });
+    let choice = Choice::new(rows, &images);
+    let apart = choice.apart(measured.vectors, on)?;
+    for image in &images {
+        losses[image.component] = choice.loss(image, apart[image.component]);
     }
-    let choice = Choice::new(images, on.rows, one);
-    let Some((shrunk, vectors)) = &shrunk else {
-        return Ok(choice.loss_of_refitted());
-    };
-    let mut followed = (0.0, 0.0);
-    if choice.images.sizes.len() == spikes.len() {
-        followed = choice.followed(&shrunk.divergence(vectors, &choice.images.sizes)?);
-    }
-    Ok(choice.loss_of_shrunk(moved, followed))
+    Ok(losses)
 }
 
-/// The rows chosen, the others, and what noise alone would have made of both.
-struct Choice {
-    /// With squares descending.
-    images: Images,
-    /// A [`SelectionLoss`] of 1, in mean squared sines.
-    one: f64,
-    /// Components, k.
-    k: f64,
-    /// Mean variance of a component's tangent, in units of `one`.
+/// The image of a component that stands out. Pure noise makes its squares χ² distributed with one degree of freedom.
+struct Image {
+    component: usize,
+    /// Squared entry of each row, in units of the noise.
+    squares: Vec<f64>,
+    /// Squared tangent that 1 of these squares stands for, V/θ².
     unit: f64,
-    selected: usize,
-    rejected: f64,
-    /// Squares of the rejected rows beyond the mean of noise.
-    outside: f64,
-    /// Square of the last row chosen.
+}
+
+impl Image {
+    /// Squared sine of the angle that rows with these squares turn the component by.
+    fn squared_sine(&self, squares: f64) -> f64 {
+        let tangent = self.unit * squares.max(0.0);
+        tangent / (1.0 + tangent)
+    }
+}
+
+fn images(
+    measured: &Measured<'_>,
+    on: &Refitted<'_>,
+    floor: &Floor,
+    spikes: &[Option<Spike>],
+) -> Vec<Image> {
+    let excess_of_row = excess_of_rows(measured);
+    let noise = &floor.noise;
+    let along_mean = noise.along_mean / noise.directions as f64;
+    let image = |(component, spike): (usize, &Option<Spike>)| {
+        let theta = spike.as_ref()?.theta;
+        let along = noise.with_excess(measured.excess_along(component));
+        let variance = along.variance_between(theta, 0.0);
+        if variance <= 0.0 || theta <= 0.0 {
+            return None;
+        }
+        let column =
+            on.images.column(component) - measured.vectors.column(component) * floor.centre;
+        let squares = column.iter().enumerate().map(|(row, entry)| {
+            let excess = excess_of_row.get(row).copied().unwrap_or(0.0);
+            entry * entry / (variance + along_mean * excess)
+        });
+        Some(Image {
+            component,
+            squares: squares.collect(),
+            unit: variance / (theta * theta),
+        })
+    };
+    spikes.iter().enumerate().filter_map(image).collect()
+}
+
+/// The rows chosen and those left out, and what noise alone would have made of both.
+struct Choice<'a> {
+    chosen: &'a [usize],
+    /// Rows left out that noise alone does not make so large.
+    seen: Vec<usize>,
+    /// The other rows left out.
+    rest: Vec<usize>,
+    /// W: squared length of each row of the images.
+    lengths: Vec<f64>,
+    /// t²: the least length of the largest rows, as many as were chosen.
     threshold: f64,
-    /// Square above the threshold by noise alone.
+    /// Square of one image above the threshold by noise alone.
     falsely: f64,
-    /// Square above the threshold if noise alone had chosen every row.
+    /// Square of one image above the threshold if noise alone had chosen every row.
     all_falsely: f64,
 }
 
-impl Choice {
-    fn new(mut images: Images, rows: &[usize], one: f64) -> Self {
-        let (p, selected, freedom) = (images.squares.len(), rows.len(), images.sizes.len());
-        let k = freedom as f64;
-        let rejected = p.saturating_sub(selected) as f64;
-        let squares = &mut images.squares;
-        let chosen: f64 = rows.iter().map(|&row| squares[row]).sum();
-        let outside = squares.iter().sum::<f64>() - chosen - k * rejected;
-        squares.sort_unstable_by(|a, b| b.total_cmp(a));
-        let threshold = squares[selected.min(p) - 1];
-        let share = selected as f64 / p as f64;
+impl<'a> Choice<'a> {
+    /// With at least one row chosen, ascending, and one left out.
+    fn new(chosen: &'a [usize], images: &[Image]) -> Self {
+        let (p, freedom) = (images[0].squares.len(), images.len());
+        let length = |row: usize| images.iter().map(|image| image.squares[row]).sum::<f64>();
+        let lengths: Vec<f64> = (0..p).map(length).collect();
+        let mut descending = lengths.clone();
+        descending.sort_unstable_by(|a, b| b.total_cmp(a));
+        let threshold = descending[chosen.len() - 1];
+        let shows = limit(FALSELY_SEEN / (p - chosen.len()) as f64, freedom);
+        let (mut seen, mut rest): (Vec<usize>, Vec<usize>) = (0..p)
+            .filter(|row| chosen.binary_search(row).is_err())
+            .partition(|&row| lengths[row] > shows);
+        seen.sort_unstable_by(|&a, &b| lengths[b].total_cmp(&lengths[a]));
+        rest.extend(seen.drain(MAX_SEEN.min(seen.len())..));
+        let of_one =
+            |rows: usize, x: f64| chosen_by_noise(rows as f64, x, freedom) / freedom as f64;
         Self {
-            one,
-            k,
-            unit: images.unit / (k * one),
-            selected,
-            rejected,
-            outside,
             threshold,
-            falsely: chosen_by_noise(rejected, threshold, freedom),
-            all_falsely: match rejected > 0.0 {
-                true => chosen_by_noise(p as f64, limit(share, freedom), freedom),
-                false => 0.0,
-            },
-            images,
+            falsely: of_one(rest.len(), threshold),
+            all_falsely: of_one(p, limit(chosen.len() as f64 / p as f64, freedom)),
+            chosen,
+            seen,
+            rest,
+            lengths,
         }
     }
 
-    /// The loss of these squared tangents: the images are those of components whose length on the selected rows is 1.
-    fn sines(&self, tangents: f64) -> f64 {
-        let loss = self.unit * tangents;
-        loss / (1.0 + loss * self.one / self.k)
-    }
-
-    /// How much more than refitted components the shrunk ones follow the noise, at least and at most.
-    fn followed(&self, divergence: &Divergence) -> (f64, f64) {
-        let sizes = self.images.sizes.iter();
-        let inverse_squares: f64 = sizes.map(|theta| theta.powi(-2)).sum();
-        let value = 2.0 * self.unit * self.k / inverse_squares * divergence.value;
-        match divergence.is_bound {
-            true => (f64::NEG_INFINITY, value),
-            false => (value, value),
+    /// Squared sine between each component and the space of as many on the chosen rows together with the missing ones.
+    fn apart(&self, vectors: &DMatrix<f64>, on: &Refitted<'_>) -> Result<Vec<f64>> {
+        if self.seen.is_empty() {
+            return Ok(vec![0.0; vectors.ncols()]);
         }
+        let rows = [self.chosen, &self.seen].concat();
+        let space = top_k(&(on.moment)(&rows), vectors.ncols())?.vectors;
+        let cosines = space.tr_mul(&vectors.select_rows(&rows));
+        let sine =
+            |cosines: nalgebra::DVectorView<'_, f64>| (1.0 - cosines.norm_squared()).max(0.0);
+        Ok(cosines.column_iter().map(sine).collect())
     }
 
-    /// Stein's estimate of a soft threshold: what shrinking moved, and how much more the loadings follow the noise, less
-    /// the noise that the rows left out lack.
-    fn loss_of_shrunk(&self, moved: f64, (least, most): (f64, f64)) -> SelectionLoss {
-        let uncertain = NORMAL_95 * (2.0 * self.k * self.rejected).sqrt();
-        let beyond_noise = self.outside + self.falsely;
-        let unsaved = self.selected.saturating_sub(self.images.sizes.len());
-        let smallest = -MOST_SAVED * self.unit * self.k * unsaved as f64;
-        let with = |missing: f64, followed: f64| {
-            let moved = moved + followed - self.unit * (self.falsely - missing.min(0.0));
-            let missing = self.sines(missing.max(0.0));
-            missing + moved.max(smallest) * (1.0 - missing * self.one / self.k)
+    /// What is seen to be missing, and for the rest Stein's estimate of a hard threshold, with the density at the
+    /// threshold from the rows around it.
+    fn loss(&self, image: &Image, apart: f64) -> SelectionLoss {
+        let seen = self.seen.len() as f64;
+        let missing = (apart - seen * image.unit).max(0.0).sqrt();
+        let open = if seen > 0.0 {
+            NORMAL_95 * image.unit.sqrt()
+        } else {
+            0.0
         };
-        let all_falsely = self.sines(self.all_falsely);
-        SelectionLoss {
-            central: with(significant(beyond_noise, uncertain), most),
-            low: with(beyond_noise - uncertain, least),
-            high: all_falsely.max(with(beyond_noise.max(0.0) + uncertain, most)),
+        let near = 0.5 * self.threshold..2.0 * self.threshold;
+        let (mut jump, mut noise) = (0.0, 2.0 * self.rest.len() as f64);
+        for &row in self.chosen.iter().chain(&self.rest) {
+            if near.contains(&self.lengths[row]) {
+                let step = JUMP * image.squares[row] / self.lengths[row];
+                jump += step;
+                noise += step * step;
+            }
         }
-    }
-
-    /// Stein's estimate of a hard threshold, with the density at the threshold from the rows around it.
-    fn loss_of_refitted(&self) -> SelectionLoss {
-        if self.rejected == 0.0 {
-            return SelectionLoss::default();
-        }
-        let around = 0.5 * self.threshold..2.0 * self.threshold;
-        let squares = self.images.squares.iter();
-        let near = squares.filter(|square| around.contains(*square)).count() as f64;
-        let unbiased = self.outside + JUMP * near;
-        let noise = 2.0 * self.k * self.rejected + JUMP * JUMP * near;
-        let uncertain = NORMAL_95 * noise.sqrt();
+        let left_out = self.rest.iter().map(|&row| image.squares[row] - 1.0);
+        let unbiased = left_out.sum::<f64>() + jump;
         let beyond_noise = unbiased - self.falsely;
-        let expected = self.falsely + significant(beyond_noise, uncertain);
-        let most = self.falsely.max(unbiased) + uncertain;
+        let uncertain = NORMAL_95 * noise.sqrt();
+        let significant = if beyond_noise > uncertain {
+            beyond_noise
+        } else {
+            0.0
+        };
+        let most = self.all_falsely.max(self.falsely.max(unbiased) + uncertain);
+        let with = |missing: f64, squares: f64| {
+            (missing.max(0.0).powi(2) + image.squared_sine(squares)).min(1.0)
+        };
         SelectionLoss {
-            central: self.sines(expected),
-            low: self.sines((beyond_noise - uncertain).max(0.0)),
-            high: self.sines(self.all_falsely.max(most)),
+            central: with(missing, self.falsely + significant),
+            low: with(missing - open, beyond_noise - uncertain),
+            high: with(missing + open, most),
         }
     }
-}
-
-/// The value if it exceeds its uncertainty, else 0.
-fn significant(value: f64, uncertain: f64) -> f64 {
-    if value > uncertain { value } else { 0.0 }
 }
 
 /// The excess of the noise along each feature; empty where it does not differ.

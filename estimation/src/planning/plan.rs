@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     codec::report_len,
     estimate::Estimate,
     mechanism::{Calibration, MAX_DENSE_DIMENSION, MechanismKind, NoiseModel},
@@ -15,8 +15,8 @@ use eigenveil_shared::{
 use serde::{Deserialize, Serialize};
 
 use super::target::{
-    PlanTarget, assumed_of_pilot, meet, pilot_mean_length, reject, spectrum_from_eigenvalues,
-    spectrum_from_pilot,
+    PlanTarget, assumed_of_pilot, check_total, meet, pilot_mean_length, reject,
+    spectrum_from_eigenvalues, spectrum_from_pilot,
 };
 use crate::{
     Cancel,
@@ -105,6 +105,8 @@ pub struct SizePlan {
     pub k: usize,
     /// Share of an average direction, 1/p.
     pub average: f64,
+    /// Total variance of the prepared rows: what the sizes are shares of.
+    pub total_variance: f64,
     /// Assumptions and omissions of the plan.
     pub notes: Vec<String>,
 }
@@ -291,16 +293,20 @@ fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
     let k = request
         .k
         .unwrap_or(DEFAULT_COMPONENTS.min(p.saturating_sub(1)));
+    let Some(total_variance) = request.total_variance()? else {
+        return reject(
+            "what shows is a share of the rows' variance: give the mean squared length of the prepared rows (`mean_squared_length`), or `bound_rows` normalize, which makes it 1",
+        );
+    };
     let mean_length = request.mean_length.unwrap_or(0.0);
-    let variance = 1.0 - mean_length * mean_length;
-    let noise = |params: &StudyParams| planned_noise(params, variance, mean_length);
+    let noise = |params: &StudyParams| planned_noise(params, total_variance, mean_length);
     let mut notes = Vec::new();
     let settings = request.settings(&request.preprocessing(p), noise, &mut notes)?;
     let mut rows = Vec::new();
     for (setting, _) in settings {
         for n in &request.n {
             cancel.check()?;
-            let resolved = resolution(&setting.noise, p, n.get(), k)?;
+            let resolved = resolution(&setting.noise, (p, total_variance), n.get(), k)?;
             rows.push(SizeRow {
                 setting: setting.clone(),
                 n: n.get(),
@@ -314,6 +320,7 @@ fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
         p,
         k,
         average: 1.0 / p as f64,
+        total_variance,
         notes,
     })
 }
@@ -336,15 +343,12 @@ impl PlanRequest {
             (Some(_), false) => return reject("give `n` or `target_error`, not both"),
             _ => {}
         }
-        for (given, name) in [
-            (!self.spectrum.is_empty(), "spectrum"),
-            (self.bound_rows.is_some(), "bound_rows"),
-            (self.centring.is_some(), "centring"),
-        ] {
-            if has_pilot && given {
-                return reject(format!("`{name}` is that of the pilot; leave it out"));
-            }
-        }
+        let of_pilot = [
+            ("spectrum", has_pilot && !self.spectrum.is_empty()),
+            ("bound_rows", has_pilot && self.bound_rows.is_some()),
+            ("centring", has_pilot && self.centring.is_some()),
+        ];
+        Error::if_given(&of_pilot, "it is that of the pilot")?;
         match self.centring.is_some() == self.mean_length.is_some() {
             true => Ok(()),
             false => reject("`centring` and `mean_length` need each other; give both or neither"),
@@ -438,12 +442,8 @@ impl PlanRequest {
         Ok(all)
     }
 
-    /// The population of `spectrum`.
-    fn population(&self) -> Result<Population> {
-        let (Some(p), Some(k)) = (self.p, self.k) else {
-            return reject("`spectrum` needs `p` and `k`");
-        };
-        // Eigenvalues and total are those of prepared rows, after division by the radius.
+    /// Total variance of the prepared rows, after division by the radius; `None` if it is not known.
+    fn total_variance(&self) -> Result<Option<f64>> {
         let bound_rows = self.bound_rows.unwrap_or_default();
         let total = match (bound_rows, self.mean_squared_length) {
             (BoundRows::Normalize, None) => Some(1.0),
@@ -454,11 +454,20 @@ impl PlanRequest {
             }
             (BoundRows::Clip | BoundRows::Require, total) => total,
         };
-        let mean_length = self.mean_length.unwrap_or(0.0);
-        let total = match (total, self.centring) {
-            (Some(total), Some(_)) => Some(without_mean(total, mean_length)?),
-            _ => total,
+        check_total(total)?;
+        match (total, self.mean_length) {
+            (Some(total), Some(mean)) => without_mean(total, mean).map(Some),
+            _ => Ok(total),
+        }
+    }
+
+    /// The population of `spectrum`.
+    fn population(&self) -> Result<Population> {
+        let (Some(p), Some(k)) = (self.p, self.k) else {
+            return reject("`spectrum` needs `p` and `k`");
         };
+        let total = self.total_variance()?;
+        let mean_length = self.mean_length.unwrap_or(0.0);
         let centred = self.centring.map(|_| "Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
         Ok(Population {
             spectrum: spectrum_from_eigenvalues(p, k, &self.spectrum, total)?,

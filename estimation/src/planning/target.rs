@@ -31,7 +31,7 @@ use eigenveil_shared::{
 use crate::{
     floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
     format::people,
-    metrics::max_error,
+    metrics::random_error,
 };
 
 /// Smallest target error: 1 less a squared cosine has 16 digits.
@@ -69,7 +69,7 @@ pub(super) fn reject<T>(detail: impl Into<String>) -> Result<T> {
     Err(Error::invalid_request(detail))
 }
 
-fn check_total(total: Option<f64>) -> Result<()> {
+pub(super) fn check_total(total: Option<f64>) -> Result<()> {
     match total {
         // Written so that NaN fails.
         Some(total) if !(total > 0.0 && total <= 1.0) => reject(format!(
@@ -120,8 +120,6 @@ pub fn spectrum_from_eigenvalues(
         ));
     }
     let missing = p - eigenvalues.len();
-    // With all of them given the bulk begins after component k.
-    let distinct = if missing == 0 { k } else { eigenvalues.len() };
     let mut all = eigenvalues.to_vec();
     if missing > 0 {
         let Some(total) = total else {
@@ -132,15 +130,15 @@ pub fn spectrum_from_eigenvalues(
         };
         let rest = (total - given).max(0.0) / missing as f64;
         let last = eigenvalues.last().copied().unwrap_or(0.0);
-        if rest > last {
+        if rest > last + ROUND_OFF {
             return reject(format!(
                 "the eigenvalues leave {:.4} of {total} for the other {missing} directions, {rest:.4} each, which is more than the last one given, {last}: they are not the leading ones",
                 total - given
             ));
         }
-        all.resize(p, rest);
+        all.resize(p, rest.min(last));
     }
-    Spectrum::with_distinct(&all, distinct, k).map(SpectrumRange::known)
+    Spectrum::from_eigenvalues(&all, k).map(SpectrumRange::known)
 }
 
 /// Assumptions of a plan about this pilot, beyond its spectrum.
@@ -157,14 +155,19 @@ pub fn assumed_of_pilot(pilot: &Estimate) -> Option<&'static str> {
 /// With the pilot's own noise, n and k it gives the pilot's `expected_error` again.
 ///
 /// # Errors
-/// `invalid-request` for a k that does not stand above the pilot's floor, and where the total is not known.
+/// `invalid-request` for a k that does not stand above the pilot's floor, and where the total is not known, or known
+/// without `total`.
 pub fn spectrum_from_pilot(
     pilot: &Estimate,
     k: usize,
     total: Option<f64>,
 ) -> Result<SpectrumRange> {
+    let unknown = pilot.total_variance.is_none();
+    let unused = [("mean_squared_length", total.is_some() && !unknown)];
+    Error::if_given(&unused, "the pilot shows that of its rows")?;
     let Some(spectrum) = &pilot.spectrum else {
-        return reject(match pilot.sparse {
+        return reject(match &pilot.sparse {
+            Some(sparse) if !sparse.refit => "the pilot's components are not refitted on the features that it selected, so nothing is known of their error: estimate it again with `refit`, or give `spectrum`".to_owned(),
             Some(_) => "the pilot selected no more features than it has components: it does not show how other directions mix with them; run it with a smaller lambda or without selecting features, or give `spectrum`".to_owned(),
             None => "the pilot's document lacks its spectrum: estimate it again".to_owned(),
         });
@@ -181,7 +184,6 @@ pub fn spectrum_from_pilot(
         });
     }
     // What reports do not show of the total, a step under every eigenvalue.
-    let unknown = pilot.total_variance.is_none();
     check_total(total)?;
     let step = match (unknown, total) {
         (false, _) => 0.0,
@@ -239,10 +241,10 @@ pub fn meet(
         PlanTarget::Participants(n) => return at(n, None),
         PlanTarget::Error(target) => target,
     };
-    let largest = max_error(p, k);
-    if target >= largest {
+    let guess = random_error(p, k);
+    if target >= guess {
         return reject(format!(
-            "the target error is {target}; it must be below {largest:.4}, the error of a subspace that has nothing in common with the true one (k = {k}, p = {p})"
+            "the target error is {target}; it must be below {guess:.4}, the error of a subspace drawn at random (k = {k}, p = {p})"
         ));
     }
     if target > 0.0 && target < MIN_TARGET {
@@ -356,6 +358,38 @@ mod tests {
         }
     }
 
+    /// However many of one population's eigenvalues are written, its plan is one, and never worse than a guess.
+    #[test]
+    fn a_plan_is_that_of_the_population_and_no_worse_than_a_guess() {
+        let flat = [&[0.3, 0.2, 0.1][..], &[0.04; 10]].concat();
+        let near = [&[0.3, 0.2, 0.19][..], &[0.031; 10]].concat();
+        let noise = noise(MechanismKind::DoubleCap, 13, 4.0);
+        let planned = |all: &[f64], (written, k): (usize, usize), n: u64| {
+            let spectrum = spectrum_from_eigenvalues(13, k, &all[..written], Some(1.0)).unwrap();
+            let planned = meet(&spectrum, &noise, PlanTarget::Participants(n)).unwrap();
+            (planned.error.unwrap().central, planned.components_above)
+        };
+        // By a numpy program that shares nothing with this one.
+        for (all, k, n, error, above) in [
+            (&flat, 3, 500, 1.121_6, 2),
+            (&flat, 3, 20_000, 0.174_7, 3),
+            (&near, 2, 20_000, 0.451_3, 2),
+        ] {
+            for written in [3, 9, 13] {
+                let (planned, shown) = planned(all, (written, k), n);
+                assert!(
+                    (planned - error).abs() < 1e-4,
+                    "{written} of {all:?}: {planned}"
+                );
+                assert_eq!(shown, Some(above), "{written} of {all:?}");
+            }
+        }
+        for n in 1..=20 {
+            let (error, _) = planned(&flat, (3, 3), n);
+            assert!(error <= random_error(13, 3), "{n}: {error}");
+        }
+    }
+
     #[test]
     fn more_of_anything_helps() {
         for &kind in MechanismKind::ALL {
@@ -409,11 +443,10 @@ mod tests {
                 .detail()
                 .to_owned()
         };
-        assert!(rejected(2.0).contains("nothing in common"));
+        assert!(rejected(1.8).contains("below 1.7889"));
         assert!(rejected(1e-9).contains("at least 0.000001"));
         assert!(rejected(-1.0).contains("positive") && rejected(f64::NAN).contains("positive"));
         assert!(meet(&tied, &noise, PlanTarget::Participants(0)).is_err());
-        assert_eq!(max_error(10, 8), 2.0);
         assert!(error_curve(&tied, &noise, (0, 5), 3).is_err());
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use eigenveil_shared::{
     estimate::{BucketAgreement, ComponentGroup, SeedCheck, SquaredNormCheck},
     privacy::delta_warning,
+    wording::percent,
 };
 
 use crate::report::format::{in_words, three_digits, with_thousands};
@@ -121,8 +122,8 @@ impl Warning {
                 let (or_column, reason) = match of_one_sign {
                     Some(count) => ("", format!("its {count} clear loadings all have one sign")),
                     None => {
-                        let percent = 100.0 * share.unwrap_or_default().min(1.0);
-                        let reason = format!("it holds {percent:.0} % of the rows' squared length");
+                        let share = percent(share.unwrap_or_default().min(1.0));
+                        let reason = format!("it holds {share} of the rows' squared length");
                         (" (or one column in much smaller units than the others)", reason)
                     }
                 };
@@ -242,7 +243,7 @@ mod tests {
     #[rustfmt::skip]
     fn every_warning_says_its_values() {
         let outlook = Outlook { k: 3, unseen: 2, share: 0.1, needed: Some(2_100_000), at_least: Some(340_000) };
-        let group = ComponentGroup { first: 2, last: 4, verdict: Verdict::Above, variance: 0.1, explained_variance_ratio: None, alignment: 0.5, subspace_se: Some(0.5) };
+        let group = ComponentGroup { first: 2, last: 4, verdict: Verdict::Above, variance: 0.1, explained_variance_ratio: None, alignment: Some(0.5), subspace_se: Some(0.5) };
         let disagreement = BucketAgreement { buckets: 32, statistic: 9.87, threshold: 4.32, false_alarm_rate: 1e-3, verdict: BucketVerdict::Disagree, suspicious_buckets: 2, shift: 0.012 };
         let length = SquaredNormCheck { directions: 3, found: 1.25, limit: 1.125 };
         let seeds = SeedCheck { direction: 5, is_subspace: false, null_probability: 1e-4, found: 81, expected: 2.0, limit: 17 };

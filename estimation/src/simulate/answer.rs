@@ -35,8 +35,8 @@ pub struct SimulateAnswer {
     pub noise: NoisePath,
     /// Error of the estimate.
     pub error_mean: f64,
-    /// Its standard deviation.
-    pub error_sd: f64,
+    /// Its standard deviation over several repeats.
+    pub error_sd: Option<f64>,
     /// The floor's prediction from the noiseless spectrum.
     pub error_predicted_from_truth: Option<f64>,
     /// Error without noise.
@@ -47,8 +47,8 @@ pub struct SimulateAnswer {
     pub seconds: f64,
     /// Repeats.
     pub repeats: usize,
-    /// The error that an analyst would expect from the noisy spectrum.
-    pub error_predicted_from_data: f64,
+    /// The error that an analyst would expect from the noisy spectrum; `None` without `refit`.
+    pub error_predicted_from_data: Option<f64>,
     /// Error of plain PCA on the same reports.
     pub pca_error: f64,
     /// Precision of the selected features.

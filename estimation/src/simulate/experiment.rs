@@ -73,8 +73,8 @@ pub struct Repeat {
     pub predicted_error: Option<f64>,
     /// The smallest squared cosine in that prediction, 0 if a component is invisible.
     pub predicted_alignment: Option<f64>,
-    /// The estimate's own expectation from the noisy spectrum: what an analyst sees.
-    pub expected_error: f64,
+    /// The estimate's own expectation from the noisy spectrum: what an analyst sees; `None` for shrunk loadings.
+    pub expected_error: Option<f64>,
     /// Components above the floor's threshold.
     pub components_above: usize,
     /// Support recovery (Theorem 5 of Wang & Xu), for the sparse estimator on a sparse model.
@@ -88,8 +88,8 @@ pub struct Repeat {
 pub struct Summary {
     /// Mean error.
     pub error_mean: f64,
-    /// Standard deviation of the error over the repeats (denominator R − 1); 0 for one repeat.
-    pub error_sd: f64,
+    /// Standard deviation of the error over the repeats (denominator R − 1), if there are several.
+    pub error_sd: Option<f64>,
     /// Mean error of plain PCA on the same reports.
     pub pca_error: f64,
     /// Mean error without noise.
@@ -99,7 +99,7 @@ pub struct Summary {
     /// Mean of the smallest squared cosine in the prediction.
     pub predicted_alignment: Option<f64>,
     /// Mean of the estimate's own expectation.
-    pub expected_error: f64,
+    pub expected_error: Option<f64>,
     /// Mean number of components above the floor's threshold.
     pub components_above: f64,
     /// Mean precision, recall and F1.
@@ -264,16 +264,12 @@ pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
         });
     Summary {
         error_mean,
-        error_sd: if repeats.len() > 1 {
-            (squares / (count - 1.0)).sqrt()
-        } else {
-            0.0
-        },
+        error_sd: (repeats.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
         pca_error: mean(&|r| r.pca_error),
         nonprivate_error: mean(&|r| r.nonprivate_error),
         predicted_error: mean_if(&|r| r.predicted_error),
         predicted_alignment: mean_if(&|r| r.predicted_alignment),
-        expected_error: mean(&|r| r.expected_error),
+        expected_error: mean_if(&|r| r.expected_error),
         components_above: mean(&|r| r.components_above as f64),
         support,
         converged: repeats.iter().filter(|r| r.converged).count(),

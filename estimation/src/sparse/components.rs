@@ -10,7 +10,7 @@ use nalgebra::{DMatrix, DVector};
 use super::fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda};
 use crate::{
     assessment::{
-        Eigenvalues, Measured, Shrunk, Support, assess, count_components,
+        Eigenvalues, Measured, Refitted, Support, assess, count_components,
         error_bars::{Reestimate, error_bars},
     },
     cancel::Cancel,
@@ -21,7 +21,8 @@ use crate::{
     report::warning::Warning,
 };
 
-/// Row-sparse components: Fantope, and with `settings.refit` PCA on the rows it selects.
+/// Row-sparse components: Fantope, and with `settings.refit` PCA on the rows it selects; without, their error is not
+/// known.
 ///
 /// With `k = auto` the components above the plain floor are counted. If there is none, one sparse component is still
 /// searched for and judged on its own rows, because selecting features also leaves out the others' noise. `cancel` is
@@ -63,11 +64,14 @@ pub fn sparse_components(
     let images = &dense * &vectors;
     let values = rayleigh_quotients(&dense, &vectors);
     let bars = error_bars(moment, &vectors, reestimate)?;
-    let on_rows = submatrix(&dense, rows);
-    let shrunk = (!settings.refit).then(|| Shrunk::new(&solution, &on_rows));
-    let shrunk = shrunk.transpose()?;
+    let on_rows = |rows: &[usize]| submatrix(&dense, rows);
     let excess_noise = moment.excess_noise();
-    let (eigenvalues, excess) = spectrum_on_rows(&on_rows, excess_noise.as_ref(), rows)?;
+    let (eigenvalues, excess) = spectrum_on_rows(&on_rows(rows), excess_noise.as_ref(), rows)?;
+    let refitted = Refitted {
+        eigenvalues: eigenvalues.as_slice(),
+        images: &images,
+        moment: &on_rows,
+    };
     let measured = Measured {
         vectors: &vectors,
         values: values.as_slice(),
@@ -78,9 +82,7 @@ pub fn sparse_components(
         excess: &excess,
         support: Some(Support {
             rows,
-            eigenvalues: eigenvalues.as_slice(),
-            images: &images,
-            shrunk: shrunk.as_ref(),
+            refitted: settings.refit.then_some(refitted),
         }),
         k_is_open: count.is_open,
         error_bars: bars.as_ref(),
@@ -160,11 +162,9 @@ pub(crate) fn sparse_report(
     convergence_warning: Option<Warning>,
 ) -> Result<ComponentsReport> {
     let mut floor_report = assess(measured)?;
-    if floor_report
-        .components
-        .iter()
-        .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
-    {
+    if floor_report.components.iter().any(|component| {
+        component.verdict == Verdict::At && component.expected_alignment > Some(0.0)
+    }) {
         floor_report.warnings.push(Warning::Selection {
             selected: outcome.support.len(),
             of: measured.spectrum.dimension,
@@ -231,7 +231,6 @@ mod tests {
         let plain = principal_components(&moment, ComponentCount::Fixed(2), "ε = 1").unwrap();
         let settings = SparseSettings {
             lambda: Lambda::Fixed(0.02),
-            refit: true,
             ..SparseSettings::default()
         };
         let automatic = sparse(&moment, ComponentCount::Auto, &settings);
@@ -248,7 +247,8 @@ mod tests {
             "{sparse_error} {plain_error}"
         );
         assert!(sparse.floor_report.expected_error < plain.floor_report.expected_error);
-        assert!((sparse.floor_report.expected_error / sparse_error - 1.0).abs() < 0.5);
+        let expected = sparse.floor_report.expected_error.unwrap();
+        assert!((expected / sparse_error - 1.0).abs() < 0.5);
         // The assumptions of the expected error are stated.
         let (selected, of) = (outcome.support.len(), 120);
         let assumed = Warning::Selection { selected, of };
@@ -260,7 +260,7 @@ mod tests {
         let (moment, ..) = noisy(40, 4, 300.0);
         let plain = principal_components(&moment, ComponentCount::Auto, "ε = 0.01").unwrap();
         assert_eq!(plain.vectors.ncols(), 0);
-        assert_eq!(plain.floor_report.expected_error, 0.0);
+        assert_eq!(plain.floor_report.expected_error, Some(0.0));
         let warning = &plain.floor_report.warnings[0];
         assert!(matches!(warning, Warning::NothingStands { n: N, .. }));
         let sparse = sparse(&moment, ComponentCount::Auto, &SparseSettings::default());

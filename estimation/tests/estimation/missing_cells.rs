@@ -178,7 +178,7 @@ fn the_expected_error_knows_the_noise_that_dividing_adds() {
                 .iter()
                 .map(|repeat| repeat.error.powi(2))
                 .sum::<f64>();
-            ((squares / 20.0).sqrt(), summary.expected_error)
+            ((squares / 20.0).sqrt(), summary.expected_error.unwrap())
         };
         let (complete, _) = measure(&rows, None);
         let (error, said) = measure(&masked, Some(features(|i| shares()[i])));

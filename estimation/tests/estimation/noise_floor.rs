@@ -84,7 +84,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
     .unwrap();
     Measurement {
         measured_error: projector_distance(&leading.vectors, &truth).unwrap(),
-        error_from_data: floor_report.expected_error,
+        error_from_data: floor_report.expected_error.unwrap(),
         debiased: floor_report
             .components
             .iter()
@@ -154,7 +154,8 @@ fn predicted_error_equals_the_measured_one_for_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {
         let (repeats, summary) = spiked(&params(40, epsilon, Norm::Normalize));
         let measured = summary.error_mean;
-        let (planned, from_data) = (summary.predicted_error.unwrap(), summary.expected_error);
+        let planned = summary.predicted_error.unwrap();
+        let from_data = summary.expected_error.unwrap();
         let mechanism = MechanismKind::SymmetricGaussian;
         let budget = mechanism.budget(epsilon, Some(1e-6)).unwrap();
         let published = StudyParams::freeze(StudyDesign {
@@ -204,7 +205,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
                 .unwrap()
                 .powi(2)
                 / f64::from(runs);
-            expected += floor_report.expected_error / f64::from(runs);
+            expected += floor_report.expected_error.unwrap() / f64::from(runs);
             match norm {
                 Norm::Normalize => {
                     assert_eq!(floor_report.total_variance, Some(1.0));

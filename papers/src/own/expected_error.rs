@@ -99,10 +99,7 @@ impl Setting {
     }
 
     fn components(&self, moment: &NoisyMoment, k: ComponentCount) -> Result<ComponentsReport> {
-        let refit = SparseSettings {
-            refit: true,
-            ..SparseSettings::default()
-        };
+        let refit = SparseSettings::default();
         match self.source {
             Source::Rows(_) => principal_components(moment, k, ""),
             Source::Model(_) => sparse_components(moment, k, &refit, "", Cancel::NEVER),
@@ -199,7 +196,7 @@ fn study(setting: &Setting, n: u64, k: ComponentCount, repeat: u64) -> Result<Ve
         cut = sure && gap_between(spectrum, n as f64, (eigen[k - 1], eigen[k]))? < 1.0;
     }
     let number = |yes: bool| f64::from(u8::from(yes));
-    let predicted = components.floor_report.expected_error;
+    let predicted = components.floor_report.expected_error.unwrap_or(f64::NAN);
     let (open, settled) = (components.k_is_open, number(!components.k_is_open));
     Ok(vec![Point::single([
         k as f64,

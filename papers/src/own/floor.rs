@@ -37,7 +37,7 @@ fn error(
         summary.error_mean,
         summary.predicted_error.unwrap_or(f64::NAN),
         summary.predicted_alignment.unwrap_or(f64::NAN),
-        summary.expected_error,
+        summary.expected_error.unwrap_or(f64::NAN),
         f64::from(u8::from(summary.components_above > 0.0)),
     ])])
 }

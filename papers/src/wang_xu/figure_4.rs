@@ -45,6 +45,7 @@ fn error(kind: ReportKind, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
     let settings = SparseSettings {
         lambda: Lambda::Fixed(theorem_4_lambda(&params.noise_model(), p, n)?),
         tolerance: 1e-4,
+        refit: false,
         ..SparseSettings::default()
     };
     let model = Model::wang_xu(p, k, Some(s), 1.0);

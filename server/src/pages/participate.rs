@@ -48,16 +48,17 @@ fn bound_failure_probability(study: &Study) -> f64 {
     study.params().mechanism().privacy_loss_tail(epsilon)
 }
 
-fn percent(probability: f64) -> String {
+/// A probability that is at most this, or else at least, rounded to that side: never to 100 %, nor to 0.
+fn percent(probability: f64, at_most: bool) -> String {
     let value = 100.0 * probability;
-    // Never rounded to 100 %, nor to 0.
     let distance = if value > 99.0 { 100.0 - value } else { value };
-    if distance > 0.0 && distance < 1.0 {
-        let digits = (1.0 - distance.log10().floor()).clamp(1.0, 12.0) as usize;
-        format!("{value:.digits$} %")
-    } else {
-        format!("{value:.1} %")
-    }
+    let digits = match distance > 0.0 && distance < 1.0 {
+        true => (1.0 - distance.log10().floor()).clamp(1.0, 12.0) as usize,
+        false => 1,
+    };
+    let steps = 10_f64.powi(digits as i32);
+    let round = if at_most { f64::ceil } else { f64::floor };
+    format!("{:.digits$} %", round(value * steps) / steps)
 }
 
 pub(super) async fn show(
@@ -95,7 +96,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             p { (privacy.sentence) }
             p #belief {
                 "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
-                strong { (percent(max_posterior(0.5, epsilon))) } " sure of it."
+                strong { (percent(max_posterior(0.5, epsilon), true)) } " sure of it."
                 @if failure > 0.0 { " With a probability of at most " (format_rounded_up(failure, 2)) " they can be more certain." }
             }
             @if epsilon.is_finite() {
@@ -108,8 +109,8 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                         tbody { @for prior in PRIORS {
                             tr {
                                 th scope="row" { (prior) " %" }
-                                td { (percent(min_posterior(prior / 100.0, epsilon))) }
-                                td { (percent(max_posterior(prior / 100.0, epsilon))) }
+                                td { (percent(min_posterior(prior / 100.0, epsilon), false)) }
+                                td { (percent(max_posterior(prior / 100.0, epsilon), true)) }
                             }
                         } }
                     }
@@ -261,7 +262,7 @@ fn belief_chart(study: &Study) -> LineChart {
     chart.subtitle = Some(format!(
         "ε\u{a0}=\u{a0}{}: 50\u{a0}% becomes {} at most",
         eigenveil_figures::number::compact(epsilon),
-        percent(max_posterior(0.5, epsilon))
+        percent(max_posterior(0.5, epsilon), true)
     ));
     chart.series = vec![
         line(
@@ -298,10 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn percentages_never_claim_certainty() {
-        assert_eq!(percent(0.5), "50.0 %");
-        assert_eq!(percent(max_posterior(0.5, 4.0)), "98.2 %");
-        assert_eq!(percent(max_posterior(0.5, 16.0)), "99.999989 %");
-        assert_eq!(percent(0.000_2), "0.020 %");
+    fn percentages_are_bounds_and_never_claim_certainty() {
+        assert_eq!(percent(0.5, true), "50.0 %");
+        // 98.2014 and 1.7986.
+        assert_eq!(percent(max_posterior(0.5, 4.0), true), "98.3 %");
+        assert_eq!(percent(min_posterior(0.5, 4.0), false), "1.7 %");
+        assert_eq!(percent(max_posterior(0.5, 16.0), true), "99.999989 %");
+        assert_eq!(percent(0.000_2, false), "0.020 %");
     }
 }

@@ -33,17 +33,18 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// By this estimate; `None` if it has no component.
+    /// By this estimate; `None` if it has no component, or says nothing of its error.
     pub(super) fn by(estimate: &Estimate, number: u64) -> Option<Self> {
         let k = estimate.k;
+        let (error, range) = estimate.expected_error.zip(estimate.expected_error_range)?;
         let spectrum = spectrum_from_pilot(estimate, k, None).ok();
         (k > 0).then(|| Self {
             number,
             n: estimate.n,
             p: estimate.p,
             k,
-            error: estimate.expected_error,
-            range: estimate.expected_error_range,
+            error,
+            range,
             others: spectrum.zip(estimate.spectrum.as_ref().map(|spectrum| spectrum.noise)),
             assumed: assumed_of_pilot(estimate),
         })
@@ -148,7 +149,7 @@ impl Outlook {
 
     /// The sizes for this number of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<Resolution> {
-        resolution(&self.noise, self.p, n.max(1), self.k).ok()
+        resolution(&self.noise, (self.p, 1.0), n.max(1), self.k).ok()
     }
 
     /// The outlook as a paragraph.

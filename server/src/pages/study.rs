@@ -9,7 +9,7 @@ use eigenveil_figures::{
 };
 use eigenveil_shared::{
     Error,
-    api::{EstimateJob, EstimateState, StudyState},
+    api::{EstimateJob, EstimateState, SparseSettings, StudyState},
 };
 use eigenveil_store::{ArrivalCount, Study};
 use maud::{Markup, PreEscaped, html};
@@ -304,7 +304,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                             p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
                         Some(_) => { p { "Not known for other numbers of reports: not all components of the newest estimate stand above the noise." } }
-                        None if visible.view.is_some() => { p { "Not known: no component of the newest estimate stands above the noise." } }
+                        None if visible.view.is_some() => { p { "Not known: the newest estimate has no component, or its components are not refitted on the selected features." } }
                         None => { p { "The first estimate tells: the error depends on the participants' own spectrum." } }
                     }
                 }
@@ -408,7 +408,7 @@ fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Marku
                         }
                         div {
                             div .checkbox { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
-                            div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
+                            div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked[SparseSettings::default().refit]; " " label for="refit" { "Refit on the selected features" } }
                         }
                     }
                     button .primary type="submit" { "Request an estimate" }

@@ -112,14 +112,18 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     let mut sentences = estimate.verdict_in_sentences();
     let total = estimate.k;
     if total > 0 {
-        let max = eigenveil_estimation::metrics::max_error(estimate.p, total);
-        let (low, high) = estimate.expected_error_range;
-        let range = format!(", range {} to {}", three_digits(low), three_digits(high));
-        sentences.push(format!(
-            "The expected error of the subspace is {} of at most {}{range}.",
-            three_digits(estimate.expected_error),
-            rounded(max, 4)
-        ));
+        let most = eigenveil_estimation::metrics::max_error(estimate.p, total);
+        let known = estimate.expected_error.zip(estimate.expected_error_range);
+        sentences.push(match known {
+            Some((error, (low, high))) => format!(
+                "The expected error of the subspace is {} of at most {}, range {} to {}.",
+                three_digits(error),
+                rounded(most, 4),
+                three_digits(low),
+                three_digits(high)
+            ),
+            None => "The error of the subspace is not known, because its components are not refitted on the selected features.".to_owned(),
+        });
         if estimate.k_is_open {
             sentences.push(format!(
                 "No gap between the components is large enough to say where they end: {total} is the best guess, and the error shown is the upper end of its range."

@@ -94,11 +94,12 @@ pub struct Component {
     pub eigenvalue: f64,
     /// Estimate of the noiseless eigenvalue above the bulk, `θ̂`; `null` where the component is not visible.
     pub debiased_eigenvalue: Option<f64>,
-    /// Expected squared cosine between the estimated and the true component; 0 where it is not visible.
-    pub expected_alignment: f64,
+    /// Expected squared cosine between the estimated and the true component; 0 where it is not visible, `null` for
+    /// sparse components without `refit`.
+    pub expected_alignment: Option<f64>,
     /// The alignment to display: the smaller of `expected_alignment` and what the error bar allows, `1 −
-    /// direction_se²`; of a component in a group, the group's.
-    pub alignment: f64,
+    /// direction_se²`; of a component in a group, the group's. `null` where `expected_alignment` is.
+    pub alignment: Option<f64>,
     /// Where the component stands relative to the noise floor; in a group, where the group stands.
     pub verdict: Verdict,
     /// `variance` over [`Estimate::total_variance`], or over the sum of all variances of the spectrum where noise has
@@ -112,7 +113,7 @@ pub struct Component {
     /// held fixed. `null` where either is.
     pub debiased_eigenvalue_se: Option<f64>,
     /// Standard error of `expected_alignment`: `eigenvalue_se` times its slope, the noise floor held fixed; at most 1.
-    /// `null` where `debiased_eigenvalue_se` is.
+    /// `null` where `debiased_eigenvalue_se` or `expected_alignment` is.
     pub expected_alignment_se: Option<f64>,
     /// Root mean squared sine of the direction's error, by the jackknife, including the loss by the choice of a sparse
     /// component's rows; at most 1. `null` where `eigenvalue_se` is, and for sparse components without `refit`.
@@ -151,8 +152,8 @@ pub struct ComponentGroup {
     /// Share of the total variance; `null` where that is.
     pub explained_variance_ratio: Option<f64>,
     /// Mean squared cosine of the space with the true one: the smaller of what the noise floor expects and what
-    /// `subspace_se` leaves.
-    pub alignment: f64,
+    /// `subspace_se` leaves; `null` for sparse components without `refit`.
+    pub alignment: Option<f64>,
     /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
     pub subspace_se: Option<f64>,
 }
@@ -326,16 +327,15 @@ pub struct SpectrumEstimate {
     pub selection: Option<SelectionLoss>,
 }
 
-/// Additions to half the squared error of a sparse estimate by the choice of features and, without `refit`, by the
-/// shrinkage of their loadings: mean squared sines of all components, times n over the variance of one report's noise
-/// off the diagonal (`docs/derivations/selection.md`).
+/// Additions to half the squared error of a sparse estimate by the choice of features: mean squared sines of all
+/// components, times n over the variance of one report's noise off the diagonal (`docs/derivations/selection.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SelectionLoss {
     /// The estimate itself.
     pub central: f64,
-    /// The addition if every feature was chosen correctly, and no more is missing than the estimate shows.
+    /// The addition if every feature was chosen correctly, but for those that are seen to be missing.
     pub low: f64,
     /// The addition if noise alone chose the features, or if as much is missing as noise may hide.
     pub high: f64,
@@ -490,15 +490,16 @@ pub struct Estimate {
     /// The noise floor.
     pub floor: NoiseFloor,
     /// The spectrum that the errors below are computed from; `null` for a sparse estimate with no more
-    /// rows than components.
+    /// rows than components, or without `refit`.
     pub spectrum: Option<SpectrumEstimate>,
     /// Whether no gap between eigenvalues is large enough to say where the components end (`k = auto` only): k is the
     /// best guess, and `expected_error` is the cautious end of its range.
     pub k_is_open: bool,
     /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; an invisible component counts as fully wrong.
-    pub expected_error: f64,
-    /// Range that contains the true `expected_error` in nine studies of ten.
-    pub expected_error_range: (f64, f64),
+    /// `null` for a sparse estimate without `refit`.
+    pub expected_error: Option<f64>,
+    /// Range that contains the true `expected_error` in nine studies of ten; `null` where that is.
+    pub expected_error_range: Option<(f64, f64)>,
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,
     /// twice the limit of the norm test over n with the others.
     pub influence: f64,

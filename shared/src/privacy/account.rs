@@ -8,22 +8,25 @@ use super::accountant::Guarantee;
 use crate::{
     error::{Error, Result, error},
     mechanism::{Calibration, DEFAULT_DELTA, Mechanism, MechanismKind},
-    word,
+    optional_word,
 };
+
+/// Dimension of a report when nobody says.
+const DEFAULT_P: usize = 40;
 
 /// The reports of one participant: those of a mechanism (`epsilon`), or any Gaussian releases (`sigma` and
 /// `sensitivity`).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccountRequest {
-    /// The mechanism.
-    #[serde(deserialize_with = "word")]
-    pub mechanism: MechanismKind,
+    /// The mechanism; `double-cap` without.
+    #[serde(deserialize_with = "optional_word")]
+    pub mechanism: Option<MechanismKind>,
     /// How its noise is chosen, where there is a choice.
-    #[serde(deserialize_with = "word")]
-    pub calibration: Calibration,
-    /// Dimension of a report; only the noise of `discrete-gaussian` depends on it.
-    pub p: usize,
+    #[serde(deserialize_with = "optional_word")]
+    pub calibration: Option<Calibration>,
+    /// Dimension of a report, on which only the noise of `discrete-gaussian` depends; 40 without.
+    pub p: Option<usize>,
     /// ε claimed for one report.
     pub epsilon: Option<f64>,
     /// Noise scale σ of a Gaussian release.
@@ -32,23 +35,8 @@ pub struct AccountRequest {
     pub sensitivity: Option<f64>,
     /// δ at which ε is computed, which is also the claimed one; 1e-6 without.
     pub delta: Option<f64>,
-    /// Studies with one report each.
-    pub studies: NonZeroU32,
-}
-
-impl Default for AccountRequest {
-    fn default() -> Self {
-        Self {
-            mechanism: MechanismKind::default(),
-            calibration: Calibration::default(),
-            p: 40,
-            epsilon: None,
-            sigma: None,
-            sensitivity: None,
-            delta: None,
-            studies: NonZeroU32::MIN,
-        }
-    }
+    /// Studies with one report each; 1 without.
+    pub studies: Option<NonZeroU32>,
 }
 
 /// The cost of these reports; every number is rounded up.
@@ -111,11 +99,12 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
         Some((spec, epsilon)) => (spec.true_epsilon(delta), Some(spec.true_delta(*epsilon))),
         None => (guarantee.epsilon(delta), None),
     };
-    let composed = match request.studies.get() {
+    let studies = request.studies.map_or(1, NonZeroU32::get);
+    let composed = match studies {
         1 => true_epsilon,
         several => guarantee.times(several)?.epsilon(delta),
     };
-    let studies = f64::from(request.studies.get());
+    let sum = |each: f64| each * f64::from(studies);
     Ok(AccountAnswer {
         mechanism: spec.as_ref().map(|(spec, _)| spec.kind()),
         calibration: spec.as_ref().and_then(|(spec, _)| spec.calibration()),
@@ -123,15 +112,12 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
         delta,
         true_epsilon,
         true_delta,
-        studies: request.studies.get(),
+        studies,
         composed_epsilon: composed,
         composed_pure_epsilon: composed.filter(|_| pure),
         filter_epsilon: composed,
-        sum_epsilon: true_epsilon.map(|each| (each * studies).next_up()),
-        sum_delta: match pure {
-            true => 0.0,
-            false => (delta * studies).next_up().min(1.0),
-        },
+        sum_epsilon: true_epsilon.map(|each| sum(each).next_up()),
+        sum_delta: sum(delta).min(1.0),
     })
 }
 
@@ -139,13 +125,24 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
 fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarantee)> {
     match (request.epsilon, request.sigma, request.sensitivity) {
         (Some(epsilon), None, None) => {
-            let budget = request.mechanism.budget(epsilon, request.delta)?;
+            let kind = request.mechanism.unwrap_or_default();
+            let unused = request.p.is_some() && kind != MechanismKind::DiscreteGaussian;
+            let why = format!("the noise of {kind} does not depend on it");
+            Error::if_given(&[("p", unused)], &why)?;
+            let budget = kind.budget(epsilon, request.delta)?;
+            let calibration = request.calibration.unwrap_or_default();
             let spec =
-                Mechanism::derive(request.mechanism, request.calibration, request.p, budget)?;
+                Mechanism::derive(kind, calibration, request.p.unwrap_or(DEFAULT_P), budget)?;
             let guarantee = spec.guarantee()?;
             Ok((Some((spec, epsilon)), guarantee))
         }
         (None, Some(sigma), Some(sensitivity)) => {
+            let of_a_mechanism = [
+                ("mechanism", request.mechanism.is_some()),
+                ("calibration", request.calibration.is_some()),
+                ("p", request.p.is_some()),
+            ];
+            Error::if_given(&of_a_mechanism, "`sigma` is the noise")?;
             Ok((None, Guarantee::gaussian(sigma, sensitivity)?))
         }
         _ => Err(

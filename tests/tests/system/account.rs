@@ -1,6 +1,6 @@
 //! `eigenveil account` as a process: the composition of several studies.
 
-use crate::harness::{refused, run, run_json};
+use crate::harness::{refused, run, run_json, succeeded};
 
 /// ε adds up for pure reports, μ² for Gaussian ones (50-digit arithmetic), ρ for discrete ones; the plain sum is
 /// printed too.
@@ -34,4 +34,8 @@ fn accountant_composes_several_studies() {
         }
         assert_eq!(value("sum_delta") == 0.0, pure);
     }
+    let two = succeeded(&run(
+        "account --mechanism isotropic-gaussian --epsilon 1 --studies 2",
+    ));
+    assert!(two.contains("at delta 2.00e-6"), "{two}");
 }

@@ -44,7 +44,7 @@ fn demo_removes_the_mean_and_project_uses_it() {
         "plan --pilot {out}/estimate.json --epsilon 8 --n 6000 --mechanism double-cap"
     ));
     let again = again["rows"][0]["error"].as_f64();
-    assert_eq!(again, Some(estimate.expected_error));
+    assert_eq!(again, estimate.expected_error);
     // A score is that of the difference from the mean.
     let at = |share: f64| mean.iter().map(move |x| (share * x).to_string());
     let row = |share| at(share).collect::<Vec<_>>().join(",");

@@ -109,9 +109,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
     let wrong = [
         "--model sparse --p 8",
         "--model spiked",
-        "--model spiked --p 8 --s 2",
         &format!("--model spiked --p 8 {rows}"),
-        "--model spiked --p 8 --lambda 1",
         "--model spiked --p 8 --sparse --lambda -1",
         "--model spiked --p 8 --noise air",
         "--model spiked --p 0",
@@ -162,7 +160,7 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
         "{loadings:?}"
     );
 
-    let text = succeeded(&server.cli(&format!("{estimate} --k 1 --refit --lambda cv")));
+    let text = succeeded(&server.cli(&format!("{estimate} --k 1 --lambda cv")));
     assert!(text.contains(" ± "), "{text}");
     let document = folder.read_json("result/estimate.json");
     let component = &document["components"][0];
@@ -179,6 +177,13 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
     assert!(cv["grid"].as_array().unwrap().len() > 3, "{cv}");
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
     check_files_of_a_lambda_path(&folder, &text);
+    let shrunk = succeeded(&server.cli(&format!("{estimate} --k 1 --refit=no")));
+    assert!(shrunk.contains("error not known"), "{shrunk}");
+    let names = folder.names("result");
+    assert!(
+        !names.iter().any(|name| name.ends_with("alignment.svg")),
+        "{names:?}"
+    );
 
     // Four reports are in at most four commits: too few buckets for cross-validation.
     let few = server.create_study("--p 8 --epsilon 8");

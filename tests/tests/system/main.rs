@@ -23,6 +23,7 @@ mod data_directory;
 mod documentation;
 mod enrolment;
 mod export_backup;
+mod flags;
 mod fleet;
 mod full_disk;
 mod harness;

@@ -70,7 +70,7 @@ fn plan_refuses_wrong_usage() {
     refuses(
         BASE,
         &[
-            ("--epsilon 4 --target-error 2", "nothing in common"),
+            ("--epsilon 4 --target-error 2", "drawn at random"),
             ("--epsilon 4 --target-error -1", "positive"),
             ("--epsilon 17 --target-error 1", "at most 16"),
             ("--epsilon 4", "--target-error"),
@@ -151,6 +151,17 @@ fn a_plan_without_a_spectrum_says_what_shows_and_no_error() {
         &std::fs::read_to_string(plot).unwrap(),
         &["How small a component shows?"],
     );
+    // Points are shares of the rows' variance: of half as much the same noise hides twice the share.
+    let points = |more: &str| {
+        let planned =
+            format!("plan --p 13 --epsilon 4 --mechanism isotropic-gaussian --n 200000 {more}");
+        run_json(&planned)["rows"][0]["visible"].as_f64().unwrap()
+    };
+    let unit = points("");
+    assert!((points("--bound-rows clip --mean-squared-length 0.5") / unit - 2.0).abs() < 1e-9);
+    // 1 + a² = 1.5 times the noise, at a variance of 1 − 0.04.
+    let centred = points("--centring --mean-length 0.2") / unit;
+    assert!((centred * 0.96 / 1.5 - 1.0).abs() < 1e-6, "{centred}");
     // Noise that does not hold what it claims is told from that which does.
     let published =
         "plan --p 13 --epsilon 0.5 --mechanism symmetric-gaussian --calibration as-published";

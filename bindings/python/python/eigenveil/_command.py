@@ -45,7 +45,8 @@ def _to_json(arguments: dict[str, Any]) -> str:
 
 def _taken(flags: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Removes the named flags from ``flags``, and returns those that are given."""
-    return _request.given({name: flags.pop(name) for name in names if name in flags})
+    given = {name: flags.pop(name) for name in names if name in flags}
+    return {name: _request.plain(name, value) for name, value in given.items() if value is not None}
 
 
 def _listed(value: Any) -> Any:
@@ -64,13 +65,13 @@ def _path(name: str, value: Any) -> str | None:
 def account(
     *,
     epsilon: float | None = None,
-    mechanism: str = "double-cap",
+    mechanism: str | None = None,
     delta: float | None = None,
     studies: int = 1,
-    p: int = 40,
+    p: int | None = None,
     sigma: float | None = None,
     sensitivity: float | None = None,
-    calibration: str = "analytic",
+    calibration: str | None = None,
 ) -> dict[str, Any]:
     """The privacy cost of one report, or of one in each of several studies: ``true_epsilon``, ``composed_epsilon``,
     ``sum_epsilon``, …, all rounded up.
@@ -79,6 +80,8 @@ def account(
     ----------
     epsilon : float
         The claimed ε of one report; alternatively, give ``sigma`` and ``sensitivity`` of any Gaussian release.
+    mechanism, calibration, p
+        ``"double-cap"`` and ``"analytic"`` by default; ``p``, 40 by default, is for ``discrete-gaussian``.
     studies : int
         Studies that one participant takes part in.
     delta : float, optional
@@ -186,7 +189,11 @@ def simulate(
             raise InputError("first_index must be 0 or 1")
         reading |= {name: _names(reading[name]) for name in ("keep", "drop") if name in reading}
         table = (path, _to_json(reading), _path("features", features))
+    elif unused := [*reading, *(["features"] if features is not None else [])]:
+        raise InputError(f"{unused[0]} is not used without rows")
     plot, title = _path("plot", flags.pop("plot", None)), flags.pop("title", None)
+    if plot is None and title is not None:
+        raise InputError("title is not used without plot")
     settings = _taken(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
     if settings and not sparse:
         raise InputError(f"{next(iter(settings))} is not used without sparse=True")

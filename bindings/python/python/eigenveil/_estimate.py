@@ -51,7 +51,8 @@ class Estimate(_rows.Copies):
     alignments_, alignment_errors_ : array of k
         Squared cosine with the true component, and its standard error (NaN where there is none).
     expected_error_ : float
-        Expected ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` contains it in nine of ten cases, or is None.
+        Expected ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` contains it in nine of ten cases. NaN and None for a sparse
+        estimate without ``refit``, and so are the alignments.
     warnings_, warning_codes_ : list of str
         Sentences, and their stable codes.
     privacy_ : dict
@@ -82,7 +83,7 @@ class Estimate(_rows.Copies):
         self.groups_: list[dict[str, Any]] = document["groups"]
         self.alignments_ = _numbers(derived["alignment"])
         self.alignment_errors_ = _numbers(derived["alignment_se"])
-        self.expected_error_ = float(document["expected_error"])
+        self.expected_error_ = _number(document["expected_error"])
         found = document["expected_error_range"]
         self.expected_error_range_ = None if found is None else (float(found[0]), float(found[1]))
         self.eigenvalues_ = _numbers(document["eigenvalues"])

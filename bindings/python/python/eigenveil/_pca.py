@@ -225,7 +225,7 @@ class LocalDPSparsePCA(LocalDPPCA):
     penalty : "auto", "cv", "path" or float
         λ: from the known noise, by cross-validation over buckets of reports, or in units of the second moment.
     refit : bool
-        Run PCA on the selected features, which removes the shrinkage.
+        Run PCA on the selected features, which removes the shrinkage; without it the error is not known (NaN).
     max_iterations, tolerance
         When the solver stops.
     n_components, epsilon, …
@@ -240,7 +240,7 @@ class LocalDPSparsePCA(LocalDPPCA):
 
     _: KW_ONLY
     penalty: str | float = "auto"
-    refit: bool = False
+    refit: bool = True
     max_iterations: int = 2000
     tolerance: float = 1e-6
 

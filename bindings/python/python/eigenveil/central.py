@@ -59,8 +59,8 @@ def fit(
     k: int,
     epsilon: float | None = None,
     delta: float | None = None,
-    neighbours: str = "replace",
-    calibration: str = "accounted",
+    neighbours: str | None = None,
+    calibration: str | None = None,
     features: Any = None,
     bound_rows: str = "normalize",
     radius: float | None = None,
@@ -79,10 +79,10 @@ def fit(
         Components.
     epsilon, delta : float, optional
         Of the whole run; without ``epsilon`` there is no noise.
-    neighbours : str
-        ``"replace"`` (one row by any other), ``"zero-out"`` or ``"entry"``.
-    calibration : str
-        ``"accounted"``, or ``"as-published"``, which reports what really holds.
+    neighbours : str, optional
+        With ``epsilon``: ``"replace"`` (one row by any other; the default), ``"zero-out"`` or ``"entry"``.
+    calibration : str, optional
+        With ``epsilon``: ``"accounted"`` (the default), or ``"as-published"``, which reports what really holds.
     features, bound_rows, radius
         How rows are prepared, as in :meth:`Analyst.create_study`.
     seed : int, optional

@@ -23,7 +23,7 @@ use crate::{
 /// Estimate the principal subspace of a study and fetch the result
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -43,7 +43,12 @@ pub(crate) struct EstimateArgs {
     #[arg(long)]
     wait: bool,
     /// Longest wait in seconds; the estimate continues after it
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 3600,
+        requires = "wait"
+    )]
     timeout: u64,
     /// Directory for the result; one that has a result already is refused
     #[arg(long, value_name = "DIR", default_value = "eigenveil-estimate")]
@@ -126,8 +131,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         p: estimate.map(|e| e.p),
         k: estimate.map(|e| e.k),
         components_above_floor: estimate.map(|e| e.floor.components_above),
-        expected_error: estimate.map(|e| e.expected_error),
-        expected_error_range: estimate.map(|e| e.expected_error_range),
+        expected_error: estimate.and_then(|e| e.expected_error),
+        expected_error_range: estimate.and_then(|e| e.expected_error_range),
         influence: estimate.map(|e| e.influence),
         duplicate_seeds: estimate.map(|e| e.duplicate_seeds),
         feasibility: estimate.and_then(|e| e.feasibility.clone()),
@@ -158,10 +163,15 @@ fn plural(count: u64) -> &'static str {
 /// The components with their verdicts, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let mut verdict = estimate.verdict_in_words();
-    if estimate.k > 0 {
-        let error = output::error_text(estimate.expected_error, estimate.p, estimate.k);
-        let range = output::range_text(estimate.expected_error_range);
-        verdict.push_str(&format!(", expected subspace error {error}{range}"));
+    match estimate.expected_error {
+        _ if estimate.k == 0 => {}
+        Some(error) => {
+            let error = output::error_text(error, estimate.p, estimate.k);
+            let range = estimate.expected_error_range;
+            let range = range.map_or(String::new(), output::range_text);
+            verdict.push_str(&format!(", expected subspace error {error}{range}"));
+        }
+        None => verdict.push_str(", error not known without --refit"),
     }
     output::text(&format!(
         "{} reports, p = {}, {}: {verdict}",

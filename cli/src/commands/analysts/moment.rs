@@ -42,10 +42,15 @@ pub(crate) struct MomentArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "study")]
     estimate: Option<PathBuf>,
     /// Fetch the estimate with this number, which an earlier `eigenveil moment` started, instead of starting one
-    #[arg(long, value_name = "N", requires = "study")]
+    #[arg(long, value_name = "N", conflicts_with = "estimate")]
     job: Option<u64>,
     /// Longest wait in seconds; the estimate continues after it
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 3600,
+        conflicts_with = "estimate"
+    )]
     timeout: u64,
     /// Feature to predict from those of --on
     #[arg(long, value_name = "NAME", requires = "on")]

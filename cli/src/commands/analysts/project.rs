@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let table = tables::read(&args.rows, &settings, Some(&expected))?;
     let labels = args.label.is_some().then(|| table.labels());
     output::print_notes(table.notes());
-    args.out.as_deref().map_or(Ok(()), files::check)?;
+    args.out.as_deref().map_or(Ok(()), files::check_table)?;
     args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
     let scores = estimate.scores((0..table.len()).map(|index| table.row(index)))?;
     if let Some(plot) = &args.plot {

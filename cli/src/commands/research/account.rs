@@ -18,14 +18,14 @@ use crate::{error::Result, output};
     after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. All numbers are rounded up (conservatively); what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's privacy statement, not here.\nThe total of several studies also holds for adaptive choices, if number and parameters are chosen from earlier outcomes within a limit that was set beforehand."
 )]
 pub(crate) struct AccountArgs {
-    #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
-    mechanism: MechanismKind,
-    /// How Gaussian noise is chosen: analytic or as-published
-    #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
-    calibration: Calibration,
-    /// Dimension of a report (it matters for discrete-gaussian only)
-    #[arg(long, value_name = "P", default_value_t = 40)]
-    p: usize,
+    #[arg(long, help = format!("{} [default: double-cap]", crate::args::mechanism_help()), value_parser = crate::args::parse::<MechanismKind>)]
+    mechanism: Option<MechanismKind>,
+    /// How Gaussian noise is chosen: analytic or as-published [default: analytic]
+    #[arg(long, value_parser = crate::args::parse::<Calibration>)]
+    calibration: Option<Calibration>,
+    /// Dimension of a report of discrete-gaussian [default: 40]
+    #[arg(long, value_name = "P")]
+    p: Option<usize>,
     /// Privacy-loss bound ε claimed for one report
     #[arg(
         long,
@@ -58,7 +58,7 @@ impl From<&AccountArgs> for AccountRequest {
             sigma: args.sigma,
             sensitivity: args.sensitivity,
             delta: args.delta,
-            studies: args.studies,
+            studies: Some(args.studies),
         }
     }
 }

@@ -45,13 +45,13 @@ pub(crate) struct CentralArgs {
     /// Failure probability δ, well below 1/n; 0 for pure ε [default: 1e-6; 0 for wishart and amin]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Which tables are neighbours: replace (one row replaced by any other, as in the local model), zero-out (one row replaced by the zero row) or entry (one entry of the sum of outer products changed; private-power only)
-    #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
-    neighbours: Neighbours,
+    /// Which tables are neighbours: replace (one row replaced by any other, as in the local model), zero-out (one row replaced by the zero row) or entry (one entry of the sum of outer products changed; private-power only) [default: replace]
+    #[arg(long, value_parser = crate::args::parse::<Neighbours>)]
+    neighbours: Option<Neighbours>,
     /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; its
-    /// true ε is shown)
-    #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<CentralCalibration>)]
-    calibration: CentralCalibration,
+    /// true ε is shown) [default: accounted]
+    #[arg(long, value_parser = crate::args::parse::<CentralCalibration>)]
+    calibration: Option<CentralCalibration>,
     #[command(flatten)]
     options: OptionArgs,
     /// Number of runs; with --model each has rows of its own
@@ -72,7 +72,7 @@ pub(crate) struct CentralArgs {
 #[derive(Clone, Debug, Args)]
 struct RowsArgs {
     /// Synthetic population
-    #[arg(long, value_enum, conflicts_with = "rows", requires_all = ["p", "n"])]
+    #[arg(long, value_enum, conflicts_with_all = ["rows", "TableArgs"], requires_all = ["p", "n"])]
     model: Option<ModelArg>,
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; all of them, or --n of them drawn with replacement
     #[arg(long, value_name = "FILE")]
@@ -207,7 +207,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let read = args.rows.rows.as_ref().map(read).transpose()?;
     let (table, features) = read.unzip();
     request.features = features.flatten();
-    args.out.as_deref().map_or(Ok(()), files::check)?;
+    args.out.as_deref().map_or(Ok(()), files::check_table)?;
     let bar = output::bar(args.repeats, "runs");
     let row = |index| {
         table
@@ -278,7 +278,7 @@ fn print(answer: &CentralAnswer, guarantee: Option<&RunGuarantee>) -> Result<()>
     }
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3}; not private)",
-        output::mean_and_sd(answer.error_mean, answer.error_sd, answer.repeats),
+        output::mean_and_sd(answer.error_mean, answer.error_sd),
         max_error(answer.p, answer.k)
     ))?;
     output::text(&format!(

@@ -33,23 +33,18 @@ impl From<ModelArg> for ModelKind {
 /// Parameters of the models.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct ModelArgs {
-    /// Variance along V, for --model spiked and sparse
-    #[arg(long, value_name = "X", default_value_t = 20.0)]
-    spike: f64,
-    /// Share of inliers of the model haystack
-    #[arg(long, value_name = "X", default_value_t = 0.5, conflicts_with = "rows")]
-    inliers: f64,
-    /// ν: root mean square distance of its inliers from the subspace
-    #[arg(long, value_name = "X", default_value_t = 0.0, conflicts_with = "rows")]
-    inlier_noise: f64,
-    /// σ of the model plus-minus: noise on every entry of a row
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.01,
-        conflicts_with = "rows"
-    )]
-    sign_noise: f64,
+    /// Variance along V, for --model spiked and sparse [default: 20]
+    #[arg(long, value_name = "X")]
+    spike: Option<f64>,
+    /// Share of inliers of the model haystack [default: 0.5]
+    #[arg(long, value_name = "X")]
+    inliers: Option<f64>,
+    /// ν: root mean square distance of its inliers from the subspace [default: 0]
+    #[arg(long, value_name = "X")]
+    inlier_noise: Option<f64>,
+    /// σ of the model plus-minus: noise on every entry of a row [default: 0.01]
+    #[arg(long, value_name = "X")]
+    sign_noise: Option<f64>,
 }
 
 impl From<ModelArgs> for ModelSettings {

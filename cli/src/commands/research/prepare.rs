@@ -37,7 +37,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
     /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "TableArgs"])]
     description: Option<PathBuf>,
     /// Components wanted
     #[arg(long, required_unless_present = "description")]

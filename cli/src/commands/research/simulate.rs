@@ -26,7 +26,7 @@ use crate::{
 /// Run an experiment in this process, with a known true subspace
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse --refit\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n\nThe noise comes from a seeded generator: a simulation protects nobody."
+    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n\nThe noise comes from a seeded generator: a simulation protects nobody."
 )]
 pub(crate) struct SimulateArgs {
     /// Synthetic population
@@ -34,7 +34,7 @@ pub(crate) struct SimulateArgs {
         long,
         value_enum,
         required_unless_present = "rows",
-        conflicts_with = "rows",
+        conflicts_with_all = ["rows", "TableArgs"],
         requires = "p"
     )]
     model: Option<ModelArg>,
@@ -159,11 +159,7 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3})",
-        output::mean_and_sd(
-            simulated.error_mean,
-            simulated.error_sd,
-            simulated.repeats as u64
-        ),
+        output::mean_and_sd(simulated.error_mean, simulated.error_sd),
         max_error(simulated.p, simulated.k)
     ))?;
     output::text(&format!(
@@ -172,7 +168,7 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     ))?;
     output::text(&format!(
         "expected           {}   as an analyst would see it",
-        output::decimals(simulated.error_predicted_from_data, 4)
+        number(simulated.error_predicted_from_data)
     ))?;
     output::text(&format!(
         "without privacy    {}",
@@ -242,7 +238,7 @@ fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
             row.s.map_or("-".to_owned(), |s| s.to_string()),
             row.epsilon,
             output::decimals(row.error_mean, 4),
-            output::decimals(row.error_sd, 4),
+            number(row.error_sd),
             number(row.error_predicted_from_truth),
             output::decimals(row.nonprivate_error, 4),
             row.components_above_floor

@@ -6,7 +6,7 @@ use super::{
     Spectrum, Spike,
     spiked_model::{NoiseProfile, check_reports, unit_of_loss},
 };
-use crate::metrics::max_error;
+use crate::metrics::random_error;
 
 /// More participants than this are reported as "never".
 const MAX_PARTICIPANTS: f64 = 1e18;
@@ -17,7 +17,7 @@ pub struct Prediction {
     /// The leading components, in the order of the spectrum.
     pub components: Vec<PredictedComponent>,
     /// Expected ‖V̂V̂ᵀ − VVᵀ‖_F, a root mean square: √(2Σ min(1, 1 − cos² + mixing)), an invisible component counting 1;
-    /// at most √(2·min(k, p−k)).
+    /// at most that of a subspace drawn at random.
     pub expected_error: f64,
 }
 
@@ -87,7 +87,7 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
             (lost + spectrum.mixing(j, profile)).clamp(0.0, 1.0)
         })
         .sum();
-    let most = max_error(spectrum.dimension(), spectrum.rank());
+    let most = random_error(spectrum.dimension(), spectrum.rank());
     Prediction {
         components,
         expected_error: (2.0 * lost + 0.0).sqrt().min(most),
@@ -165,7 +165,7 @@ mod tests {
     fn invisible_components_count_fully_and_the_error_stays_finite() {
         let spectrum = Spectrum::new(40, vec![0.3, 0.2, 0.1], 0.4 / 37.0).unwrap();
         let drowned = predict(&spectrum, &NoiseModel::gaussian(5.0), 1.0).unwrap();
-        assert!((drowned.expected_error - 6.0_f64.sqrt()).abs() < 1e-15);
+        assert_eq!(drowned.expected_error, random_error(40, 3));
         let mut components = drowned.components.iter();
         assert!(components.all(|c| c.spike.is_none() && !c.above_threshold));
         let clear = predict(&spectrum, &NoiseModel::gaussian(5.0), 1e9).unwrap();

@@ -5,7 +5,7 @@ use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{SpectralNoise, eigengap::EQUAL_EIGENVALUES_GAP, spiked_model::NoiseProfile};
 
-/// The smallest things that n reports can show, as shares of the variance of unit rows.
+/// The smallest things that n reports can show, as shares of the rows' total variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resolution {
     /// The share of an average direction, 1/p.
@@ -27,22 +27,30 @@ pub(crate) fn require_gap_after(k: usize, p: usize) -> Result<()> {
     Ok(())
 }
 
-/// The resolution of `n` reports of rows of dimension `p` with this noise: of a flat spectrum with one component in it,
-/// and of one with k + 1 that hold equal shares.
-pub fn resolution(noise: &NoiseModel, p: usize, n: u64, k: usize) -> Result<Resolution> {
+/// The resolution of `n` reports of rows of dimension `p` and this total variance (1 for rows of length one) with this
+/// noise: of a flat spectrum with one component in it, and of one with k + 1 that hold equal shares.
+pub fn resolution(
+    noise: &NoiseModel,
+    (p, total): (usize, f64),
+    n: u64,
+    k: usize,
+) -> Result<Resolution> {
     require_gap_after(k, p)?;
+    let norm = noise.mean_squared_norm(total).unwrap_or(total);
+    let noise = noise.with_mean_squared_norm(Some(norm));
     let mut visible = 0.0;
     // The noise depends on the signal only a little: this settles in a few rounds.
     for _ in 0..30 {
-        let spectral = SpectralNoise::new(noise, p, 1, n as f64, visible)?;
+        let spectral = SpectralNoise::new(&noise, p, 1, n as f64, visible)?;
         let spike = spectral.spike_from_eigenvalue(spectral.threshold(p));
-        visible = spike.map_or(0.0, |spike| spike.theta).clamp(0.0, 1.0);
+        visible = spike.map_or(0.0, |spike| spike.theta).clamp(0.0, total);
     }
-    let share = 1.0 / (k + 1) as f64;
-    let variance = NoiseProfile::new(noise, p, n as f64, 1.0)?.variance(share, share);
+    let one = total / (k + 1) as f64;
+    let variance = NoiseProfile::new(&noise, p, n as f64, norm)?.variance(one, one);
     let average = 1.0 / p as f64;
+    let visible = visible / total;
     let visible = (visible + average < 1.0).then_some(visible);
-    let separable = 2.0 * EQUAL_EIGENVALUES_GAP * variance.sqrt();
+    let separable = 2.0 * EQUAL_EIGENVALUES_GAP * variance.sqrt() / total;
     // The k-th largest share is 1/k at most.
     let separable = (visible.is_some() && separable * (k as f64) < 1.0).then_some(separable);
     Ok(Resolution {
@@ -59,14 +67,17 @@ mod tests {
     /// The figures of a simulation that shares nothing with this code, in points of the variance, rounded to one digit.
     #[test]
     fn what_shows_is_as_simulated() {
-        for (p, n, visible, separable) in [
-            (13, 20_000, 1.3, 1.5),
-            (30, 20_000, 1.8, 1.7),
-            (64, 20_000, 2.4, 1.7),
-            (30, 100_000, 0.8, 0.7),
-            (64, 100_000, 1.1, 0.8),
+        for (p, total, n, visible, separable) in [
+            (13, 1.0, 20_000, 1.3, 1.5),
+            (30, 1.0, 20_000, 1.8, 1.7),
+            (64, 1.0, 20_000, 2.4, 1.7),
+            (30, 1.0, 100_000, 0.8, 0.7),
+            (64, 1.0, 100_000, 1.1, 0.8),
+            (30, 0.64, 20_000, 2.8, 2.3),
+            (30, 0.5, 20_000, 3.6, 2.8),
         ] {
-            let resolved = resolution(&double_cap(p, 4.0), p, n, 3).unwrap();
+            let noise = double_cap(p, 4.0).with_mean_squared_norm((total == 1.0).then_some(1.0));
+            let resolved = resolution(&noise, (p, total), n, 3).unwrap();
             assert!(
                 (100.0 * resolved.visible.unwrap() - visible).abs() < 0.05,
                 "{p}: {resolved:?}"
@@ -76,13 +87,14 @@ mod tests {
                 "{p}: {resolved:?}"
             );
         }
-        assert!(resolution(&double_cap(5, 1.0), 5, 10, 5).is_err());
-        assert!(resolution(&double_cap(5, 1.0), 5, 0, 1).is_err());
+        let unit = |p, n, k| resolution(&double_cap(p, 1.0), (p, 1.0), n, k);
+        assert!(unit(5, 10, 5).is_err());
+        assert!(unit(5, 0, 1).is_err());
         // Ten people: nothing can show.
-        let hopeless = resolution(&double_cap(5, 1.0), 5, 10, 1).unwrap();
+        let hopeless = unit(5, 10, 1).unwrap();
         assert_eq!((hopeless.visible, hopeless.separable), (None, None));
         // The fifth share is a fifth at most.
-        let few = resolution(&double_cap(40, 1.0), 40, 500, 5).unwrap();
+        let few = unit(40, 500, 5).unwrap();
         assert!(few.visible.is_some() && few.separable.is_none(), "{few:?}");
     }
 }

@@ -60,13 +60,18 @@ impl Spectrum {
 
     /// The `k` leading of all `eigenvalues` (descending), with the others unchanged as the bulk: real data has a
     /// spread bulk, and components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread
-    /// bulk").
+    /// bulk"). Those that are nearer to the k-th than to the mean of all after it are counted one by one.
     pub fn from_eigenvalues(eigenvalues: &[f64], k: usize) -> Result<Self> {
-        Self::with_distinct(eigenvalues, k, k)
+        let (wanted, others) = eigenvalues.split_at(k.min(eigenvalues.len()));
+        let mean = others.iter().sum::<f64>() / others.len() as f64;
+        let middle = 0.5 * (wanted.last().copied().unwrap_or(mean) + mean);
+        let near = others.iter().take_while(|&&value| value > middle).count();
+        Self::with_distinct(eigenvalues, k + near, k)
     }
 
     /// Makes a spectrum like [`from_eigenvalues`](Self::from_eigenvalues), where the bulk begins after the first
-    /// `distinct` ≥ k eigenvalues: the components between mix with the wanted ones, each by its own gap.
+    /// `distinct` ≥ k eigenvalues, whatever they are: the components between mix with the wanted ones, each by its own
+    /// gap.
     pub fn with_distinct(eigenvalues: &[f64], distinct: usize, k: usize) -> Result<Self> {
         let (leading, rest) = eigenvalues.split_at(distinct.min(eigenvalues.len()));
         Self::checked(leading.to_vec(), k, rest.to_vec())

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     assessment::{
-        Eigenvalues, Floor, Measured, Shrunk, Support, checked_rank, count_components,
+        Eigenvalues, Floor, Measured, Refitted, Support, checked_rank, count_components,
         error_bars::{Reestimate, error_bars},
     },
     cancel::Cancel,
@@ -95,9 +95,6 @@ pub fn sparse_components(
     };
     let solved = problem.solve(unit.max(f64::MIN_POSITIVE), cancel)?;
     let rows = &solved.support;
-    let images = DualMatrix::soft(&moment, 0.0, 0.0).times(&solved.vectors);
-    // The triangle is not needed any more: the second pass has the rows in double precision.
-    drop(moment);
     let buckets = sums_of_rows(source, p, rows, cancel)?;
     check_same_reports(&buckets, n)?;
     let on_rows = moment_of_rows(buckets, params)?;
@@ -110,10 +107,11 @@ pub fn sparse_components(
     let bars = error_bars(&on_rows, &within, again)?;
     let eigenvalues = symmetric_eigenvalues(&dense)?;
     let vectors = embed(&within, rows, p);
-    let shrunk = (!settings.refit).then(|| Shrunk::new(&solved.small, &dense));
-    let shrunk = shrunk.transpose()?;
-    // The triangle was multiplied before the vectors were fitted again.
-    let images = images * (solved.vectors.transpose() * &vectors);
+    let refitted = Refitted {
+        eigenvalues: eigenvalues.as_slice(),
+        images: &DualMatrix::soft(&moment, 0.0, 0.0).times(&vectors),
+        moment: &|rows| moment.submatrix(rows),
+    };
     let measured = Measured {
         vectors: &vectors,
         values: values.as_slice(),
@@ -129,9 +127,7 @@ pub fn sparse_components(
         excess: &[],
         support: Some(Support {
             rows,
-            eigenvalues: eigenvalues.as_slice(),
-            images: &images,
-            shrunk: shrunk.as_ref(),
+            refitted: settings.refit.then_some(refitted),
         }),
         k_is_open,
         error_bars: bars.as_ref(),
