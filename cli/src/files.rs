@@ -36,8 +36,14 @@ fn identity(of: &Metadata) -> (u64, u64) {
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
     let mut file = File::open(path).map_err(cannot)?;
-    let input = identity(&file.metadata().map_err(cannot)?);
-    INPUTS.with_borrow_mut(|inputs| inputs.push(input));
+    let metadata = file.metadata().map_err(cannot)?;
+    if metadata.is_dir() {
+        return Err(CliError::usage(format!(
+            "{} is a folder; name a file, such as one of its part files",
+            path.display()
+        )));
+    }
+    INPUTS.with_borrow_mut(|inputs| inputs.push(identity(&metadata)));
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(bytes)
