@@ -50,10 +50,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The text of an input file.
-/// As [`read`]; wrong usage if it is not UTF-8.
+/// As [`read`]; wrong usage if it is neither UTF-8 nor UTF-16 with its mark.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?)
-        .map_err(|_| CliError::usage(format!("{} is not text in UTF-8", path.display())))
+    let text = eigenveil_tables::read_text(&read(path)?);
+    text.ok_or_else(|| CliError::usage(format!("{} is not text in UTF-8", path.display())))
 }
 
 /// Whether what is at this path, or at the end of its links, is a pipe, a device or an open descriptor: beside it nothing

@@ -140,6 +140,7 @@ mod tests {
             "mysql://u:secret@h/d",
             "postgres://u:a?secret@h/d",
             "postgres://u:p@secret@h/d",
+            "postgres://u@corp:secret@h/d",
             "postgres://u:a@b?secret@h/d",
             "postgres://u:secret/d",
         ] {

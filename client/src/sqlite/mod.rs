@@ -64,5 +64,5 @@ mod tables;
 pub use ledger::{Ledger, Participation};
 pub use rows::{
     AdmittedRows, PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger, RowReceipt,
-    RowStudy, UploadRequest, check_weights,
+    RowStudy, UploadRequest,
 };

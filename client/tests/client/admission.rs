@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use eigenveil_client::{
-    Hint, Prepared, Response, Result, RowFile, RowLedger, Study, UploadRequest, check_weights,
+    Hint, Prepared, Response, Result, RowFile, RowLedger, Study, UploadRequest,
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 use serde::Deserialize;
@@ -177,15 +177,4 @@ fn a_study_that_takes_no_reports_makes_no_ledger() {
     drop(RowLedger::open(&path).unwrap());
     // Reports may be in it that the study has counted.
     RowLedger::open_for(&path, &closed).unwrap();
-}
-
-#[test]
-fn weights_of_another_scale_are_refused_and_single_ones_are_not() {
-    let fine: [&[f64]; 4] = [&[], &[9.0, f64::NAN], &[9.0, 1.0, 0.5], &[0.0, 0.1, 1.0]];
-    for weights in fine {
-        check_weights(weights).unwrap();
-    }
-    for wrong in [[9.0, 1.1, 0.5], [0.0, -1.0, 1.0], [f64::NAN; 3]] {
-        assert_eq!(check_weights(&wrong).unwrap_err().name(), "usage");
-    }
 }

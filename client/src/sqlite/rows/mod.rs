@@ -18,7 +18,7 @@ mod queue;
 mod receipt;
 mod schema;
 
-pub use admission::{AdmittedRows, UploadRequest, check_weights};
+pub use admission::{AdmittedRows, UploadRequest};
 pub use ledger::{RowFile, RowLedger};
 pub use prepare::Prepared;
 pub use queue::{PendingReport, RefusedRow, RowCounts};
