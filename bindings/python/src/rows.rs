@@ -1,20 +1,22 @@
 //! The ledger of a program that reports the rows of many.
 
-use std::{borrow::Cow, mem, ops::ControlFlow, path::PathBuf};
+use std::{borrow::Cow, collections::HashMap, mem, ops::ControlFlow, path::PathBuf};
 
 use eigenveil_client::{
     Hint, Holders, Participants, RowLedger, UploadAnswer, UploadProgress, UploadRequest,
     upload_table,
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
+use eigenveil_tables::{ExpectedColumns, FrameColumn, Settings, identifiers, parse_frame};
 use nalgebra::DMatrix;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::{
     connection::Connection,
     error::{Failure, Result, Value},
+    estimate::array,
     ledger::{Closable, texts},
     study::{PyStudy, check_len},
     use_case::request,
@@ -134,7 +136,11 @@ pub(crate) fn report(
             let mut answer = control.requests(upload)??;
             let failures = mem::take(&mut answer.sent.failures);
             match failures.into_iter().next() {
-                None => Ok(serde_json::to_string(&answer)?),
+                None => {
+                    let mut document = serde_json::to_value(&answer)?;
+                    document["unusable"] = answer.unusable.into();
+                    Ok(document.to_string())
+                }
                 Some(failure) => Err(unfinished(failure.error, &answer)),
             }
         })
@@ -148,6 +154,80 @@ pub(crate) fn report(
 #[pyfunction]
 pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String)> {
     briefly(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
+}
+
+/// The number of each row's person, from 0 in the order of their first rows, by these identifiers.
+#[pyfunction]
+pub(crate) fn persons(py: Python<'_>, labels: Vec<String>) -> PyResult<Vec<i64>> {
+    briefly(py, || {
+        let labels = identifiers(&labels);
+        let labels = labels.map_err(|error| Failure::of_table(&error, "wrong-persons"))?;
+        let mut numbers = HashMap::new();
+        let numbers = labels.into_iter().map(|label| {
+            let next = numbers.len() as i64;
+            *numbers.entry(label).or_insert(next)
+        });
+        Ok(numbers.collect())
+    })
+}
+
+/// The columns of a data frame: texts by their places, and the others' numbers.
+pub(crate) fn frame_columns(
+    values: &PyReadonlyArray2<'_, f64>,
+    texts: Vec<(usize, Vec<String>)>,
+) -> Vec<FrameColumn> {
+    let values = values.as_array();
+    let columns = values.columns().into_iter();
+    let columns = columns.map(|column| FrameColumn::Numbers(column.to_vec()));
+    let mut columns: Vec<FrameColumn> = columns.collect();
+    for (place, texts) in texts {
+        columns[place] = FrameColumn::Texts(texts);
+    }
+    columns
+}
+
+/// A data frame with columns of text in the order of the expected features: its numbers, and for whoever holds the rows
+/// how many cells are not read.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
+pub(crate) fn read_frame<'py>(
+    py: Python<'py>,
+    names: Option<Vec<String>>,
+    values: PyReadonlyArray2<'py, f64>,
+    texts: Vec<(usize, Vec<String>)>,
+    expected: Option<Vec<String>>,
+    of: &str,
+    reports: bool,
+    persons: bool,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<String>)> {
+    let columns = frame_columns(&values, texts);
+    let expected = ExpectedColumns {
+        of: match of {
+            "the estimate" => "estimate",
+            "the features" => "features",
+            _ => "study",
+        },
+        dimension: expected.as_ref().map_or(columns.len(), Vec::len),
+        names: expected,
+        reports,
+        persons,
+        // A missing number is NaN, about which the caller has its own rule.
+        missing_cells: true,
+    };
+    let (numbers, told) = briefly(py, move || {
+        let read = || {
+            let table = parse_frame(names, columns, &Settings::default(), Some(&expected))?;
+            if !reports {
+                table.check_usable(true)?;
+            }
+            Ok(table)
+        };
+        let table = read()
+            .map_err(|error: eigenveil_tables::Error| Failure::of_table(&error, "invalid-dtype"))?;
+        let numbers = DMatrix::from_row_slice(table.len(), table.dimension(), table.values());
+        Ok((numbers, table.unreadable(true)))
+    })?;
+    Ok((array(py, &numbers), told))
 }
 
 /// The table with a row in each column.

@@ -141,8 +141,8 @@ class Estimate(_rows.Copies):
     __hash__ = None  # type: ignore[assignment]
 
     def _table(self, rows: Any) -> Floats:
-        read = _rows.table(rows)
         expected = [str(name) for name in self._derived["names"]] if self._derived["named"] else None
+        read = _rows.table(rows, expected=expected)
         values = _rows.ordered(read, expected, "the estimate")
         if values.shape[1] != self.n_features_in_:
             raise InputError(

@@ -430,11 +430,13 @@ def report(
     study : Study
     rows : array, or data frame (pandas, Polars, pyarrow, Arrow stream)
         n × p. Columns are matched with the study's features by name, in any order; an array is in the study's order.
-        Cells that are null, NaN or masked are missing.
+        Cells that are null, NaN or masked are missing. A column of text is read as in a file; one of 20 cells or more is
+        refused where more than half of them are no numbers, or none of the study's categories (never with ``persons``).
+        How many cells are not used is logged before anything is charged.
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional
-        Column (or one label per row) that identifies the person of each row, as text or a number: one row of each
+        Column (or one label per row) that identifies the person of each row, as text or a whole number: one row of each
         person, drawn at random, is reported.
     weights : str or array, optional
         Column (or one number per row), above 0 and at most 1, in a study with weights; more counts as 1, so divide by
@@ -465,8 +467,9 @@ def report(
         raise InputError("persons and weights cannot be combined; give one of them")
     checked = _checked(study)
     aside = [label for label in (persons, weights) if isinstance(label, str)]
-    read = _rows.table(rows, aside=aside)
-    values = _rows.ordered(read, study.feature_names, f"study {study.id}")
+    names, of = study.feature_names, f"study {study.id}"
+    read = _rows.table(rows, aside=aside, expected=names)
+    values = _rows.ordered(read, names, of, reports=True, persons=persons is not None)
     n = len(values)
     if n == 0:
         raise InputError("the table has no rows; give at least one")
@@ -474,6 +477,9 @@ def report(
     _rows.refuse_other_index(rows, weights, "weights")
     labels = read.aside.get(persons) if isinstance(persons, str) else persons
     weight = read.aside.get(weights) if isinstance(weights, str) else weights
+    whose = None if labels is None else _rows.numbered(labels, n)
+    counts = None if weight is None else _rows.weights(weight, n)
+    _tell(values, counts, names)
     arguments = {
         "same_participants": same_participants,
         "moved": moved,
@@ -489,8 +495,8 @@ def report(
             ledger,
             checked,
             values,
-            None if labels is None else _rows.numbered(labels, n),
-            None if weight is None else _rows.weights(weight, n),
+            whose,
+            counts,
             None if tokens is None else list(map(_token, tokens)),
             to_json(arguments),
             told,
@@ -502,6 +508,17 @@ def report(
     done |= {"epsilon": charged["epsilon"], "delta": charged["delta"]}
     del done["study"]
     return _logged(Reported(**done))
+
+
+def _tell(values: _rows.Floats, weights: _rows.Floats | None, names: list[str] | None) -> None:
+    """Tells whoever holds the rows, and nobody else, how many cells are not used."""
+    missing = {place: int(np.isnan(values[:, place]).sum()) for place in range(values.shape[1])}
+    listed = [f"{names[place] if names else place + 1}: {count}" for place, count in missing.items() if count]
+    if listed:
+        more = "" if len(listed) <= 8 else f" and {len(listed) - 8} columns more"
+        _log.warning("shown only to you: cells without a number, by column: %s%s", ", ".join(listed[:8]), more)
+    if weights is not None and (wrong := int((~((weights > 0) & (weights <= 1))).sum())):
+        _log.warning("shown only to you: %d weights are not above 0 and at most 1", wrong)
 
 
 def receipt(ledger: Path) -> Receipt:

@@ -99,8 +99,8 @@ def fit(
     True
     """
     own = features_of(features)
-    read = _rows.table(rows)
     expected = None if own is None else [str(feature["name"]) for feature in own]
+    read = _rows.table(rows, expected=expected)
     values = _rows.ordered(read, expected, "the features")
     if epsilon is None and delta is not None:
         raise InputError("delta is given without epsilon; give both or neither")
