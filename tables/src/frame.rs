@@ -71,7 +71,7 @@ impl TextCells for Frame {
                     numbers.iter().for_each(|number| match number.is_nan() {
                         true => each(place, ""),
                         false => each(place, &format!("{number:?}")),
-                    })
+                    });
                 }
             }
         }

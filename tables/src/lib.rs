@@ -61,7 +61,8 @@ pub use crate::{
 /// [`parse`].
 ///
 /// # Errors
-/// Those of [`parse`]; a value that is no number or too large, by row and column.
+/// Those of [`parse`]; a value that is no number or too large, by row and column; a label with a byte that its encoding
+/// has not.
 pub fn parse_usable(
     path: &Path,
     bytes: &[u8],
@@ -70,9 +71,9 @@ pub fn parse_usable(
 ) -> Result<RowTable> {
     let table = parse(path, bytes, how, expected)?;
     let missing_cells = expected.is_some_and(|expected| expected.missing_cells);
-    table
-        .check_usable(missing_cells)
-        .map_err(|error| error.context(path.display()))?;
+    let usable = table.check_usable(missing_cells);
+    let usable = usable.and_then(|()| table.check_labels());
+    usable.map_err(|error| error.context(path.display()))?;
     Ok(table)
 }
 

@@ -10,6 +10,7 @@ use eigenveil_shared::{
 
 use crate::{
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
+    encoding::LOST,
     error::{Error, Result},
     problems::{Problems, UnreadableReason},
     settings::Settings,
@@ -114,6 +115,17 @@ impl RowTable {
         }
         self.refuse(self.problems.clone().without(UnreadableReason::Missing))?;
         self.check_values(|value| value.is_nan() || is_in_range(value))
+    }
+
+    /// Refuses labels that would be written with another character than they have.
+    pub(crate) fn check_labels(&self) -> Result<()> {
+        let lost = self.labels.iter().position(|label| label.contains(LOST));
+        lost.map_or(Ok(()), |row| {
+            Err(Error::new(format!(
+                "row {}: the label has a byte that its encoding has not; name the encoding with `encoding`",
+                row + 1
+            )))
+        })
     }
 
     /// A text that is none of the categories counts as one that is no feature.
