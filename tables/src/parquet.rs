@@ -260,30 +260,24 @@ impl Chunk {
         let (optional, rows) = (self.optional, self.rows);
         macro_rules! read {
             ($reader:expr, $text:expr) => {
-                each_value($reader, optional, rows, |value| match value {
-                    None => each(""),
-                    Some(value) => each(&$text(value)),
+                each_value($reader, optional, rows, |value| {
+                    each(value.map($text).as_deref().unwrap_or_default());
                 })
             };
         }
         match self.reader {
             ColumnReader::BoolColumnReader(r) => read!(r, bool::to_string),
             ColumnReader::Int32ColumnReader(r) if unsigned => {
-                read!(r, |x: &i32| x.cast_unsigned().to_string())
+                read!(r, |x| x.cast_unsigned().to_string())
             }
             ColumnReader::Int32ColumnReader(r) => read!(r, i32::to_string),
             ColumnReader::Int64ColumnReader(r) if unsigned => {
-                read!(r, |x: &i64| x.cast_unsigned().to_string())
+                read!(r, |x| x.cast_unsigned().to_string())
             }
             ColumnReader::Int64ColumnReader(r) => read!(r, i64::to_string),
-            ColumnReader::FloatColumnReader(r) => read!(r, |x: &f32| format!("{x:?}")),
-            ColumnReader::DoubleColumnReader(r) => read!(r, |x: &f64| format!("{x:?}")),
-            ColumnReader::ByteArrayColumnReader(r) => {
-                each_value(r, optional, rows, |value| match value {
-                    None => each(""),
-                    Some(value) => each(&text_of(value.data())),
-                })
-            }
+            ColumnReader::FloatColumnReader(r) => read!(r, |x| format!("{x:?}")),
+            ColumnReader::DoubleColumnReader(r) => read!(r, |x| format!("{x:?}")),
+            ColumnReader::ByteArrayColumnReader(r) => read!(r, |x| text_of(x.data())),
             _ => Err(another_type()),
         }
     }
