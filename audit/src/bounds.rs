@@ -1,7 +1,7 @@
 //! Lower bounds on ε from the observations under two rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result, error,
     mechanism::{AuditStatistic, Mechanism},
     privacy::gaussian,
 };
@@ -85,12 +85,10 @@ pub(crate) fn check_gaussian(mechanism: &Mechanism) -> Result<()> {
     if let AuditStatistic::Linear { gaussian: true, .. } = mechanism.audit_statistic() {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidMechanism,
-        format!(
-            "the mu-gdp bound assumes Gaussian noise and {} has none: it would refute a correct mechanism; use the event bound",
-            mechanism.kind()
-        ),
+    Err(error!(
+        InvalidMechanism,
+        "the mu-gdp bound assumes Gaussian noise and {} has none: it would refute a correct mechanism; use the event bound",
+        mechanism.kind()
     ))
 }
 
@@ -221,7 +219,9 @@ fn score_of(
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{codec::ReportFormat, mechanism::MechanismKind, privacy::Budget};
+    use eigenveil_shared::{
+        ErrorCode, codec::ReportFormat, mechanism::MechanismKind, privacy::Budget,
+    };
 
     use super::*;
     use rand::rngs::ChaCha20Rng;

@@ -1,7 +1,7 @@
 //! The statistic of a report.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result, error,
     mechanism::{
         AuditStatistic, Mechanism, PackedValues, Payload,
         double_cap::{DoubleCapParameters, expand},
@@ -23,13 +23,11 @@ impl Statistic {
     pub fn new(mechanism: &Mechanism, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {
-            return Err(Error::new(
-                ErrorCode::WrongDimension,
-                format!(
-                    "the rows have {} and {} values; give two of one dimension",
-                    a.len(),
-                    b.len()
-                ),
+            return Err(error!(
+                WrongDimension,
+                "the rows have {} and {} values; give two of one dimension",
+                a.len(),
+                b.len()
             ));
         }
         Ok(match mechanism.audit_statistic() {
@@ -64,9 +62,9 @@ impl Statistic {
                 Ok((value, Some(class)))
             }
             (Self::Linear(_), Payload::Seed(_))
-            | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_)) => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                "the payload belongs to another mechanism than the audited one",
+            | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_)) => Err(error!(
+                InvalidMechanism,
+                "the payload belongs to another mechanism than the audited one"
             )),
         }
     }
@@ -86,13 +84,11 @@ fn linear_weights(a: &[f64], b: &[f64], factors: [f64; 2]) -> Vec<f64> {
 fn weighted_sum(weights: &[f64], numbers: &impl PackedValues) -> Result<f64> {
     let values = numbers.values();
     if values.len() != weights.len() {
-        return Err(Error::new(
-            ErrorCode::WrongPayloadLength,
-            format!(
-                "the payload has {} numbers; it should have {}",
-                values.len(),
-                weights.len()
-            ),
+        return Err(error!(
+            WrongPayloadLength,
+            "the payload has {} numbers; it should have {}",
+            values.len(),
+            weights.len()
         ));
     }
     Ok(values

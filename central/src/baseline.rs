@@ -1,6 +1,6 @@
 //! An algorithm: what it is, and a run of it.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 
 use crate::{
     fit::{Fit, Request},
@@ -244,9 +244,9 @@ pub(crate) fn check(
         ));
     }
     if target.budget.is_pure() && info.delta == DeltaSupport::Positive {
-        return Err(Error::new(
-            ErrorCode::InvalidBudget,
-            format!("delta is 0, which {name} cannot give; set delta, such as 1e-6"),
+        return Err(error!(
+            InvalidBudget,
+            "delta is 0, which {name} cannot give; set delta, such as 1e-6"
         ));
     }
     Ok(())

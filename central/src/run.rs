@@ -84,10 +84,7 @@ impl CentralRequest {
     fn resolve(&self) -> Result<(&'static AlgorithmInfo, Baseline, Privacy)> {
         let info = find(&self.algorithm)?;
         if self.repeats == 0 {
-            return Err(wrong(
-                "repeats",
-                "`repeats` is 0; at least one is needed".to_owned(),
-            ));
+            return Err(wrong("repeats", "`repeats` is 0; at least one is needed"));
         }
         let baseline = info.build(&self.options)?;
         if self.trace && !info.has_trace {
@@ -101,7 +98,7 @@ impl CentralRequest {
             return match self.delta {
                 Some(_) => Err(wrong(
                     "epsilon",
-                    "`delta` belongs to a finite `epsilon`; give both or neither".to_owned(),
+                    "`delta` belongs to a finite `epsilon`; give both or neither",
                 )),
                 None => Ok(Privacy::None),
             };
@@ -125,7 +122,7 @@ impl CentralRequest {
     }
 }
 
-fn wrong(field: &'static str, detail: String) -> Error {
+fn wrong(field: &'static str, detail: impl Into<String>) -> Error {
     Error::invalid_request(detail).of_field(field)
 }
 
@@ -394,10 +391,7 @@ impl<'a> Source<'a> {
         cancel: Cancel<'a>,
     ) -> Result<Self> {
         if request.n == Some(0) {
-            return Err(wrong(
-                "n",
-                "`n` is 0; at least one row is needed".to_owned(),
-            ));
+            return Err(wrong("n", "`n` is 0; at least one row is needed"));
         }
         let preprocessing = |columns, features| -> Result<Preprocessing> {
             check_columns(info.name, info.quadratic_memory, columns)?;
@@ -418,14 +412,14 @@ impl<'a> Source<'a> {
             }
             (None, Some(model)) => {
                 let (Some(p), Some(_)) = (request.p, request.n) else {
-                    return Err(wrong("p", "`model` needs `p` and `n`".to_owned()));
+                    return Err(wrong("p", "`model` needs `p` and `n`"));
                 };
                 let preprocessing = preprocessing(p, None)?;
                 preprocessing.check()?;
                 let model = model.model(p, k, request.s, request.model_settings)?;
                 (Kind::Model(model), preprocessing)
             }
-            _ => return Err(wrong("model", "give `model` or `rows`".to_owned())),
+            _ => return Err(wrong("model", "give `model` or `rows`")),
         };
         Ok(Self {
             kind,

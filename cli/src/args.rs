@@ -54,12 +54,8 @@ pub(crate) struct NormArgs {
 impl NormArgs {
     /// The norm with its radius; wrong usage for a radius that the norm does not use.
     pub(crate) fn norm(&self) -> Result<Norm> {
-        match (self.norm.unwrap_or(NormArg::Normalize), self.radius) {
-            (NormArg::Normalize, Some(radius)) => Err(CliError::usage(format!(
-                "--radius {radius} is not used with --bound-rows normalize, which divides each row by its own length; leave it out, or give --bound-rows clip"
-            ))),
-            (norm, radius) => Ok(BoundRows::from(norm).with_radius(radius.unwrap_or(1.0))),
-        }
+        let given = self.norm.map(BoundRows::from).unwrap_or_default();
+        Ok(given.norm(self.radius, 1.0)?)
     }
 }
 

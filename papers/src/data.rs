@@ -8,7 +8,7 @@ use std::{
 
 use eigenveil_central::Rows;
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result, error,
     preprocess::{Norm, Preprocessing, Row},
 };
 use eigenveil_tables::npy;
@@ -76,13 +76,11 @@ impl Data {
                 format!("\n  {}", SOURCES.lines().find(known).unwrap_or(file))
             })
             .collect();
-        Err(Error::new(
-            ErrorCode::NotFound,
-            format!(
-                "{exhibit} needs {} ({location}); a .npy file is n x p:{}",
-                missing.join(", "),
-                sources.concat()
-            ),
+        Err(error!(
+            NotFound,
+            "{exhibit} needs {} ({location}); a .npy file is n x p:{}",
+            missing.join(", "),
+            sources.concat()
         ))
     }
 
@@ -97,8 +95,7 @@ impl Data {
     }
 
     pub(crate) fn bytes(&self, file: &str) -> Result<Vec<u8>> {
-        let unreadable =
-            |why: String| Error::new(ErrorCode::NotFound, format!("cannot read {file}: {why}"));
+        let unreadable = |why: String| error!(NotFound, "cannot read {file}: {why}");
         let path = self
             .path(file)
             .ok_or_else(|| unreadable("give its directory with --data".to_owned()))?;

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Point;
@@ -40,12 +40,8 @@ impl Journal {
     /// Opens the journal and reads its runs: none if it belongs to another exhibit, size or version. A torn last line
     /// is cut off.
     pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, CompletedRuns)> {
-        let failed = |error: std::io::Error| {
-            Error::new(
-                ErrorCode::Internal,
-                format!("cannot write {}: {error}", path.display()),
-            )
-        };
+        let failed =
+            |error: std::io::Error| error!(Internal, "cannot write {}: {error}", path.display());
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -111,12 +107,7 @@ impl Journal {
     }
 
     fn append(&mut self, line: &impl Serialize) -> Result<()> {
-        let failed = |error: String| {
-            Error::new(
-                ErrorCode::Internal,
-                format!("cannot write the journal: {error}"),
-            )
-        };
+        let failed = |error: String| error!(Internal, "cannot write the journal: {error}");
         let mut line = serde_json::to_vec(line).map_err(|error| failed(error.to_string()))?;
         line.push(b'\n');
         // In one write: only the last line can be torn.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use eigenveil_estimation::linalg::Threads;
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, ErrorCode, Result, error};
 
 use crate::{
     data::Data,
@@ -153,9 +153,9 @@ fn checked(exhibit: &Exhibit, points: Vec<Point>) -> Result<Vec<Point>> {
     let wanted = constants + measures;
     match points.iter().all(|point| point.values.len() == wanted) {
         true => Ok(points),
-        false => Err(Error::new(
-            ErrorCode::Internal,
-            format!("a point does not have the {wanted} values that the exhibit names"),
+        false => Err(error!(
+            Internal,
+            "a point does not have the {wanted} values that the exhibit names"
         )),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, net::TcpListener, os::unix::fs::MetadataExt as _, path::Path};
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 
 use crate::{
     config::ServerConfig,
@@ -56,12 +56,9 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
 }
 
 pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
-    Error::new(
-        ErrorCode::CannotListen,
-        format!(
-            "cannot listen on {} ({error}); choose another address or port",
-            config.listen
-        ),
+    error!(
+        CannotListen,
+        "cannot listen on {} ({error}); choose another address or port", config.listen
     )
 }
 

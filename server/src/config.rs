@@ -11,7 +11,7 @@ use std::{
 };
 
 use eigenveil_estimation::linalg::Threads;
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::{Error, Result, serialized_as_text};
 use eigenveil_store::{Durability, StoreConfig, StoreUrl};
 use serde::{Deserialize, Serialize};
 
@@ -321,26 +321,7 @@ impl ServerConfig {
     }
 }
 
-/// Serializes a type by its `Display` and `FromStr`.
-macro_rules! serialized_as_text {
-    ($type:ty) => {
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse()
-                    .map_err(|error: Error| serde::de::Error::custom(error.detail()))
-            }
-        }
-    };
-}
-serialized_as_text!(Network);
-serialized_as_text!(PublicUrl);
+serialized_as_text!(Network, PublicUrl);
 
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()

@@ -18,6 +18,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateJob, EstimateRequest, Problem},
+    error,
     estimate::Estimate,
 };
 use eigenveil_store::{Job, Notice, Store, Study, check_rank, estimate_settings};
@@ -114,9 +115,9 @@ impl EstimateQueue {
                 move || threads.run(|| work(&store, &control, &metrics))
             })
             .map_err(|error| {
-                Error::new(
-                    ErrorCode::StoreUnavailable,
-                    format!("the estimate thread cannot start ({error}); restart the server"),
+                error!(
+                    StoreUnavailable,
+                    "the estimate thread cannot start ({error}); restart the server"
                 )
             })?;
         Ok(Self {
@@ -335,7 +336,7 @@ mod tests {
             });
             (attempts, ended.map_err(|error| error.code()))
         };
-        let full = || Err(Error::new(ErrorCode::StoreFull, "no room"));
+        let full = || Err(error!(StoreFull, "no room"));
         let recovers = |attempts| match attempts {
             1 => Err(unavailable("no descriptor")),
             2 => full(),

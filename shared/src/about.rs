@@ -285,19 +285,7 @@ impl FromStr for UtcDate {
     }
 }
 
-impl Serialize for UtcDate {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for UtcDate {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map_err(|error: Error| serde::de::Error::custom(error.detail()))
-    }
-}
+serialized_as_text!(UtcDate);
 
 #[cfg(test)]
 mod tests {

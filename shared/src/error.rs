@@ -101,6 +101,8 @@ error_codes! {
 }
 
 /// An [`Error`] of this code, with a formatted sentence.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! error {
     ($code:ident, $($text:tt)+) => {
         $crate::error::Error::new($crate::error::ErrorCode::$code, format!($($text)+))

@@ -16,7 +16,7 @@
 //! * [`report`], [`codec`]: reports, and the one module in which their byte layout is defined.
 //! * [`enrolment`]: who may take part, and one-time tokens.
 //! * [`about`]: the notice to the people whom a study invites.
-//! * [`api`], [`estimate`], [`error`]: the JSON documents that client and server exchange over HTTP.
+//! * [`api`], [`estimate`], [`mod@error`]: the JSON documents that client and server exchange over HTTP.
 //! * [`wording`]: parts of sentences for people.
 //!
 //! # A report, start to end

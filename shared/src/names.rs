@@ -1,4 +1,4 @@
-//! Enums whose values have names.
+//! Enums whose values have names, and JSON that is the text of a value.
 
 use std::str::FromStr;
 
@@ -54,5 +54,24 @@ macro_rules! names {
                 }
             }
         )?
+    )+};
+}
+
+/// Serializes a type as its `Display` and reads it by its `FromStr`, whose error is one of ours.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! serialized_as_text {
+    ($($kind:ty),+) => {$(
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> $crate::Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> $crate::Result<Self, D::Error> {
+                $crate::word(deserializer)
+            }
+        }
     )+};
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 pub use eigenveil_shared::clock::{Clock, SystemClock};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Result, error};
 use rand::{TryRng, rngs::SysRng};
 
 /// Source of identifiers and tokens.
@@ -19,9 +19,9 @@ pub struct SystemEntropy;
 impl Entropy for SystemEntropy {
     fn fill(&self, buffer: &mut [u8]) -> Result<()> {
         SysRng.try_fill_bytes(buffer).map_err(|error| {
-            Error::new(
-                ErrorCode::RandomnessUnavailable,
-                format!("the operating system's random generator failed ({error}); try again"),
+            error!(
+                RandomnessUnavailable,
+                "the operating system's random generator failed ({error}); try again"
             )
         })
     }

@@ -7,8 +7,9 @@ use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
 use eigenveil_estimation::{Cancel, sums_of_seeds};
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
+    error,
 };
 
 #[cfg(test)]
@@ -214,12 +215,10 @@ impl Store {
         reservation: Reservation,
     ) -> Result<Outcomes> {
         if !reports.iter().all(|report| report.is_for(study)) {
-            return Err(Error::new(
-                ErrorCode::WrongFingerprint,
-                format!(
-                    "a report was decoded for other parameters than those of study {}",
-                    study.id()
-                ),
+            return Err(error!(
+                WrongFingerprint,
+                "a report was decoded for other parameters than those of study {}",
+                study.id()
             ));
         }
         self.engine().append(study, reports, reservation).await

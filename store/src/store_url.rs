@@ -2,8 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use eigenveil_shared::{Error, Result, wording::trimmed};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use eigenveil_shared::{Error, Result, serialized_as_text, wording::trimmed};
+use serde::{Deserialize, Serialize};
 
 /// `postgres://user:password@host:port/database`. Its password is shown nowhere: what is printed and serialised has
 /// host and database alone.
@@ -78,19 +78,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-impl Serialize for StoreUrl {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StoreUrl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map_err(|error: Error| serde::de::Error::custom(error.detail()))
-    }
-}
+serialized_as_text!(StoreUrl);
 
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

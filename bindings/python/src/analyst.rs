@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use crate::{
     connection::Connection,
+    design::design,
     error::{Failure, Result},
     estimate::PyEstimate,
+    use_case::request,
     wait::{Control, patiently},
 };
 
@@ -62,9 +64,9 @@ impl PyAnalyst {
         build().map_err(|failure: Failure| failure.raise(py))
     }
 
-    fn create_study(&self, py: Python<'_>, design: String) -> PyResult<String> {
+    fn create_study(&self, py: Python<'_>, arguments: String) -> PyResult<String> {
         self.call(py, async move |client| {
-            let design = serde_json::from_str(&design)?;
+            let design = design(&arguments)?;
             json(&client.create_study(&design).await?)
         })
     }
@@ -109,10 +111,10 @@ impl PyAnalyst {
     }
 
     /// Requests an estimate; returns the number of the job.
-    fn request_estimate(&self, py: Python<'_>, study: String, request: String) -> PyResult<u64> {
+    fn request_estimate(&self, py: Python<'_>, study: String, arguments: String) -> PyResult<u64> {
         self.call(py, async move |client| {
-            let request = serde_json::from_str(&request)?;
-            Ok(client.request_estimate(&study, &request).await?.number)
+            let asked = request(&arguments)?;
+            Ok(client.request_estimate(&study, &asked).await?.number)
         })
     }
 

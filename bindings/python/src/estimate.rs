@@ -57,9 +57,9 @@ fn prepared(estimate: &Estimate, table: &DMatrix<f64>) -> Result<DMatrix<f64>> {
 #[pymethods]
 impl PyEstimate {
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
         briefly(py, || {
-            let estimate: Estimate = serde_json::from_str(text)?;
+            let estimate: Estimate = serde_json::from_slice(text)?;
             match estimate.is_consistent() {
                 true => Ok(Self::new(estimate)),
                 false => Err(Failure::input(format!(

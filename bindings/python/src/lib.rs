@@ -4,6 +4,7 @@
 mod analyst;
 mod command;
 mod connection;
+mod design;
 mod error;
 mod estimate;
 mod ledger;

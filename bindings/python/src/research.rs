@@ -15,7 +15,7 @@ use eigenveil_estimation::{
     linalg::Threads,
 };
 use eigenveil_shared::{
-    api::{CreateStudyRequest, SparseSettings},
+    api::SparseSettings,
     codec::ReportFormat,
     estimate::{ComponentCount, Estimate},
     study::StudyParams,
@@ -23,17 +23,41 @@ use eigenveil_shared::{
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
+    design::design,
     error::{Failure, Result},
     estimate::{PyEstimate, array},
     rows::{Table, transposed},
+    use_case::request,
     wait::{Control, patiently},
 };
 
 /// Number of buckets of a study, as on the server.
 const BUCKETS: usize = 32;
+
+/// Arguments of a fit that are not a study's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fit {
+    n_components: ComponentCount,
+    sparse: Option<SparseSettings>,
+    #[serde(default)]
+    moment: bool,
+    random_state: u64,
+}
+
+/// Arguments of the sparse solver.
+#[derive(Deserialize)]
+struct Sparse {
+    k: usize,
+    penalty: f64,
+    max_iterations: usize,
+    tolerance: f64,
+    threads: usize,
+}
 
 struct Simulation {
     params: StudyParams,
@@ -110,18 +134,12 @@ impl Simulation {
         Ok(sum.finish()?)
     }
 
-    fn run(
-        &self,
-        k: ComponentCount,
-        sparse: Option<&SparseSettings>,
-        moment: bool,
-        control: &Control,
-    ) -> Result<Estimate> {
+    fn run(&self, fit: &Fit, control: &Control) -> Result<Estimate> {
         let request = Request {
             name: "",
-            k,
-            sparse,
-            moment,
+            k: fit.n_components,
+            sparse: fit.sparse.as_ref(),
+            moment: fit.moment,
             memory_bytes: u64::MAX,
             stream_from: usize::MAX,
         };
@@ -138,35 +156,29 @@ impl Simulation {
     }
 }
 
-/// A study on these rows, in this process: every report is perturbed, encoded, decoded and added up. `request` is the
-/// JSON of an `EstimateRequest`, `design` that of a `CreateStudyRequest`.
+/// A study on these rows, in this process: every report is perturbed, encoded, decoded and added up.
 #[pyfunction]
 pub(crate) fn simulated(
     py: Python<'_>,
     table: PyReadonlyArray2<'_, f64>,
     persons: Option<PyReadonlyArray1<'_, i64>>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
-    design: String,
-    request: String,
-    seed: u64,
+    study: String,
+    arguments: String,
 ) -> PyResult<PyEstimate> {
     let participants = Table::read(&table, persons, weights);
     patiently(py, None, move |control| {
-        let design: CreateStudyRequest = serde_json::from_str(&design)?;
-        let params = design.params()?;
-        let request: eigenveil_shared::api::EstimateRequest = serde_json::from_str(&request)?;
-        let k = request.k.unwrap_or_default();
-        if let ComponentCount::Fixed(k) = k {
+        let params = design(&study)?.params()?;
+        let fit: Fit = request(&arguments)?;
+        if let ComponentCount::Fixed(k) = fit.n_components {
             eigenveil_estimation::linalg::require_rank(k, params.dimension())?;
         }
         let simulation = Simulation {
             params,
             participants,
-            seed,
+            seed: fit.random_state,
         };
-        let simulation_result =
-            simulation.run(k, request.sparse.as_ref(), request.moment, control)?;
-        Ok(PyEstimate::new(simulation_result))
+        Ok(PyEstimate::new(simulation.run(&fit, control)?))
     })
 }
 
@@ -192,15 +204,12 @@ pub(crate) fn algorithms() -> String {
 #[pyfunction]
 pub(crate) fn fantope<'py>(
     py: Python<'py>,
+    arguments: String,
     moment: PyReadonlyArray2<'py, f64>,
-    k: usize,
-    penalty: f64,
-    max_iterations: usize,
-    tolerance: f64,
-    threads: usize,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
     let moment = transposed(&moment);
     let (components, rest) = patiently(py, None, move |control| {
+        let asked: Sparse = request(&arguments)?;
         let (rows, columns) = moment.shape();
         if rows != columns || moment != moment.transpose() {
             return Err(Failure::input(format!(
@@ -208,14 +217,14 @@ pub(crate) fn fantope<'py>(
             )));
         }
         let settings = AdmmSettings {
-            max_iterations,
-            tolerance,
+            max_iterations: asked.max_iterations,
+            tolerance: asked.tolerance,
             ..AdmmSettings::default()
         };
-        let threads = Threads::new(threads).ok_or_else(|| Failure::input("threads is 0"))?;
+        let threads = Threads::new(asked.threads).ok_or_else(|| Failure::input("threads is 0"))?;
         let is_stopped = || control.is_stopped();
         let cancel = Cancel::when(&is_stopped);
-        let solution = threads.run(|| solve(&moment, k, penalty, &settings, cancel))?;
+        let solution = threads.run(|| solve(&moment, asked.k, asked.penalty, &settings, cancel))?;
         let rest = json!({
             "support": solution.support,
             "objective": solution.objective,

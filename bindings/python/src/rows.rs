@@ -99,7 +99,7 @@ pub(crate) fn report(
 ) -> PyResult<String> {
     let (asked, ledger) = briefly(py, || {
         let asked: UploadRequest = request(&arguments)?;
-        Ok((asked, Closable::new(RowLedger::open_for(path, &study.0)?)))
+        Ok((asked, Closable::new(RowLedger::open_unchanged(path)?)))
     })?;
     let (study, used) = (study.0.clone(), ledger.clone());
     let table = Table::read(&table, persons, weights);

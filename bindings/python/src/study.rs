@@ -66,19 +66,19 @@ impl PyStudy {
     #[pyo3(signature = (document, url, fingerprint=None))]
     fn from_document(
         py: Python<'_>,
-        document: &str,
+        document: &[u8],
         url: &str,
         fingerprint: Option<&str>,
     ) -> PyResult<Self> {
         briefly(py, || {
             let server: Server = url.parse()?;
-            let read: serde_json::Value = serde_json::from_str(document)?;
+            let read: serde_json::Value = serde_json::from_slice(document)?;
             // Other problems are reported by the client.
             let id = read["id"].as_str().unwrap_or_default();
             let response = Response {
                 status: 200,
                 headers: &[("content-type", "application/json")],
-                body: document.as_bytes(),
+                body: document,
                 now: None,
             };
             let study =

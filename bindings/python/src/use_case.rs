@@ -47,8 +47,19 @@ pub(crate) fn request<T: DeserializeOwned>(arguments: &str) -> Result<T> {
     let read = T::deserialize(MapDeserializer::<_, serde_json::Error>::new(arguments));
     read.map_err(|error| {
         let (why, name) = (error.to_string(), last.take().unwrap_or_default());
-        let plain = why.replace('`', "");
-        Failure::input(match why.contains(&format!("`{name}`")) {
+        let says_which = why.starts_with("missing field") || why.contains(&format!("`{name}`"));
+        let mut plain = why.replace('`', "");
+        // Python has no such types.
+        for (kind, words) in [
+            ("usize", "a whole number from 0"),
+            ("u64", "a whole number from 0"),
+            ("u16", "a whole number from 0"),
+            ("f64", "a number"),
+            ("struct SparseSettings", "True or a dict"),
+        ] {
+            plain = plain.replace(&format!("expected {kind}"), &format!("expected {words}"));
+        }
+        Failure::input(match says_which {
             true => plain,
             false => format!("invalid value for '{name}': {plain}"),
         })
@@ -68,23 +79,45 @@ pub(crate) fn account(py: Python<'_>, arguments: String) -> PyResult<Answer> {
     })
 }
 
-/// A plan; if asked for, its chart as SVG.
+/// Refuses the path of a figure that is no SVG, before anything is computed.
+fn check_figure(plot: Option<&Path>) -> Result<()> {
+    let is_svg = |path: &Path| {
+        path.extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case("svg"))
+    };
+    let other = plot.filter(|path| !is_svg(path));
+    other.map_or(Ok(()), |path| {
+        Err(Failure::input(format!(
+            "plot is {}, and a figure is written as SVG; give a name that ends in .svg",
+            path.display()
+        )))
+    })
+}
+
+fn write_figure(path: &Path, svg: &str) -> Result<()> {
+    fs::write(path, svg)
+        .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))
+}
+
+/// A plan; if asked for, its chart is written as SVG.
 #[pyfunction]
 pub(crate) fn plan(
     py: Python<'_>,
     arguments: String,
     pilot: Option<PyRef<'_, PyEstimate>>,
-    plot: bool,
-) -> PyResult<(String, Vec<String>, Option<String>)> {
+    plot: Option<PathBuf>,
+) -> PyResult<Answer> {
     let pilot = pilot.map(|pilot| Arc::clone(&pilot.0));
     patiently(py, None, move |control| {
+        check_figure(plot.as_deref())?;
         let asked: PlanRequest = request(&arguments)?;
         let is_stopped = || control.is_stopped();
         let (found, warnings) =
             planning::plan(&asked, pilot.as_deref(), Cancel::when(&is_stopped))?;
-        let chart = plot.then(|| plan_chart(&found)).transpose()?;
-        let (json, warnings) = answer(&found, warnings)?;
-        Ok((json, warnings, chart.map(|chart| chart.to_svg())))
+        if let Some(path) = plot {
+            write_figure(&path, &plan_chart(&found)?.to_svg())?;
+        }
+        answer(&found, warnings)
     })
 }
 
@@ -144,15 +177,17 @@ pub(crate) fn audit(py: Python<'_>, arguments: String) -> PyResult<Answer> {
 }
 
 /// Simulates studies whose true subspace is known. A table is given by its file, its settings as JSON, and a features
-/// file; the figure of the sweep is returned as SVG.
+/// file; if asked for, the figure of the sweep is written as SVG.
 #[pyfunction]
 pub(crate) fn simulate(
     py: Python<'_>,
     arguments: String,
     table: Option<(PathBuf, String, Option<PathBuf>)>,
     title: Option<String>,
-) -> PyResult<(String, Vec<String>, String)> {
+    plot: Option<PathBuf>,
+) -> PyResult<Answer> {
     patiently(py, None, move |control| {
+        check_figure(plot.as_deref())?;
         let mut asked: SimulateRequest = request(&arguments)?;
         let table = table
             .map(|(path, settings, features)| read(&path, &settings, features.as_deref()))
@@ -171,9 +206,11 @@ pub(crate) fn simulate(
             Cancel::when(&is_stopped),
         )?;
         warnings.extend(about_budget);
-        let chart = sweep_chart(&sweep.rows, title.as_deref(), asked.sparse.is_some());
-        let (json, warnings) = answer(&sweep, warnings)?;
-        Ok((json, warnings, chart.to_svg()))
+        if let Some(path) = plot {
+            let chart = sweep_chart(&sweep.rows, title.as_deref(), asked.sparse.is_some());
+            write_figure(&path, &chart.to_svg())?;
+        }
+        answer(&sweep, warnings)
     })
 }
 

@@ -97,13 +97,13 @@ def test_missing_cells_persons_weights_names_and_output():
     for settings, said in (
         ({"mechanism": "none"}, "'mechanism': .*double-cap"),
         ({"calibration": "x"}, "'calibration': .*analytic"),
-        ({"centring": True}, "centring is True"),
+        ({"centring": True}, "'centring': .* true, expected a number"),
         ({"mean_weight": 0.5}, "give weights"),
     ):
         with pytest.raises(errors.InputError, match=said):
             eigenveil.LocalDPPCA(**settings).fit(rows)
     for penalty in ("x", None, True):
-        with pytest.raises(errors.InputError, match="'auto', 'cv', 'path' or a number"):
+        with pytest.raises(errors.InputError, match="lambda .*a number"):
             eigenveil.LocalDPSparsePCA(penalty=penalty).fit(rows)
 
 
@@ -259,7 +259,7 @@ def test_errors_of_commands_name_arguments_and_not_flags():
         eigenveil.simulate(p=5, k=1, n=2_000, epsilon=1, refit=True)
     with pytest.raises(errors.InputError, match="leave epsilon out"):
         central.fit("pca", _scaled(200), k=1, epsilon=1.0)
-    with pytest.raises(errors.InputError, match="`delta` belongs to an `epsilon`"):
+    with pytest.raises(errors.InputError, match="`delta` belongs to a finite `epsilon`"):
         central.fit("analyze-gauss", _scaled(200), k=1, delta=1e-6)
     with pytest.raises(errors.InputError, match="penalty is -1; .* at least 0"):
         central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=-1)
@@ -323,7 +323,7 @@ def test_a_count_that_is_none_is_called_so():
     pytest.importorskip("sklearn")
     rows = _scaled(200)
     for k in ("all", -1, 1.5):
-        with pytest.raises(errors.InputError, match="whole number or 'auto'"):
+        with pytest.raises(errors.InputError, match='whole number.* or "auto"'):
             eigenveil.LocalDPPCA(k).fit(rows)
     for call in (
         lambda: eigenveil.LocalDPPCA(random_state=2**64).fit(rows),
@@ -333,7 +333,7 @@ def test_a_count_that_is_none_is_called_so():
         lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=-1, penalty=0.1),
         lambda: central.sparse_components([[2.0, 1.0], [1.0, 4.0]], k=1, penalty=0.1, threads=-1),
     ):
-        with pytest.raises(errors.InputError, match="from 0 to"):
+        with pytest.raises(errors.InputError, match="a whole number"):
             call()
 
 

@@ -5,7 +5,7 @@
 //! Everything lost on the way is added to δ: mass outside the window (Chernoff's bound on the discrete PLD), infinite
 //! losses, and a bound on the transform's rounding error.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Result, error};
 use realfft::{RealFftPlanner, num_complex::Complex64};
 
 use super::privacy_loss::{DiscretePld, Step};
@@ -78,9 +78,9 @@ impl ComposedPld {
             // Losses are bounded and the exponent has reached their upper end: tilt less.
             lambda *= 0.5;
             if lambda < MIN_EXPONENT || width.is_nan() {
-                return Err(Error::new(
-                    ErrorCode::InvalidBudget,
-                    "the noise is too small to account for these steps; use more noise, fewer steps or a larger epsilon",
+                return Err(error!(
+                    InvalidBudget,
+                    "the noise is too small to account for these steps; use more noise, fewer steps or a larger epsilon"
                 ));
             }
         };
@@ -91,12 +91,7 @@ impl ComposedPld {
         let mut planner = RealFftPlanner::<f64>::new();
         let forward = planner.plan_fft_forward(POINTS);
         let backward = planner.plan_fft_inverse(POINTS);
-        let failed = |_| {
-            Error::new(
-                ErrorCode::Internal,
-                "the Fourier transform rejected its input",
-            )
-        };
+        let failed = |_| error!(Internal, "the Fourier transform rejected its input");
         let mut product = vec![Complex64::new(1.0, 0.0); POINTS / 2 + 1];
         // Σ over steps of times/|f|: how the relative rounding of each factor adds up.
         let mut amplification = vec![0.0; POINTS / 2 + 1];

@@ -1,6 +1,6 @@
 //! Pure ε by Laplace noise.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Result, error};
 
 /// The scale b of Laplace noise on every coordinate, density `e^{−|x|/b}/2b`, so that `releases` releases of L1
 /// sensitivity `sensitivity` are together (ε, 0)-private: `b = T·Δ₁/ε` (basic composition, which for a pure ε at
@@ -11,11 +11,9 @@ pub fn scale(epsilon: f64, sensitivity: f64, releases: u64) -> Result<f64> {
     if positive(epsilon) && positive(sensitivity) && positive(scale) {
         return Ok(scale);
     }
-    Err(Error::new(
-        ErrorCode::InvalidBudget,
-        format!(
-            "epsilon is {epsilon}, the sensitivity {sensitivity}, the releases {releases}; all must be positive and finite"
-        ),
+    Err(error!(
+        InvalidBudget,
+        "epsilon is {epsilon}, the sensitivity {sensitivity}, the releases {releases}; all must be positive and finite"
     ))
 }
 
@@ -26,6 +24,8 @@ pub fn true_epsilon(scale: f64, sensitivity: f64, releases: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     #[test]

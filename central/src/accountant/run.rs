@@ -1,7 +1,7 @@
 //! A whole run: releases of all rows and of Poisson samples of them, composed adaptively.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, ErrorCode, Result, error,
     privacy::{Budget, gaussian, smallest_epsilon},
 };
 
@@ -102,9 +102,9 @@ impl RunAccountant {
     pub fn epsilon(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
         let none = || {
-            Error::new(
-                ErrorCode::InvalidBudget,
-                format!("no epsilon holds at delta {delta:e}; use more noise or fewer steps"),
+            error!(
+                InvalidBudget,
+                "no epsilon holds at delta {delta:e}; use more noise or fewer steps"
             )
         };
         if self.subsampled.is_empty() {
@@ -197,13 +197,11 @@ pub fn noise_multiplier(
         low = high;
         high *= 2.0;
         if high > 1e9 {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "no noise multiplier below 1e9 keeps epsilon {} at delta {:e}; use a larger budget or fewer steps",
-                    budget.epsilon(),
-                    budget.delta()
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "no noise multiplier below 1e9 keeps epsilon {} at delta {:e}; use a larger budget or fewer steps",
+                budget.epsilon(),
+                budget.delta()
             ));
         }
     }
@@ -229,11 +227,9 @@ fn check_delta(delta: f64) -> Result<()> {
     if delta > 0.0 && delta < 1.0 {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidBudget,
-        format!(
-            "delta is {delta}; Gaussian noise needs one strictly between 0 and 1, such as 1e-6"
-        ),
+    Err(error!(
+        InvalidBudget,
+        "delta is {delta}; Gaussian noise needs one strictly between 0 and 1, such as 1e-6"
     ))
 }
 

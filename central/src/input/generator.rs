@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::models::Population;
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result, error,
     preprocess::{FeatureRow, Preprocessor, Row},
 };
 use rand::{SeedableRng, rngs::SysRng};
@@ -16,9 +16,9 @@ pub fn generator(seed: Option<u64>) -> Result<Generator> {
     match seed {
         Some(seed) => Ok(Generator::seed_from_u64(seed)),
         None => Generator::try_from_rng(&mut SysRng).map_err(|error| {
-            Error::new(
-                ErrorCode::RandomnessUnavailable,
-                format!("the operating system provided no random seed ({error}); try again later"),
+            error!(
+                RandomnessUnavailable,
+                "the operating system provided no random seed ({error}); try again later"
             )
         }),
     }

@@ -100,11 +100,5 @@ pub(crate) fn norm(
         (None, Some(ModelKind::PlusMinus)) => (BoundRows::Clip, 1.5),
         (None, _) => (BoundRows::Normalize, 1.0),
     };
-    match (bound_rows, radius) {
-        (BoundRows::Normalize, Some(radius)) => Err(Error::invalid_request(format!(
-            "`radius` {radius} is not used with `bound_rows` normalize, which divides each row by its own length; leave it out, or give `bound_rows` clip"
-        ))
-        .of_field("radius")),
-        (bound_rows, radius) => Ok(bound_rows.with_radius(radius.unwrap_or(default))),
-    }
+    bound_rows.norm(radius, default)
 }

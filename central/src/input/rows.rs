@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     linalg::{GramSum, Symmetric, cross_product, packed_to_dense, product},
     metrics::captured_share,
 };
-use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
+use eigenveil_shared::{Error, Result, error, preprocess::FeatureRow};
 use nalgebra::DMatrix;
 
 /// Rows gathered into one matrix for a product.
@@ -120,19 +120,18 @@ pub(crate) fn check_dimension(index: u64, row: &FeatureRow, dimension: usize) ->
     if row.dimension() == dimension {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::WrongDimension,
-        format!(
-            "row {} has {} values, not {dimension}",
-            index + 1,
-            row.dimension()
-        ),
+    Err(error!(
+        WrongDimension,
+        "row {} has {} values, not {dimension}",
+        index + 1,
+        row.dimension()
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use eigenveil_estimation::{linalg::orthonormalize, metrics::captured_variance};
+    use eigenveil_shared::ErrorCode;
 
     use super::*;
     use crate::testing::{bounded, gaussian_rows};

@@ -80,11 +80,11 @@ pub struct Change {
     becomes: Revision,
     /// How many entries there are afterwards.
     count: usize,
-    pub(crate) limits: Limits,
+    limits: Limits,
     /// The entries afterwards.
     pub(crate) entries: Vec<Entry>,
     /// The bytes of a new report.
-    pub(crate) payload: Option<Vec<u8>>,
+    payload: Option<Vec<u8>>,
     local_warning: Option<SharedError>,
 }
 
@@ -132,7 +132,17 @@ impl Book {
     /// # Errors
     /// A record is missing or damaged, or was written by a later version.
     pub fn load(records: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<Self> {
-        let (revision, limits, entries) = records::read(records)?;
+        Self::load_with(records, |what| {
+            Error::usage(format!("the store is damaged: {what}"))
+        })
+    }
+
+    /// Loads like [`load`](Self::load), with the caller's error for a store that is damaged.
+    pub(crate) fn load_with(
+        records: impl IntoIterator<Item = (String, Vec<u8>)>,
+        damaged: impl Fn(&str) -> Error,
+    ) -> Result<Self> {
+        let (revision, limits, entries) = records::read(records, damaged)?;
         Ok(Self {
             revision: Some(revision),
             limits,
@@ -140,14 +150,10 @@ impl Book {
         })
     }
 
-    /// A book of what a file holds.
+    /// The write of all of it but payloads, to an empty store.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn of_file(limits: Limits, entries: Vec<Entry>) -> Self {
-        Self {
-            revision: None,
-            limits,
-            entries,
-        }
+    pub(crate) fn write_all(&self) -> Result<Write> {
+        self.change(self.entries.clone())?.write()
     }
 
     /// The device's limits.

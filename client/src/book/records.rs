@@ -118,8 +118,8 @@ impl Write {
 /// Reads the records of a store; those of payloads may be left out.
 pub(super) fn read(
     records: impl IntoIterator<Item = (String, Vec<u8>)>,
+    damaged: impl Fn(&str) -> Error,
 ) -> Result<(Revision, Limits, Vec<Entry>)> {
-    let damaged = |what: &str| Error::usage(format!("the store is damaged: {what}"));
     let (mut head, mut entries) = (None, Vec::new());
     for (key, value) in records {
         let unreadable = || damaged(&format!("record {key}"));

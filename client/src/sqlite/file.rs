@@ -17,31 +17,30 @@ use std::{
 };
 
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, config::DbConfig,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction,
+    config::DbConfig,
+    types::{ToSqlOutput, ValueRef},
 };
 
 use super::file_lock::FileLock;
 use crate::error::{Error, Result};
 
-/// Version of the tables of every kind of file.
-const VERSION: i32 = 1;
-
 /// A kind of file: its tables, and how it is recognised.
-#[derive(Debug)]
 pub(crate) struct FileSchema {
     /// Its name in messages.
     pub(crate) name: &'static str,
     /// Application identifier, which distinguishes it from other SQLite files.
     pub(crate) application_id: i32,
-    /// SQL that creates its tables, in addition to `file_state`, which every file has.
+    /// SQL that creates its tables, in addition to `file_state`, which every file has. Their triggers count in
+    /// `file_state.row_count` what is never deleted, so that lost rows are noticed.
     pub(crate) tables: &'static [&'static str],
-    /// The append-only table, whose new rows `file_state` counts, so that lost ones are noticed.
-    pub(crate) append_only_table: &'static str,
-    /// SQL expression that must equal `file_state.row_count`: the rows of `append_only_table`, and whatever else a
-    /// change counts there.
-    pub(crate) counted: &'static str,
-    /// SQL expression for whether the tables are consistent, as they are after each change. If a checkpoint was cut off
-    /// and its log is gone, some pages are from before the change and others from after it.
+    /// Fills the tables of a new file.
+    pub(crate) fill: fn(&Connection) -> Result<(), Failure>,
+    /// Upgrades from each earlier layout to the next, from layout 1 on. Each is one change, in which it sets
+    /// `user_version`, too.
+    pub(crate) upgrades: &'static [fn(&mut LockedFile) -> Result<()>],
+    /// SQL expression over `file_state` and the tables that holds after each change. If a checkpoint was cut off and
+    /// its log is gone, some pages are from before the change and others from after it.
     pub(crate) consistent: &'static str,
 }
 
@@ -69,7 +68,7 @@ type Revisions = ([u8; 16], [u8; 16]);
 impl FileSchema {
     /// SQL that creates all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
-        let (tables, counted) = (self.tables.concat(), self.append_only_table);
+        let tables = self.tables.concat();
         format!(
             "{tables}
              CREATE TABLE file_state (
@@ -78,10 +77,13 @@ impl FileSchema {
                  previous_revision BLOB NOT NULL CHECK (length(previous_revision) = 16),
                  row_count INTEGER NOT NULL
              ) STRICT;
-             INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);
-             CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
-                 BEGIN UPDATE file_state SET row_count = row_count + 1; END;"
+             INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);"
         )
+    }
+
+    /// The layout of new files.
+    fn layout(&self) -> i32 {
+        1 + self.upgrades.len() as i32
     }
 
     /// The error for a failed statement.
@@ -94,7 +96,8 @@ impl FileSchema {
                 Error::locked(self.name, path)
             }
             Some(ErrorCode::NotADatabase) => self.wrong_kind_error(path),
-            Some(ErrorCode::DatabaseCorrupt) => self.damaged(path, error),
+            // A statement that SQLite cannot run (`Unknown`) misses a table, or finds no JSON.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown) => self.damaged(path, error),
             Some(ErrorCode::DiskFull) => Error::file(
                 self.name,
                 path,
@@ -125,7 +128,7 @@ impl FileSchema {
     }
 
     /// The error for a file with inconsistent contents.
-    pub(crate) fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
+    fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
         Error::file(
             self.name,
             path,
@@ -149,17 +152,27 @@ impl FileSchema {
         )
     }
 
+    /// A new file's contents, in memory.
+    fn in_memory(&self, path: &Path) -> Result<Connection> {
+        let make = || -> Result<Connection, Failure> {
+            let connection = Connection::open_in_memory()?;
+            connection.execute_batch(&self.schema())?;
+            (self.fill)(&connection)?;
+            connection.pragma_update(None, "application_id", self.application_id)?;
+            connection.pragma_update(None, "user_version", self.layout())?;
+            Ok(connection)
+        };
+        make().map_err(|failure| match failure {
+            Failure::Sqlite(error) => self.failed(path, &error),
+            Failure::Other(error) => error,
+        })
+    }
+
     /// Creates a file that only its owner can read: first complete under a temporary name, so that after a crash there is
     /// a file with all its tables or none.
-    fn create(
-        &self,
-        path: &Path,
-        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
-    ) -> Result<()> {
-        self.check_no_log(path)?;
-        let cannot = |error: &dyn fmt::Display| {
-            Error::file(self.name, path, format_args!("cannot be created: {error}"))
-        };
+    fn create(&self, path: &Path, contents: &Connection) -> Result<()> {
+        self.check_can_be_created(path)?;
+        let cannot = |error: &dyn fmt::Display| self.cannot_be_created(path, error);
         let folder = folder_of(path);
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
@@ -169,7 +182,9 @@ impl FileSchema {
             .suffix(".new")
             .tempfile_in(folder)
             .map_err(|error| cannot(&error))?;
-        let make = || {
+        let make = || -> rusqlite::Result<()> {
+            let name = ValueRef::Text(new.path().as_os_str().as_encoded_bytes());
+            contents.execute("VACUUM INTO ?1", [ToSqlOutput::Borrowed(name)])?;
             let connection = Connection::open_with_flags(
                 new.path(),
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -177,12 +192,6 @@ impl FileSchema {
             // No one else knows the file, which is synced below.
             connection.pragma_update(None, "journal_mode", "MEMORY")?;
             connection.pragma_update(None, "synchronous", "OFF")?;
-            connection.execute_batch("BEGIN")?;
-            connection.execute_batch(&self.schema())?;
-            fill(&connection)?;
-            connection.pragma_update(None, "application_id", self.application_id)?;
-            connection.pragma_update(None, "user_version", VERSION)?;
-            connection.execute_batch("COMMIT")?;
             set_wal(&connection)?;
             connection.close().map_err(|(_, error)| error)
         };
@@ -196,8 +205,13 @@ impl FileSchema {
         Ok(())
     }
 
-    /// Refuses to create a file where the log of another one is left.
-    fn check_no_log(&self, path: &Path) -> Result<()> {
+    fn cannot_be_created(&self, path: &Path, error: &dyn fmt::Display) -> Error {
+        Error::file(self.name, path, format_args!("cannot be created: {error}"))
+    }
+
+    /// Refuses to create a file in a folder that takes none, or where the log of another one is left.
+    fn check_can_be_created(&self, path: &Path) -> Result<()> {
+        check_folder(folder_of(path)).map_err(|error| self.cannot_be_created(path, &error))?;
         let log = beside(path, "-wal");
         if fs::symlink_metadata(&log).is_err() {
             return Ok(());
@@ -218,51 +232,70 @@ impl FileSchema {
         std::path::absolute(path).is_ok_and(|at| application_of(&at).is_ok_and(ours))
     }
 
-    /// Opens an existing file, and locks it for as long as the value lives.
+    /// Opens an existing file to write to it, and locks it for as long as the value lives.
     ///
     /// # Errors
     /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
     /// beside it does not match its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
-        self.open_to_read(path)?.with_log_applied()
-    }
-
-    /// Opens the file for reading only: the log of an interrupted change is read too, and stays as it is.
-    pub(crate) fn open_to_read(&'static self, path: &Path) -> Result<LockedFile> {
         let at = self.absolute(path)?;
         // No lock is left beside a name that was mistyped, or another program's file.
         self.identify(path, &at)?;
-        let lock = self.lock(path, &at)?;
-        let store = self.open_locked(path, at, lock)?;
-        match has_log(&store.at) {
-            true => Ok(store),
-            // SQLite made an empty one, which goes when the file is closed.
-            false => store.with_log_applied(),
-        }
+        self.opened(path, at, true, false)
     }
 
-    /// Opens the file, or creates it if there is none, with what `fill` adds to it.
-    pub(crate) fn open_or_create(
+    /// Opens the file to write to it, or creates it if there is none.
+    pub(crate) fn open_or_create(&'static self, path: &Path) -> Result<LockedFile> {
+        self.opened(path, self.absolute(path)?, true, true)
+    }
+
+    /// Opens the file as [`open_or_create`](Self::open_or_create) does, and changes nothing on the disk before
+    /// [`LockedFile::begin`]: a file that is not there is in memory, no lock is created, and the log of an interrupted
+    /// change is read and stays as it is.
+    pub(crate) fn open_unchanged(&'static self, path: &Path) -> Result<LockedFile> {
+        self.opened(path, self.absolute(path)?, false, true)
+    }
+
+    fn opened(
         &'static self,
         path: &Path,
-        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+        at: PathBuf,
+        to_write: bool,
+        may_be_new: bool,
     ) -> Result<LockedFile> {
-        let at = self.absolute(path)?;
-        let lock = self.lock(path, &at)?;
-        if fs::symlink_metadata(&at).is_err() {
-            self.create(path, fill)?;
+        let lock = self.lock(path, &at, to_write)?;
+        let (id, connection) = if may_be_new && fs::symlink_metadata(&at).is_err() {
+            self.check_can_be_created(path)?;
+            (None, self.in_memory(path)?)
+        } else {
+            (Some(self.identify(path, &at)?), self.connect(path, &at)?)
+        };
+        let mut file = LockedFile {
+            schema: self,
+            path: path.to_owned(),
+            at,
+            id,
+            connection,
+            begun: false,
+            wal_pending: Cell::new(true),
+            revisions: Cell::default(),
+            lock,
+        };
+        file.check()?;
+        if to_write {
+            file.begin()?;
         }
-        self.open_locked(path, at, lock)?.with_log_applied()
+        Ok(file)
     }
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
         std::path::absolute(path).map_err(|error| Error::file(self.name, path, error))
     }
 
-    fn lock(&self, path: &Path, at: &Path) -> Result<FileLock> {
+    fn lock(&self, path: &Path, at: &Path, create: bool) -> Result<FileLock> {
         let locked = real(at);
         let beside = beside(&locked, ".lock");
-        FileLock::acquire(&beside, &locked)
+        FileLock::acquire(&beside, &locked, create)
             .map_err(|error| {
                 let lock = beside.display();
                 let advice = match beside.exists() {
@@ -275,23 +308,6 @@ impl FileSchema {
                 Error::file(self.name, path, advice)
             })?
             .ok_or_else(|| Error::locked(self.name, path))
-    }
-
-    fn open_locked(&'static self, path: &Path, at: PathBuf, lock: FileLock) -> Result<LockedFile> {
-        let id = self.identify(path, &at)?;
-        let connection = self.connect(path, &at);
-        let store = LockedFile {
-            schema: self,
-            path: path.to_owned(),
-            at,
-            id,
-            connection: connection.map_err(|failure| self.error_of(path, failure))?,
-            wal_pending: Cell::new(true),
-            revisions: Cell::default(),
-            lock,
-        };
-        store.check()?;
-        Ok(store)
     }
 
     /// Identifies the file, which must have only one name: SQLite finds its log by name. Refuses one of another kind, as
@@ -353,18 +369,24 @@ impl FileSchema {
         Ok(id)
     }
 
-    /// A connection with the lock. A file of another kind is left as it is.
-    fn connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
+    /// A connection with the lock. The file is left as it is.
+    fn connect(&self, path: &Path, at: &Path) -> Result<Connection> {
+        self.try_connect(path, at)
+            .map_err(|failure| self.error_of(path, failure))
+    }
+
+    fn try_connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
+        let has_log = fs::symlink_metadata(beside(&real(at), "-wal")).is_ok();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(at, flags)?;
-        // The log is not applied before it was checked, nor on close.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // A log is not applied before it was checked, nor on close. If there is none, SQLite makes an empty one, which
+        // goes when the file is closed.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         connection.busy_timeout(Duration::ZERO)?;
         // Before the first read: the lock is then taken with it, and kept.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         self.check_kind(path, id)?;
-        set_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         // Some disks of macOS acknowledge a plain fsync early.
         connection.pragma_update(None, "fullfsync", true)?;
@@ -387,14 +409,16 @@ impl FileSchema {
     }
 }
 
-/// A file that is open and locked.
+/// A file that is open and locked; nothing of it is changed before [`begin`](Self::begin).
 pub(crate) struct LockedFile {
     schema: &'static FileSchema,
     /// The path as the caller named it.
     path: PathBuf,
     at: PathBuf,
-    id: FileId,
+    /// `None`: it is not there yet, and the connection is one to its contents in memory.
+    id: Option<FileId>,
     connection: Connection,
+    begun: bool,
     /// Whether the log may hold something that the file does not.
     wal_pending: Cell<bool>,
     /// Revisions of the last change of this value, or found when it was opened.
@@ -407,7 +431,7 @@ impl Drop for LockedFile {
     fn drop(&mut self) {
         // If a forked child, or one of two processes that hold the file, closed it normally, SQLite would delete the
         // log that the other one still uses.
-        let alone = self.check_not_moved().is_err() || self.is_unchanged();
+        let alone = !self.begun || self.check_not_moved().is_err() || self.is_unchanged();
         if !(self.lock.is_ours() && alone) {
             let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             let _ = self.connection.set_db_config(keep_log, true);
@@ -460,7 +484,12 @@ impl LockedFile {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.first(query, values, read)?
-            .ok_or_else(|| self.schema.damaged(&self.path, "a required row is missing"))
+            .ok_or_else(|| self.damaged("a required row is missing"))
+    }
+
+    /// The error for a file with inconsistent contents.
+    pub(crate) fn damaged(&self, what: impl fmt::Display) -> Error {
+        self.schema.damaged(&self.path, what)
     }
 
     /// The error for a failed statement.
@@ -472,20 +501,17 @@ impl LockedFile {
     fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
         let schema = self.schema;
-        let version: i32 = self
-            .connection
-            .pragma_query_value(None, "user_version", |r| r.get(0))
-            .map_err(sqlite)?;
-        if version > VERSION {
+        let (layout, newest) = (self.layout()?, schema.layout());
+        if layout > newest {
             return Err(Error::file(
                 schema.name,
                 &self.path,
                 format_args!(
-                    "the file was made by a later Eigenveil: it has layout {version} but this program knows {VERSION}; update it"
+                    "the file was made by a later Eigenveil: it has layout {layout} but this program knows {newest}; update it"
                 ),
             ));
         }
-        if version < 1 {
+        if layout < 1 {
             return Err(schema.empty_file_error(&self.path));
         }
         // The log belongs to the file if the file's revision is that of the log's last change, or of the change before
@@ -509,33 +535,64 @@ impl LockedFile {
             .pragma_query_value(None, "integrity_check", |row| row.get(0))
             .map_err(sqlite)?;
         if answer != "ok" {
-            return Err(schema.damaged(&self.path, answer));
+            return Err(self.damaged(answer));
         }
-        let (counted, consistent) = (schema.counted, schema.consistent);
-        let whole = format!("SELECT row_count, {counted}, {consistent} FROM file_state");
-        let (recorded, present, consistent): (i64, i64, bool) = self.one(&whole, [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
-        if !consistent {
-            return Err(schema.damaged(&self.path, "its last change is there in part"));
-        }
-        if recorded != present {
-            return Err(schema.damaged(
-                &self.path,
-                format_args!("it holds {present} entries and should hold {recorded}"),
-            ));
+        // An earlier layout is checked by its upgrade.
+        if layout == newest {
+            self.check_consistent(schema.consistent)?;
         }
         self.revisions.set((revision, previous));
         Ok(())
     }
 
-    /// Leaves the log empty, now and when the file is closed.
-    fn with_log_applied(self) -> Result<Self> {
+    /// The layout of the tables.
+    fn layout(&self) -> Result<i32> {
+        self.one("PRAGMA user_version", [], |row| row.get(0))
+    }
+
+    /// Refuses a file in which this expression over `file_state` and the tables does not hold.
+    pub(crate) fn check_consistent(&self, expression: &str) -> Result<()> {
+        let query = format!("SELECT {expression} FROM file_state");
+        match self.one(&query, [], |row| row.get(0))? {
+            true => Ok(()),
+            false => Err(self.damaged("its last change is there in part, or rows are lost")),
+        }
+    }
+
+    /// Makes the file ready to be written to: creates it and its lock, if they are not there, and leaves its log empty,
+    /// now and when the file is closed, and its tables in their newest layout.
+    ///
+    /// # Errors
+    /// The file cannot be created or written; locked, also if another process has created it since it was opened.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if self.begun {
+            return Ok(());
+        }
+        self.check_ours()?;
+        let schema = self.schema;
+        if !self.lock.is_taken() {
+            self.lock = schema.lock(&self.path, &self.at, true)?;
+        }
+        if self.id.is_none() {
+            if fs::symlink_metadata(&self.at).is_ok() {
+                return Err(Error::locked(schema.name, &self.path));
+            }
+            schema.create(&self.at, &self.connection)?;
+            let id = schema.identify(&self.path, &self.at)?;
+            self.connection = schema.connect(&self.path, &self.at)?;
+            self.id = Some(id);
+            self.check()?;
+        }
+        set_wal(&self.connection).map_err(|error| self.failed(&error))?;
         self.settle()?;
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(|error| self.failed(&error))?;
-        Ok(self)
+        self.begun = true;
+        for upgrade in schema.upgrades.iter().skip(self.layout()? as usize - 1) {
+            upgrade(self)?;
+        }
+        Ok(())
     }
 
     /// The revisions in the file alone, whatever a log says.
@@ -555,6 +612,7 @@ impl LockedFile {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
+        self.begin()?;
         self.check_current()?;
         let done = self
             .try_write(change)
@@ -639,7 +697,7 @@ impl LockedFile {
     /// Refuses to continue with a file that now has another name: its log would stay at the old name.
     fn check_not_moved(&self) -> Result<()> {
         match fs::metadata(&self.at) {
-            Ok(found) if identity(&found) == (self.id, 1) => Ok(()),
+            Ok(found) if self.id.map(|id| (id, 1)) == Some(identity(&found)) => Ok(()),
             _ => Err(Error::file(
                 self.schema.name,
                 &self.path,
@@ -728,6 +786,18 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// Refuses a folder that is not there, or in which no file may be made.
+#[cfg(unix)]
+fn check_folder(folder: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+#[cfg(not(unix))]
+fn check_folder(folder: &Path) -> io::Result<()> {
+    fs::metadata(folder).map(drop)
 }
 
 /// Whether the file's log holds anything.

@@ -19,8 +19,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A lock that is held as long as the value lives.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    // Never read or written: closing it gives up the lock.
-    _file: File,
+    // Never read or written: closing it gives up the lock. `None`: there is no lock file.
+    file: Option<File>,
     process: u32,
 }
 
@@ -37,10 +37,10 @@ fn give_to_owner_of(path: &Path, file: &File) {
 fn give_to_owner_of(_: &Path, _: &File) {}
 
 impl FileLock {
-    /// Takes the lock at this path; `None` if it is held already. If the lock file is missing, it is created for the
-    /// owner of `locked` only: a lock file that belongs to root (after one use of `sudo`) would shut that owner out
-    /// from then on.
-    pub(crate) fn acquire(path: &Path, locked: &Path) -> io::Result<Option<Self>> {
+    /// Takes the lock at this path; `None` if it is held already. If the lock file is missing, nobody holds it, and with
+    /// `create` it is created for the owner of `locked` only: a lock file that belongs to root (after one use of `sudo`)
+    /// would shut that owner out from then on.
+    pub(crate) fn acquire(path: &Path, locked: &Path, create: bool) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let mut new = options.clone();
@@ -58,29 +58,33 @@ impl FileLock {
             give_to_owner_of(locked, &file);
             Ok(file)
         };
-        let file = match make() {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                match options.open(path) {
-                    // It was removed in between.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => make()?,
-                    opened => opened?,
+        let file = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match create.then(make) {
+                // Another one made it in between.
+                Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Some(options.open(path)?)
                 }
-            }
-            made => made?,
+                made => made.transpose()?,
+            },
+            opened => Some(opened?),
+        };
+        let process = std::process::id();
+        let Some(open) = &file else {
+            return Ok(Some(Self { file, process }));
         };
         for _ in 0..ATTEMPTS {
-            match file.try_lock() {
-                Ok(()) => {
-                    return Ok(Some(Self {
-                        _file: file,
-                        process: std::process::id(),
-                    }));
-                }
+            match open.try_lock() {
+                Ok(()) => return Ok(Some(Self { file, process })),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
         Ok(None)
+    }
+
+    /// Whether others see the lock.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Whether this process took the lock: a forked child did not.

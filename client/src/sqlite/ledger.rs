@@ -21,9 +21,9 @@
 //!
 //! # The file
 //!
-//! An SQLite database, readable by its owner only and locked while it is open. Keep it on a local disk.
-//! Everything that was given out is in this one file, even if the log beside it (`-wal`) is lost: the file may be
-//! renamed or moved while nothing has it open. It may not have a second name (hard link); an empty or
+//! An SQLite database of the records of a [`Book`], readable by its owner only and locked while it is open. Keep it on
+//! a local disk. Everything that was given out is in this one file, even if the log beside it (`-wal`) is lost: the
+//! file may be renamed or moved while nothing has it open. It may not have a second name (hard link); an empty or
 //! damaged file is an error, never a new ledger.
 //!
 //! Whoever deletes it, or puts an older copy in its place, makes the device forget what it has spent, and no
@@ -31,26 +31,20 @@
 //! open it with [`Ledger::open_existing`] once it has been made, and let a device that has lost its ledger
 //! take part in nothing it may have taken part in before.
 
-use std::fmt::Display;
-
 use eigenveil_shared::{
-    Error as SharedError, about::UtcDate, clock::Clock, enrolment::ParticipantToken,
-    preprocess::Row, report::ReportId, study::Fingerprint,
+    Error as SharedError, clock::Clock, enrolment::ParticipantToken, preprocess::Row,
 };
-use rusqlite::{Connection, Row as SqlRow, params};
 
 use super::{
     file::{FileSchema, LockedFile},
-    tables::{
-        ACKNOWLEDGED, LIMITS, MOVED, PENDING, REFUSED, STUDY_TERMS, budget, read_limits,
-        read_servers, read_terms, write_limits, write_move, write_terms,
-    },
+    layout_1,
+    records::{CONSISTENT, RECORDS, put},
 };
 use crate::{
-    book::{Book, Change, Entry, EntryState, Receipt, Step},
+    book::{Book, Change, Entry, Receipt, Step},
     error::{Error, Result},
     exchange::{Answer, ReportResult, Request, Response},
-    rules::{Limits, PrivacyCost, StudyTerms},
+    rules::{Limits, PrivacyCost},
     study::Study,
 };
 
@@ -59,53 +53,11 @@ const SCHEMA: FileSchema = FileSchema {
     name: "ledger of a device",
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
-    tables: &[LIMITS, TABLES, STUDY_TERMS, MOVED],
-    append_only_table: "entry",
-    counted: "(SELECT count(*) FROM entry)",
-    consistent: "(SELECT count(*) FROM entry WHERE state <> 1) = (SELECT count(*) FROM payload)
-        AND NOT EXISTS (SELECT 1 FROM payload JOIN entry USING (number) WHERE state = 1)",
+    tables: &[RECORDS],
+    fill: |file| Ok(put(file, &Book::new(Limits::default()).write_all()?)?),
+    upgrades: &[layout_1::to_records],
+    consistent: CONSISTENT,
 };
-
-// The database itself enforces it with triggers: a charge stays, and so does the report it was for.
-const TABLES: &str = "
-    CREATE TABLE entry (
-        number INTEGER PRIMARY KEY,
-        server TEXT NOT NULL,
-        study TEXT NOT NULL UNIQUE,
-        fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
-        payload_len INTEGER NOT NULL CHECK (payload_len > 0),
-        mechanism TEXT NOT NULL,
-        dimension INTEGER NOT NULL CHECK (dimension > 0),
-        neighbours TEXT NOT NULL,
-        sentence TEXT NOT NULL,
-        epsilon REAL NOT NULL CHECK (epsilon > 0),
-        delta REAL NOT NULL CHECK (delta >= 0 AND delta < 1),
-        day INTEGER NOT NULL,
-        report BLOB NOT NULL UNIQUE CHECK (length(report) = 16),
-        state INTEGER NOT NULL CHECK (state IN (0, 1, 2)),
-        code TEXT,
-        detail TEXT,
-        CHECK ((state = 2) = (code IS NOT NULL AND detail IS NOT NULL))
-    ) STRICT;
-    CREATE TABLE payload (number INTEGER PRIMARY KEY REFERENCES entry, bytes BLOB NOT NULL) STRICT;
-    CREATE TABLE token (
-        number INTEGER PRIMARY KEY REFERENCES entry,
-        bytes BLOB NOT NULL CHECK (length(bytes) = 32)
-    ) STRICT;
-    CREATE TRIGGER entries_stay BEFORE DELETE ON entry
-        BEGIN SELECT RAISE(ABORT, 'an entry of a ledger is never deleted'); END;
-    CREATE TRIGGER charges_stay
-        BEFORE UPDATE OF number, server, study, fingerprint, payload_len, mechanism, dimension,
-            neighbours, sentence, epsilon, delta, day, report ON entry
-        BEGIN SELECT RAISE(ABORT, 'what an entry of a ledger says is never changed'); END;
-    CREATE TRIGGER acknowledged_stays BEFORE UPDATE OF state ON entry WHEN OLD.state = 1
-        BEGIN SELECT RAISE(ABORT, 'an acknowledged report is never sent again'); END;
-    CREATE TRIGGER reports_stay BEFORE UPDATE ON payload
-        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
-    CREATE TRIGGER owed_reports_stay BEFORE DELETE ON payload
-        WHEN (SELECT state FROM entry WHERE number = OLD.number) IS NOT 1
-        BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
-";
 
 /// The outcome of [`Ledger::participate`].
 #[derive(Clone, Debug, PartialEq)]
@@ -142,32 +94,17 @@ pub struct Ledger {
     clock: Box<dyn Clock>,
 }
 
-ledger_file!(Ledger, SCHEMA, |_| Ok(()));
+ledger_file!(Ledger, SCHEMA);
 
 impl Ledger {
     /// The book that it holds.
     pub fn book(&self) -> Result<Book> {
         // A change may be there after a write that failed half-way: it is in the file before it is told.
         self.store.settle()?;
-        let limits = read_limits(&SCHEMA, &self.store)?;
-        let rows = self.store.all(
-            "SELECT number, server, study, fingerprint, payload_len, mechanism, dimension, neighbours, sentence,
-                epsilon, delta, day, report, state, code, detail,
-                (SELECT bytes FROM token WHERE token.number = entry.number)
-             FROM entry ORDER BY number",
-            [],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, read_entry(row)?)),
-        )?;
-        let entries = rows.into_iter().map(|(number, first, entry)| {
-            let (terms, canonical_params) = read_terms(&self.store, number)?;
-            Ok(Entry {
-                servers: read_servers(&SCHEMA, &self.store, number, &first)?,
-                terms,
-                canonical_params,
-                ..entry
-            })
-        });
-        Ok(Book::of_file(limits, entries.collect::<Result<_>>()?))
+        let records = self.store.all("SELECT key, value FROM record", [], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?))
+        })?;
+        Book::load_with(records, |what| self.store.damaged(what))
     }
 
     /// The device's limits.
@@ -241,21 +178,20 @@ impl Ledger {
     /// The report is not in the file, or damaged; the file was moved, replaced or overwritten while it was open.
     pub fn request(&self, entry: &Entry) -> Result<Request> {
         self.check_current()?;
-        let damaged = |what: &dyn Display| SCHEMA.damaged(self.store.path(), what);
         let payload: Option<Vec<u8>> = self.store.first(
-            "SELECT bytes FROM payload WHERE number = ?1",
-            [entry.number.cast_signed()],
+            "SELECT value FROM payload WHERE key = ?1",
+            [entry.payload_key()],
             |row| row.get(0),
         )?;
         let payload = payload.ok_or_else(|| {
-            damaged(&format_args!(
+            self.store.damaged(format_args!(
                 "the report for study {} is not there",
                 entry.study()
             ))
         })?;
         entry
             .request(payload)
-            .map_err(|error| damaged(&error.detail()))
+            .map_err(|error| self.store.damaged(error.detail()))
     }
 
     /// Whether what this value knows is still what the file says.
@@ -294,112 +230,7 @@ impl Ledger {
 
     /// One change, all of it or nothing, on the disk. (The file's own revision takes the part of the change's.)
     fn write(&mut self, change: &Change) -> Result<()> {
-        self.store.write(|file| {
-            write_limits(file, &change.limits)?;
-            for entry in &change.entries {
-                match &change.payload {
-                    Some(payload) => insert(file, entry, payload)?,
-                    None => update(file, entry)?,
-                }
-            }
-            Ok(())
-        })
+        let write = change.write()?;
+        self.store.write(|file| Ok(put(file, &write)?))
     }
-}
-
-fn read_entry(row: &SqlRow<'_>) -> rusqlite::Result<Entry> {
-    Ok(Entry {
-        number: row.get(0)?,
-        servers: Vec::new(),
-        study: row.get(2)?,
-        fingerprint: Fingerprint(row.get(3)?),
-        payload_len: row.get(4)?,
-        mechanism: row.get(5)?,
-        dimension: row.get(6)?,
-        neighbours: row.get(7)?,
-        sentence: row.get(8)?,
-        charge: budget(row, 9)?,
-        day: UtcDate(row.get(11)?),
-        report: ReportId(row.get(12)?),
-        state: match row.get(13)? {
-            PENDING => EntryState::Pending,
-            ACKNOWLEDGED => EntryState::Acknowledged,
-            _ => EntryState::Refused {
-                code: row.get(14)?,
-                detail: row.get(15)?,
-            },
-        },
-        token: row
-            .get::<_, Option<_>>(16)?
-            .map(ParticipantToken::from_bytes),
-        terms: StudyTerms::default(),
-        canonical_params: Vec::new(),
-    })
-}
-
-/// Charge and report, together.
-fn insert(file: &Connection, entry: &Entry, payload: &[u8]) -> rusqlite::Result<()> {
-    let number = entry.number.cast_signed();
-    file.execute(
-        "INSERT INTO entry (number, server, study, fingerprint, payload_len, mechanism, dimension,
-            neighbours, sentence, epsilon, delta, day, report, state)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        params![
-            number,
-            entry.server().as_str(),
-            entry.study,
-            entry.fingerprint.0,
-            entry.payload_len,
-            entry.mechanism,
-            entry.dimension,
-            entry.neighbours,
-            entry.sentence,
-            entry.charge.epsilon(),
-            entry.charge.delta(),
-            entry.day.0,
-            entry.report.0,
-            PENDING,
-        ],
-    )?;
-    file.execute(
-        "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
-        params![number, payload],
-    )?;
-    write_terms(file, number, &entry.terms, &entry.canonical_params)
-}
-
-/// Writes the parts of an entry that may change: state, token and address.
-fn update(file: &Connection, entry: &Entry) -> rusqlite::Result<()> {
-    let number = entry.number.cast_signed();
-    let (state, refusal) = match &entry.state {
-        EntryState::Pending => (PENDING, None),
-        EntryState::Acknowledged => (ACKNOWLEDGED, None),
-        EntryState::Refused { code, detail } => (REFUSED, Some((code, detail))),
-    };
-    let (code, detail) = refusal.unzip();
-    file.execute(
-        "UPDATE entry SET state = ?2, code = ?3, detail = ?4
-         WHERE number = ?1 AND (state, code, detail) IS NOT (?2, ?3, ?4)",
-        params![number, state, code, detail],
-    )?;
-    if entry.state == EntryState::Acknowledged {
-        file.execute("DELETE FROM payload WHERE number = ?1", [number])?;
-    }
-    match &entry.token {
-        None => file.execute("DELETE FROM token WHERE number = ?1", [number])?,
-        Some(token) => file.execute(
-            "INSERT INTO token (number, bytes) VALUES (?1, ?2)
-             ON CONFLICT (number) DO UPDATE SET bytes = excluded.bytes",
-            params![number, token.as_bytes()],
-        )?,
-    };
-    let moves: usize = file.query_row(
-        "SELECT count(*) FROM moved WHERE number = ?1",
-        [number],
-        |row| row.get(0),
-    )?;
-    for server in entry.servers.iter().skip(1 + moves) {
-        write_move(file, number, server)?;
-    }
-    Ok(())
 }

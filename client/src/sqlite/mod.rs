@@ -1,8 +1,8 @@
 //! Files: a device's [`Ledger`] and the [`RowLedger`] of a file of rows, each an SQLite database.
 
-/// How both kinds of ledger are opened; `fill` adds to a new file what it has beside the limits.
+/// How both kinds of ledger are opened.
 macro_rules! ledger_file {
-    ($ledger:ident, $schema:expr, $fill:expr) => {
+    ($ledger:ident, $schema:expr) => {
         impl std::fmt::Debug for $ledger {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!(stringify!($ledger), "({:?})"), self.store)
@@ -19,11 +19,7 @@ macro_rules! ledger_file {
             /// otherwise the file could not be created, read or written, is empty or damaged, has two names, or is no
             /// such ledger; or the log beside it is not its own.
             pub fn open(path: impl AsRef<std::path::Path>) -> crate::Result<Self> {
-                let fill: fn(&rusqlite::Connection) -> rusqlite::Result<()> = $fill;
-                Self::checked($schema.open_or_create(path.as_ref(), |file| {
-                    crate::sqlite::tables::write_limits(file, &crate::Limits::default())?;
-                    fill(file)
-                })?)
+                Self::checked($schema.open_or_create(path.as_ref())?)
             }
 
             /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and for whoever knows that
@@ -57,9 +53,10 @@ macro_rules! ledger_file {
 
 mod file;
 mod file_lock;
+mod layout_1;
 mod ledger;
+mod records;
 mod rows;
-mod tables;
 
 pub use ledger::{Ledger, Participation};
 pub use rows::{

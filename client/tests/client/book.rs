@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use eigenveil_client::{
-    Limits, ReportResult, Result,
-    book::{Book, Change, Revision, Step},
+    EntryState, Limits, ReportResult, Result,
+    book::{Book, Change, Entry, Revision, Step},
 };
-use eigenveil_shared::enrolment::ParticipantToken;
+use eigenveil_shared::{enrolment::ParticipantToken, study::to_hex};
 use proptest::prelude::*;
 
 use crate::common::{NOW, PAYLOAD_LEN, assert_says, limits, params, row, study, study_at};
@@ -253,6 +253,59 @@ fn a_store_that_lost_something_is_an_error_and_no_new_book() {
     };
     change(&later, "a later Eigenveil");
     Book::load([]).unwrap_err();
+}
+
+/// Records of version 1.
+const RECORDS: [(&str, &str); 4] = [
+    (
+        "head",
+        r#"{"version":1,"revision":"00112233445566778899aabbccddeeff","limits":{"epsilon_per_study":8.001,"epsilon_total":16.01,"delta_total":0.00001},"entries":3}"#,
+    ),
+    (
+        "entry/1",
+        r#"{"number":1,"servers":["http://localhost:8080","https://new.example"],"study":"a","fingerprint":"ae239378f3f1218f29540842448e752d47d2b8108c75a2ae39a36b6074a913a5","payload_len":24,"mechanism":"isotropic-gaussian","dimension":3,"neighbours":"replacement","sentence":"One report.","charge":{"epsilon":5.264999123456789,"delta":1e-6},"day":20526,"report":"0123456789abcdef0123456789abcdef","state":"acknowledged","token":null,"name":"One","about":{"purpose":"What makes \"wines\" differ","responsible_party":"Institute of Wine","contact":"wine@example.org","last_day":"2027-03-31"},"canonical_params":"010003000000000000000000000000000000000000000010408dedb5a0f7c6b03e01010100000000000000c923234af931f53f"}"#,
+    ),
+    (
+        "entry/2",
+        r#"{"number":2,"servers":["http://localhost:8080"],"study":"b","fingerprint":"0202020202020202020202020202020202020202020202020202020202020202","payload_len":60,"mechanism":"discrete-gaussian","dimension":5,"neighbours":"replacement","sentence":"One report.","charge":{"epsilon":0.7,"delta":0.00001},"day":20527,"report":"ffffffffffffffffffffffffffffffff","state":{"refused":{"code":"implausible-report","detail":"too \"large\""}},"token":"0202020202020202020202020202020202020202020202020202020202020202","name":null,"about":{"purpose":null,"responsible_party":null,"contact":null,"last_day":null},"canonical_params":"00"}"#,
+    ),
+    (
+        "entry/3",
+        r#"{"number":3,"servers":["http://localhost:8080"],"study":"c","fingerprint":"0303030303030303030303030303030303030303030303030303030303030303","payload_len":16,"mechanism":"double-cap","dimension":2,"neighbours":"replacement","sentence":"One report.","charge":{"epsilon":4.000000953674317,"delta":0.0},"day":20528,"report":"00000000000000000000000000000001","state":"owed","token":"0303030303030303030303030303030303030303030303030303030303030303","name":"Three","about":{"purpose":"é","responsible_party":null,"contact":null,"last_day":null},"canonical_params":"00"}"#,
+    ),
+];
+
+fn record((key, text): (&str, &str)) -> (String, Vec<u8>) {
+    (key.to_owned(), text.as_bytes().to_vec())
+}
+
+/// Byte for byte: a ledger's file refuses an entry that is written otherwise than it was.
+#[test]
+fn records_of_version_1_are_read_and_written_as_they_are() {
+    let book = Book::load(RECORDS.map(record)).unwrap();
+    assert_eq!(book.limits(), limits(8.001, 16.01, 1e-5));
+    let studies = book.receipt().studies;
+    assert_eq!(studies[0].moved_to, ["https://new.example"]);
+    assert_eq!(studies[0].day, "2026-03-14");
+    assert_eq!(studies[0].charged.epsilon(), 5.264_999_123_456_789);
+    let read = studies[0].terms.parameters.as_ref().unwrap();
+    assert_eq!(read.fingerprint().to_string(), studies[0].fingerprint);
+    let about = &studies[0].terms.about;
+    assert_eq!(about.last_day, Some("2027-03-31".parse().unwrap()));
+    assert_eq!(studies[0].state, EntryState::Acknowledged);
+    let pending: Vec<_> = book.pending().map(Entry::study).collect();
+    assert_eq!(pending, ["c"]);
+    for (number, study) in [(2, "b"), (3, "c")] {
+        // The token that it has.
+        let token = ParticipantToken::from_bytes([number as u8; 32]);
+        let change = book.set_token(study, &token).unwrap().unwrap();
+        let write = change.write().unwrap();
+        let (head, entry) = (&write.put[0], &write.put[1]);
+        assert_eq!(*entry, record(RECORDS[number]));
+        let (was, is) = ("00112233445566778899aabbccddeeff", to_hex(&write.becomes));
+        let text = RECORDS[0].1.replace(was, &is);
+        assert_eq!(*head, record(("head", &text)));
+    }
 }
 
 proptest! {

@@ -237,7 +237,7 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
         drop(file);
         let whole = fs::read(&path).unwrap();
         let page = 4_096;
-        assert!(whole.len() > 9 * page, "{}", whole.len());
+        assert!(whole.len() > 8 * page, "{}", whole.len());
         for at in (page..whole.len()).step_by(page) {
             let mut rubbish = whole.clone();
             rubbish[at..at + page].fill(0xa5);
@@ -321,7 +321,9 @@ fn an_acknowledged_report_is_overwritten() {
             for (number, payload) in (0..).zip(&all) {
                 assert_eq!(holds(folder, payload), number >= gone, "{number}");
                 let token = token(number);
-                assert_eq!(holds(folder, token.as_bytes()), number >= gone, "{number}");
+                let token_is_there =
+                    holds(folder, token.as_bytes()) || holds(folder, token.reveal().as_bytes());
+                assert_eq!(token_is_there, number >= gone, "{number}");
             }
             drop(file);
             file = (kind.open)(&path).unwrap();
@@ -422,7 +424,8 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
     connection
         .execute_batch(
             "PRAGMA wal_autocheckpoint = 0; BEGIN;
-             UPDATE limits SET epsilon_total = 3;
+             UPDATE record SET value = CAST(json_set(CAST(value AS TEXT), '$.limits.epsilon_total', 3) AS BLOB)
+                WHERE key = 'head';
              UPDATE file_state SET previous_revision = revision, revision = randomblob(16); COMMIT;",
         )
         .unwrap();

@@ -193,19 +193,42 @@ fn the_file_itself_refuses_to_forget() {
     acknowledge(&mut ledger, taken.entry());
     drop(ledger);
     let connection = rusqlite::Connection::open(&path).unwrap();
-    for statement in [
-        "DELETE FROM entry",
-        "UPDATE entry SET epsilon = 0.1",
-        "UPDATE entry SET study = 'c' WHERE study = 'a'",
-        "UPDATE entry SET state = 0 WHERE study = 'a'",
-        "UPDATE payload SET bytes = zeroblob(60)",
+    let refuses = |statement: &str| {
+        let done = connection.execute(statement, []);
+        assert!(done.is_err(), "{statement}: {done:?}");
+    };
+    [
+        "DELETE FROM record",
+        "DELETE FROM record WHERE key = 'head'",
+        "UPDATE record SET key = 'entry/3' WHERE key = 'entry/2'",
+        "UPDATE payload SET value = zeroblob(60)",
         "DELETE FROM payload",
-        "INSERT INTO entry SELECT number + 9, server, study, fingerprint, payload_len, mechanism,
-            dimension, neighbours, sentence, epsilon, delta, day, zeroblob(16), state, code, detail
-            FROM entry",
+        // A second entry of a study.
+        "INSERT INTO record (key, value) SELECT 'entry/3', value FROM record WHERE study = 'b'",
+    ]
+    .into_iter()
+    .for_each(refuses);
+    for (key, at, value) in [
+        ("entry/1", "state", "'owed'"),
+        ("entry/2", "charge.epsilon", "0.1"),
+        ("entry/2", "study", "'c'"),
+        ("entry/2", "report", "'0123456789abcdef0123456789abcdef'"),
+        ("entry/2", "about.purpose", "'another'"),
+        ("entry/2", "canonical_params", "'00'"),
     ] {
-        connection.execute(statement, []).unwrap_err();
+        refuses(&set(key, at, value));
     }
+    // Only its state, its token and its addresses change.
+    connection
+        .execute(&set("entry/2", "state", "'acknowledged'"), [])
+        .unwrap();
+}
+
+/// A statement that changes a member of a record.
+fn set(key: &str, at: &str, value: &str) -> String {
+    format!(
+        "UPDATE record SET value = CAST(json_set(CAST(value AS TEXT), '$.{at}', {value}) AS BLOB) WHERE key = '{key}'"
+    )
 }
 
 fn requests(ledger: &Ledger) -> Result<Vec<Request>> {
@@ -226,8 +249,8 @@ fn a_charge_that_is_no_number_and_a_lost_report_are_noticed() {
         let connection = rusqlite::Connection::open(&path).unwrap();
         connection
             .execute_batch(&format!(
-                "PRAGMA ignore_check_constraints = 1; DROP TRIGGER charges_stay;
-                 DROP TRIGGER owed_reports_stay; DROP TRIGGER reports_stay; {statement}"
+                "DROP TRIGGER entries_are_fixed; DROP TRIGGER pending_reports_stay;
+                 DROP TRIGGER reports_stay; {statement}"
             ))
             .unwrap();
         drop(connection);
@@ -235,11 +258,11 @@ fn a_charge_that_is_no_number_and_a_lost_report_are_noticed() {
         assert_says(requests.unwrap_err(), &["damaged"]);
         fs::write(&path, &whole).unwrap();
     };
-    edit("UPDATE entry SET epsilon = -1 WHERE study = 'b'");
-    edit("UPDATE entry SET delta = 2 WHERE study = 'b'");
-    edit("UPDATE limits SET epsilon_total = 9e999");
-    edit("DELETE FROM payload WHERE number = 2");
-    edit("UPDATE payload SET bytes = zeroblob(7) WHERE number = 2");
+    edit(&set("entry/2", "charge.epsilon", "-1"));
+    edit(&set("entry/2", "charge.delta", "2"));
+    edit(&set("head", "limits.epsilon_total", "9e999"));
+    edit("DELETE FROM payload WHERE key = 'payload/2'");
+    edit("UPDATE payload SET value = zeroblob(7) WHERE key = 'payload/2'");
     let ledger = Ledger::open(&path).unwrap();
     assert_eq!(requests(&ledger).unwrap().len(), 3);
 }

@@ -16,6 +16,7 @@ use eigenveil_shared::{ErrorCode, codec, preprocess::Row, study::to_hex};
 use crate::{
     common::{PAYLOAD_LEN, assert_says, study},
     files::{self, Folder, acknowledge, refuse},
+    layout_1::to_layout_1,
 };
 
 const CHILD: &str = "ledger_crash::child";
@@ -254,6 +255,10 @@ fn kill_devices(wanted: usize, seed: u64) {
                 false => kills += 1,
             }
             device.check(folder.path());
+            // Every other device begins each run with an upgrade.
+            if devices % 2 == 0 {
+                to_layout_1(&ledger_path(folder.path()));
+            }
             if kills >= wanted {
                 break;
             }
@@ -295,19 +300,19 @@ fn killed_at_every_system_call_that_changes_a_file() {
         println!("SKIPPED: strace does not run here");
         return;
     }
-    // A new device; one that has pending and refused reports from a run before.
-    for runs_before in 0..2 {
+    // A new device; one that has pending and refused reports from a run before; that one with a ledger of layout 1.
+    for (runs_before, old) in [(0, false), (1, false), (1, true)] {
         let mut kills = Vec::new();
         let calls = "write pwrite64 fsync fdatasync ftruncate unlink renameat2";
         for call in calls.split(' ') {
             // Each call is counted by itself.
             let mut number = 1;
-            while !killed_at(call, number, runs_before) {
+            while !killed_at(call, number, runs_before, old) {
                 number += 1;
             }
             kills.push((call, number - 1));
         }
-        println!("{runs_before} runs before: killed at each of {kills:?}");
+        println!("{runs_before} runs before, layout 1: {old}: killed at each of {kills:?}");
         let total: usize = kills.iter().map(|(_, kills)| kills).sum();
         assert!(total > 60, "{kills:?}");
     }
@@ -315,10 +320,13 @@ fn killed_at_every_system_call_that_changes_a_file() {
 
 /// Kills a device at its n-th call of this name and brings it to the end; whether there was none.
 #[cfg(target_os = "linux")]
-fn killed_at(call: &str, number: usize, runs_before: usize) -> bool {
+fn killed_at(call: &str, number: usize, runs_before: usize, old: bool) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let mut device = Device::default();
     (0..runs_before).for_each(|_| device.runs_to_the_end(folder.path()));
+    if old {
+        to_layout_1(&ledger_path(folder.path()));
+    }
     let status = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e"])
         .arg(format!("trace={call}"))
@@ -338,6 +346,7 @@ fn killed_at(call: &str, number: usize, runs_before: usize) -> bool {
     device.check(folder.path());
     (0..3).for_each(|_| device.runs_to_the_end(folder.path()));
     assert_eq!(device.fixed.len(), STUDIES);
+    assert_eq!(crate::layout_1::layout(&ledger_path(folder.path())), 2);
     status.success()
 }
 

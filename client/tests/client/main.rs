@@ -27,6 +27,8 @@ mod file;
 #[cfg(feature = "sqlite")]
 mod file_lock;
 #[cfg(feature = "sqlite")]
+mod layout_1;
+#[cfg(feature = "sqlite")]
 mod ledger;
 #[cfg(feature = "sqlite")]
 mod ledger_crash;

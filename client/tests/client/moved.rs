@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use eigenveil_client::{Ledger, Participation, ReportResult, RowLedger, Study};
+use eigenveil_client::{Hint, Ledger, Participation, ReportResult, RowLedger, Study};
 use eigenveil_shared::{ErrorCode, about::About};
 
 use crate::{
@@ -95,6 +95,10 @@ fn rows_keep_their_reports_at_the_new_address() {
 
     let error = prepare(&mut ledger, &new, &file).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
+    // Where it is, a study has other rows only for the purpose of the reports that are pending.
+    let purpose = study(SERVER, 0.5, "insurance");
+    let error = prepare(&mut ledger, &purpose, &file).unwrap_err();
+    assert_eq!(error.hint(), Some(&Hint::NewPurpose));
     for (other, code) in others() {
         let error = ledger.accept_move(&other).unwrap_err();
         assert_eq!(error.code(), Some(code), "{error}");

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, ops::ControlFlow, path::PathBuf, sync::Mute
 
 use eigenveil_client::{
     Error, Ledger, PendingReport, Prepared, ReportResult, RowCounts, RowLedger, Study,
+    UploadRequest,
 };
 use eigenveil_shared::{
     Error as SharedError, ErrorCode, enrolment::ParticipantToken, report::Report,
@@ -143,18 +144,20 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
     let (_folder, _, mut ledger, one) = ledger_of(2);
     let file = rows(&ledger, 2);
     let elsewhere = study_at("http://elsewhere", STUDY, common::params(1.0));
-    let error = ledger.admit(&elsewhere, &file).unwrap_err();
+    let asked = UploadRequest::default();
+    let admitted = |study| ledger.admit_upload(study, &file, &asked);
+    let error = admitted(&elsewhere).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
     assert_says(error, &[STUDY, SERVER, "http://elsewhere"]);
     let changed = study(STUDY, 2.0);
     for error in [
-        ledger.admit(&changed, &file).unwrap_err(),
+        admitted(&changed).unwrap_err(),
         ledger.pending(&changed, 0, 9).unwrap_err(),
     ] {
         assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
     }
     let slash = study_at(&format!("{SERVER}/"), STUDY, common::params(1.0));
-    ledger.admit(&slash, &file).unwrap();
+    admitted(&slash).unwrap();
     // A report of other parameters is refused, and with it the whole write.
     let two = study("two", 1.0);
     let mixed = |number: u64, now| match number {
@@ -242,7 +245,9 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
     assert_eq!(prepare(&mut ledger, &b, &four).unwrap().rows, 0);
     ledger.set_limits(limits(4.0, 7.0, 1e-4)).unwrap();
-    assert_eq!(ledger.admit(&c, &twelve).unwrap().epsilon(), 2.0);
+    let asked = UploadRequest::default();
+    let admitted = ledger.admit_upload(&c, &twelve, &asked).unwrap();
+    assert_eq!(admitted.cost.epsilon(), 2.0);
     assert_eq!(prepare(&mut ledger, &c, &twelve).unwrap().rows, 12);
     let receipt = ledger.receipt().unwrap();
     assert_eq!(receipt.remaining.epsilon, 0.0);

@@ -3,10 +3,14 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::{
+    collections::BTreeMap,
     env,
+    ffi::OsString,
+    fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
     process::Command,
+    time::SystemTime,
 };
 
 use eigenveil_client::{
@@ -29,6 +33,16 @@ impl Folder {
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.path().join(name)
+    }
+
+    /// All that is in it: names, times of the last write, and bytes where there are some.
+    pub(crate) fn contents(&self) -> BTreeMap<OsString, (SystemTime, Option<Vec<u8>>)> {
+        let file = |file: fs::DirEntry| {
+            let written = file.metadata().unwrap().modified().unwrap();
+            (file.file_name(), (written, fs::read(file.path()).ok()))
+        };
+        let files = fs::read_dir(self.path()).unwrap();
+        files.map(|found| file(found.unwrap())).collect()
     }
 }
 

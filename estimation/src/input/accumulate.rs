@@ -1,7 +1,7 @@
 //! Sums of reports, which are all that an estimate needs.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result, error,
     mechanism::{
         Decoding, Mechanism, PackedValues, Payload, PayloadKind,
         double_cap::{Seed, expand},
@@ -84,13 +84,11 @@ impl Accumulator {
     pub fn add<N: PackedValues>(&mut self, numbers: &N) -> Result<()> {
         let (bytes, expected) = (numbers.bytes(), packed_len(self.dimension()));
         if bytes.len() != expected {
-            return Err(Error::new(
-                ErrorCode::WrongPayloadLength,
-                format!(
-                    "the payload has {} numbers; p = {} needs {expected}",
-                    bytes.len(),
-                    self.dimension()
-                ),
+            return Err(error!(
+                WrongPayloadLength,
+                "the payload has {} numbers; p = {} needs {expected}",
+                bytes.len(),
+                self.dimension()
             ));
         }
         for (entry, number) in self.sum.as_mut_slice().iter_mut().zip(bytes) {
@@ -132,13 +130,11 @@ impl Accumulator {
     /// Adds the sum and the count of another accumulator.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if other.dimension() != self.dimension() {
-            return Err(Error::new(
-                ErrorCode::WrongDimension,
-                format!(
-                    "a sum of dimension {} cannot be added to one of dimension {}",
-                    other.dimension(),
-                    self.dimension()
-                ),
+            return Err(error!(
+                WrongDimension,
+                "a sum of dimension {} cannot be added to one of dimension {}",
+                other.dimension(),
+                self.dimension()
             ));
         }
         self.sum.add(&other.sum);
@@ -236,9 +232,9 @@ impl ReportSum {
                 sum.add(seed);
                 Ok(())
             }
-            _ => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                "the payload belongs to a different mechanism than the sum",
+            _ => Err(error!(
+                InvalidMechanism,
+                "the payload belongs to a different mechanism than the sum"
             )),
         }
     }
@@ -253,15 +249,12 @@ impl ReportSum {
 }
 
 fn no_dimension() -> Error {
-    Error::new(
-        ErrorCode::InvalidDimension,
-        "a sum needs a dimension p ≥ 1; it is 0",
-    )
+    error!(InvalidDimension, "a sum needs a dimension p ≥ 1; it is 0")
 }
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{codec::ReportFormat, study::Fingerprint};
+    use eigenveil_shared::{ErrorCode, codec::ReportFormat, study::Fingerprint};
     use proptest::prelude::*;
 
     use super::*;

@@ -10,7 +10,7 @@
 //! left out here.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result, error,
     mechanism::NoiseModel,
     packed::PackedSymmetric,
     preprocess::{Norm, Weights},
@@ -170,9 +170,9 @@ impl ReportNoise {
                     column: squared.max(0.0) / (dimension - 1.0),
                 })
             }
-            NoiseModel::Transformed { .. } => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                "this noise family cannot be centred by this version",
+            NoiseModel::Transformed { .. } => Err(error!(
+                InvalidMechanism,
+                "this noise family cannot be centred by this version"
             )),
         }
     }

@@ -1,7 +1,7 @@
 //! The noisy second-moment matrix: all that the server knows about the rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result, error,
     mechanism::NoiseModel,
     packed::PackedSymmetric,
     preprocess::{Norm, Preprocessing},
@@ -228,15 +228,15 @@ impl NoisyMoment {
     pub fn centred(self, a: f64, norm: Norm) -> Result<Self> {
         let report_dimension = self.dimension();
         if report_dimension < 2 {
-            return Err(Error::new(
-                ErrorCode::InvalidDimension,
-                "the reports have one dimension, that of the constant; centring needs a feature too",
+            return Err(error!(
+                InvalidDimension,
+                "the reports have one dimension, that of the constant; centring needs a feature too"
             ));
         }
         if !(a > 0.0 && a.is_finite()) {
-            return Err(Error::new(
-                ErrorCode::InvalidPreprocessing,
-                format!("the constant of private centring is {a}; it must be a positive number"),
+            return Err(error!(
+                InvalidPreprocessing,
+                "the constant of private centring is {a}; it must be a positive number"
             ));
         }
         let p = report_dimension - 1;
@@ -368,6 +368,8 @@ impl NoisyMoment {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     fn noise(sd: f64) -> NoiseModel {

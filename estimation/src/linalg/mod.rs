@@ -39,7 +39,7 @@ pub(crate) use krylov::{RitzPairs, RitzTarget, WorkLimit, block_ritz};
 pub(crate) use parallel::parallel_for_each;
 pub(crate) use products::{outer_columns_lower, symmetric_product};
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 use nalgebra::{DMatrix, DVector};
 
 pub(crate) fn view<T: nalgebra::Scalar>(matrix: &DMatrix<T>) -> faer::MatRef<'_, T> {
@@ -69,10 +69,7 @@ pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
         )));
     }
     if rows == 0 {
-        return Err(Error::new(
-            ErrorCode::InvalidDimension,
-            "the matrix has no rows",
-        ));
+        return Err(error!(InvalidDimension, "the matrix has no rows"));
     }
     if !matrix.iter().all(|entry| entry.is_finite()) {
         return Err(Error::estimate_failed(

@@ -1,8 +1,9 @@
 //! From participants to bucket sums, by the exact distribution of the sum or report by report.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     codec::{self, ReportFormat},
+    error,
     mechanism::{Decoding, NoiseModel},
     names,
     packed::PackedSymmetric,
@@ -160,9 +161,9 @@ enum ExactSum {
 impl ExactSum {
     fn new(params: &StudyParams) -> Result<Self> {
         let unknown = || {
-            Error::new(
-                ErrorCode::InvalidMechanism,
-                "the distribution of this mechanism's sum is not implemented; use `noise` per-report",
+            error!(
+                InvalidMechanism,
+                "the distribution of this mechanism's sum is not implemented; use `noise` per-report"
             )
         };
         let grid = match params.mechanism().decoding() {

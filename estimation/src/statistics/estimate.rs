@@ -1,7 +1,7 @@
 //! The second moment, or the covariance, that the mean report shows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, estimate::Estimate, mechanism::NoiseModel, packed::PackedSymmetric,
+    Error, Result, error, estimate::Estimate, mechanism::NoiseModel, packed::PackedSymmetric,
     preprocess::Norm, study::StudyParams,
 };
 use nalgebra::{DMatrix, Matrix3, Vector3};
@@ -75,12 +75,10 @@ impl MomentEstimate {
     pub fn new(mean_report: &PackedSymmetric, n: u64, params: &StudyParams) -> Result<Self> {
         let dimension = params.report_dimension();
         if mean_report.dimension() != dimension {
-            return Err(Error::new(
-                ErrorCode::WrongDimension,
-                format!(
-                    "the mean report has dimension {}; those of this study have {dimension}",
-                    mean_report.dimension()
-                ),
+            return Err(error!(
+                WrongDimension,
+                "the mean report has dimension {}; those of this study have {dimension}",
+                mean_report.dimension()
             ));
         }
         if n == 0 || !mean_report.as_slice().iter().all(|entry| entry.is_finite()) {
@@ -124,11 +122,9 @@ impl MomentEstimate {
         })?;
         let (dimension, numbers) = (estimate.params.report_dimension(), report.len());
         let report = PackedSymmetric::from_entries(dimension, report).ok_or_else(|| {
-            Error::new(
-                ErrorCode::WrongDimension,
-                format!(
-                    "the mean report has {numbers} numbers, not those of a triangle of dimension {dimension}; fetch the estimate again"
-                ),
+            error!(
+                WrongDimension,
+                "the mean report has {numbers} numbers, not those of a triangle of dimension {dimension}; fetch the estimate again"
             )
         })?;
         Self::new(&report, estimate.n, &estimate.params)

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, header, request::Parts},
 };
 use bytes::{Bytes, BytesMut};
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 use eigenveil_store::{Reservation, SMALL};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
@@ -61,12 +61,10 @@ pub(crate) async fn read_into(
     let reading = collect(app, body, limit, announced, reservation);
     match tokio::time::timeout(timeout, reading).await {
         Ok(result) => result,
-        Err(_) => Err(Error::new(
-            ErrorCode::RequestTimeout,
-            format!(
-                "the body did not arrive within {} s; retry",
-                timeout.as_secs_f64()
-            ),
+        Err(_) => Err(error!(
+            RequestTimeout,
+            "the body did not arrive within {} s; retry",
+            timeout.as_secs_f64()
         )),
     }
 }
@@ -86,9 +84,9 @@ async fn collect(
     let mut reserved = 0;
     while let Some(frame) = min_rate.next(&mut body, length, &reservation).await? {
         let frame = frame.map_err(|_| {
-            Error::new(
-                ErrorCode::IncompleteBody,
-                format!("the body broke off after {length} bytes; retry"),
+            error!(
+                IncompleteBody,
+                "the body broke off after {length} bytes; retry"
             )
         })?;
         let Ok(data) = frame.into_data() else {
@@ -162,12 +160,10 @@ impl RateFloor {
             let min_bytes = RATE_WINDOW.as_secs() * MIN_TRANSFER_BYTES_PER_SECOND;
             let slow = ((length - self.before) as u64) < min_bytes;
             if slow && length > SMALL && reservation.budget().is_under_pressure() {
-                return Err(Error::new(
-                    ErrorCode::RequestTimeout,
-                    format!(
-                        "memory is short and less than {min_bytes} bytes of the body arrived in {} s; retry",
-                        RATE_WINDOW.as_secs()
-                    ),
+                return Err(error!(
+                    RequestTimeout,
+                    "memory is short and less than {min_bytes} bytes of the body arrived in {} s; retry",
+                    RATE_WINDOW.as_secs()
                 ));
             }
             (self.since, self.before) = (tokio::time::Instant::now(), length);
@@ -190,9 +186,9 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     let (bytes, _reservation) = read(app, &parts, body, MAX_JSON_BYTES).await?;
     operator.check_still_valid(app)?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        Error::new(
-            ErrorCode::MalformedJson,
-            format!("the JSON body does not fit this endpoint: {error}"),
+        error!(
+            MalformedJson,
+            "the JSON body does not fit this endpoint: {error}"
         )
     })
 }
@@ -212,9 +208,9 @@ pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
 /// Echoes at most 80 characters of the client's header.
 fn unsupported(what: &str, sent: &str, way_out: &str) -> Error {
     let sent: String = sent.chars().take(80).collect();
-    Error::new(
-        ErrorCode::UnsupportedMediaType,
-        format!("the content {what} is {sent:?}; {way_out}"),
+    error!(
+        UnsupportedMediaType,
+        "the content {what} is {sent:?}; {way_out}"
     )
 }
 
@@ -236,10 +232,8 @@ pub(crate) fn check_not_encoded(headers: &HeaderMap) -> Result<()> {
 }
 
 fn too_large(length: u64, limit: usize) -> Error {
-    Error::new(
-        ErrorCode::BodyTooLarge,
-        format!(
-            "the body has {length} bytes or more and the limit here is {limit}; send a smaller one"
-        ),
+    error!(
+        BodyTooLarge,
+        "the body has {length} bytes or more and the limit here is {limit}; send a smaller one"
     )
 }

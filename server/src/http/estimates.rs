@@ -8,8 +8,9 @@ use axum::{
 };
 use eigenveil_estimation::statistics::MomentEstimate;
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error,
     api::{EstimateJob, EstimateRequest, EstimateState, MAX_MOMENT_DIMENSION},
+    error,
     estimate::Estimate,
 };
 use eigenveil_store::{StoredEstimate, Study};
@@ -185,12 +186,7 @@ pub(crate) fn finished_result(mut document: EstimateJob) -> Result<Estimate, Err
 /// The result of a job, in any format, if the job is done.
 fn require_done<T>(document: &EstimateJob, result: Option<T>) -> Result<T, Error> {
     let number = document.number;
-    let not_ready = |why: &str| {
-        Err(Error::new(
-            ErrorCode::EstimateNotReady,
-            format!("estimate {number} {why}"),
-        ))
-    };
+    let not_ready = |why: &str| Err(error!(EstimateNotReady, "estimate {number} {why}"));
     match (document.state, result) {
         (EstimateState::Done, Some(result)) => Ok(result),
         (EstimateState::Running, _) => not_ready("is not finished; retry in a moment"),

@@ -6,7 +6,7 @@ use axum::{
     extract::{FromRef, FromRequestParts, RawPathParams},
     http::request::Parts,
 };
-use eigenveil_shared::{Error, ErrorCode, api::StudyState};
+use eigenveil_shared::{Error, api::StudyState, error};
 use eigenveil_store::{
     Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found, token_replaced,
 };
@@ -40,9 +40,9 @@ impl FromRequestParts<AppState> for Operator {
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         match identity(parts, app).await? {
             Some((token, Identity::Operator)) => Ok(Operator(token)),
-            Some((_, Identity::Analyst(_))) => Err(Error::new(
-                ErrorCode::Forbidden,
-                "an analyst token can only read estimates; this needs the operator token",
+            Some((_, Identity::Analyst(_))) => Err(error!(
+                Forbidden,
+                "an analyst token can only read estimates; this needs the operator token"
             )
             .into()),
             None => Err(missing("the operator token").into()),
@@ -75,9 +75,9 @@ impl FromRequestParts<AppState> for Reader {
                 if StudyId::parse(param(&params, "id")) == Some(study) {
                     return Ok(Self { is_operator: false });
                 }
-                Err(Error::new(
-                    ErrorCode::Forbidden,
-                    "this analyst token is for the estimates of another study",
+                Err(error!(
+                    Forbidden,
+                    "this analyst token is for the estimates of another study"
                 )
                 .into())
             }
@@ -98,9 +98,9 @@ impl FromRequestParts<AppState> for MetricsReader {
         }
         match identity(parts, app).await? {
             Some((_, Identity::Operator | Identity::Analyst(None))) => Ok(Self),
-            Some((_, Identity::Analyst(Some(_)))) => Err(Error::new(
-                ErrorCode::Forbidden,
-                "this analyst token is for the estimates of one study, and the metrics are those of the whole server; this needs the operator token or an analyst token for all studies",
+            Some((_, Identity::Analyst(Some(_)))) => Err(error!(
+                Forbidden,
+                "this analyst token is for the estimates of one study, and the metrics are those of the whole server; this needs the operator token or an analyst token for all studies"
             )
             .into()),
             None => Err(missing("the operator token or an analyst token for all studies").into()),
@@ -128,9 +128,9 @@ async fn identity(
         return Ok(None);
     };
     let Some(token) = token else {
-        return Err(Error::new(
-            ErrorCode::Unauthorized,
-            "the Authorization header is not of the form: Bearer TOKEN",
+        return Err(error!(
+            Unauthorized,
+            "the Authorization header is not of the form: Bearer TOKEN"
         )
         .into());
     };
@@ -138,18 +138,18 @@ async fn identity(
     let token = TokenHash::new(token);
     match authenticate(app, &token, client).await? {
         Some(identity) => Ok(Some((token, identity))),
-        None => Err(Error::new(
-            ErrorCode::Forbidden,
-            "this token is unknown or was revoked; the operator token is in operator.token in the data directory",
+        None => Err(error!(
+            Forbidden,
+            "this token is unknown or was revoked; the operator token is in operator.token in the data directory"
         )
         .into()),
     }
 }
 
 fn missing(what: &str) -> Error {
-    Error::new(
-        ErrorCode::Unauthorized,
-        format!("this needs {what}: Authorization: Bearer TOKEN"),
+    error!(
+        Unauthorized,
+        "this needs {what}: Authorization: Bearer TOKEN"
     )
 }
 
@@ -197,9 +197,9 @@ impl<S: Send + Sync> FromRequestParts<S> for NumberInPath {
             .ok()
             .filter(|number| i64::try_from(*number).is_ok());
         number.map(Self).ok_or_else(|| {
-            Error::new(
-                ErrorCode::EstimateNotFound,
-                "there is no estimate with this number; estimates are numbered from 1",
+            error!(
+                EstimateNotFound,
+                "there is no estimate with this number; estimates are numbered from 1"
             )
             .into()
         })
@@ -224,9 +224,9 @@ async fn path_params<S: Send + Sync>(
     RawPathParams::from_request_parts(parts, state)
         .await
         .map_err(|_| {
-            Error::new(
-                ErrorCode::NotFound,
-                "the path has an escape that is not UTF-8; there is nothing here",
+            error!(
+                NotFound,
+                "the path has an escape that is not UTF-8; there is nothing here"
             )
             .into()
         })

@@ -1,7 +1,7 @@
 //! Components as files: CSV for people and spreadsheets, `.npy` for NumPy.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result, error,
     estimate::{Estimate, may_be_formula},
 };
 
@@ -9,9 +9,9 @@ use eigenveil_shared::{
 /// include the component's verdict, or that of its group if it cannot be distinguished from other components.
 pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
-        Error::new(
-            ErrorCode::StoreUnavailable,
-            format!("the components could not be written as CSV ({error}); fetch them as JSON"),
+        error!(
+            StoreUnavailable,
+            "the components could not be written as CSV ({error}); fetch them as JSON"
         )
     };
     let names = estimate.feature_names();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{Json, extract::State};
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, ErrorCode, error};
 use serde_json::{Value, json};
 
 use super::{openapi::ErrorResponses, problem::ApiError};
@@ -32,9 +32,9 @@ pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, Api
 )]
 pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     if app.phase() > Phase::Serving {
-        return Err(Error::new(
-            ErrorCode::ShuttingDown,
-            "the server is stopping; use another one, or retry when it is back",
+        return Err(error!(
+            ShuttingDown,
+            "the server is stopping; use another one, or retry when it is back"
         )
         .into());
     }

@@ -7,7 +7,7 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, error};
 
 use super::{extract::MetricsReader, openapi::ErrorResponses, problem::ApiError, run_blocking};
 use crate::app::AppState;
@@ -36,8 +36,8 @@ pub(crate) async fn show(
 }
 
 fn render_error() -> Error {
-    Error::new(
-        ErrorCode::Internal,
-        "the metrics could not be written because of a bug; please report this",
+    error!(
+        Internal,
+        "the metrics could not be written because of a bug; please report this"
     )
 }

@@ -1,30 +1,26 @@
 //! The HTTP API (`docs/protocol.md`): one file a resource, and what the handlers share. The table of routes is in
-//! [`routes`](crate::routes).
+//! [`routes`](crate::routes), which puts the `layers` around it.
 
 pub(crate) mod body;
-pub(crate) mod drain;
 pub(crate) mod estimates;
 pub(crate) mod extract;
 mod files;
 pub(crate) mod health;
-pub(crate) mod host;
+mod layers;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod problem;
-pub(crate) mod public_path;
-pub(crate) mod rate_limit_layer;
 pub(crate) mod reports;
-pub(crate) mod response_budget;
 pub(crate) mod studies;
 pub(crate) mod tokens;
-pub(crate) mod trace;
 pub(crate) mod transfers;
 
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, error};
 use tokio::sync::Semaphore;
 
 pub use self::estimates::EstimateList;
 pub(crate) use self::{
+    layers::{drain, host, public_path, rate_limit_layer, response_budget, trace},
     problem::ApiError,
     rate_limit_layer::{authenticate, check_token_limit, client_key},
 };
@@ -46,9 +42,9 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(with_permit)
         .await
         .unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorCode::Internal,
-                "reading the store failed because of a bug; retry",
+            Err(error!(
+                Internal,
+                "reading the store failed because of a bug; retry"
             ))
         })
 }

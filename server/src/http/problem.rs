@@ -16,6 +16,7 @@ use axum::{
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{PROBLEM_MEDIA_TYPE, Problem},
+    error,
 };
 use eigenveil_store::request_id;
 
@@ -98,9 +99,9 @@ pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> 
 }
 
 pub(crate) async fn method_not_allowed() -> ApiError {
-    Error::new(
-        ErrorCode::MethodNotAllowed,
-        "this path does not allow this method; the Allow header lists the methods it allows",
+    error!(
+        MethodNotAllowed,
+        "this path does not allow this method; the Allow header lists the methods it allows"
     )
     .into()
 }
@@ -117,9 +118,9 @@ pub(crate) async fn catch_panic(mut handler: Pin<&mut impl Future<Output = Respo
 
 fn panicked() -> Response {
     tracing::error!(request_id = request_id::current(), "a handler panicked");
-    ApiError::from(Error::new(
-        ErrorCode::Internal,
-        "the server failed on this request because of a bug; reports that were not acknowledged were not counted: retry",
+    ApiError::from(error!(
+        Internal,
+        "the server failed on this request because of a bug; reports that were not acknowledged were not counted: retry"
     ))
     .into_response()
 }

@@ -16,6 +16,7 @@ use eigenveil_shared::{
         ReportResponse, StudyState,
     },
     enrolment::{Enrolment, Frame},
+    error,
 };
 use eigenveil_store::{ClientKey, NewReport, Reservation, Study, SubmitOutcome};
 use smallvec::{SmallVec, smallvec};
@@ -159,13 +160,11 @@ fn decode_batch(
         return Ok(reports);
     }
     if admissions.len() != reports.len() {
-        return Err(Error::new(
-            ErrorCode::MalformedReport,
-            format!(
-                "the batch has {} tokens for {} reports; send one token for each report",
-                admissions.len(),
-                reports.len()
-            ),
+        return Err(error!(
+            MalformedReport,
+            "the batch has {} tokens for {} reports; send one token for each report",
+            admissions.len(),
+            reports.len()
         ));
     }
     let admitted = (0..).zip(reports);
@@ -253,9 +252,10 @@ fn refusal(study: &Study, outcome: SubmitOutcome) -> Option<Error> {
         SubmitOutcome::NotOpen => not_accepting_error(study, false),
         SubmitOutcome::Ended => not_accepting_error(study, true),
         SubmitOutcome::NotAdmitted(code) => token_error(code),
-        SubmitOutcome::StudyDeleted => Error::new(
-            ErrorCode::StudyNotFound,
-            format!("study {} was deleted; nothing was counted", study.id()),
+        SubmitOutcome::StudyDeleted => error!(
+            StudyNotFound,
+            "study {} was deleted; nothing was counted",
+            study.id()
         ),
     })
 }
@@ -279,12 +279,10 @@ fn not_accepting_error(study: &Study, over: bool) -> Error {
     if let (true, Some(day)) = (over, study.about().last_day) {
         return about::study_ended_error(&study.id().to_string(), day, "this one was not counted");
     }
-    Error::new(
-        ErrorCode::StudyNotOpen,
-        format!(
-            "study {} is {} and accepts no reports; this one was not counted",
-            study.id(),
-            study.state().as_str()
-        ),
+    error!(
+        StudyNotOpen,
+        "study {} is {} and accepts no reports; this one was not counted",
+        study.id(),
+        study.state().as_str()
     )
 }

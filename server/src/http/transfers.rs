@@ -15,8 +15,9 @@ use axum::{
 };
 use bytes::Bytes;
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     api::{BACKUP_MEDIA_TYPE, ImportOutcome, ImportResponse, STUDY_EXPORT_MEDIA_TYPE},
+    error,
 };
 use eigenveil_store::{Study, VerifiedExport, file_failed, unavailable};
 use futures_util::stream;
@@ -143,19 +144,14 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => return Ok(file),
             Ok(Some(Err(_))) => {
-                return Err(Error::new(
-                    ErrorCode::MalformedExport,
-                    "the export broke off; retry",
-                ));
+                return Err(error!(MalformedExport, "the export broke off; retry"));
             }
             Err(_) => {
-                return Err(Error::new(
-                    ErrorCode::RequestTimeout,
-                    format!(
-                        "{received} bytes of the export arrived in {:.0} s, and then nothing; it must not pause for {} s (body_timeout_ms), nor take longer than that in all and a second for each {MIN_TRANSFER_BYTES_PER_SECOND} bytes: retry on a faster connection, or raise body_timeout_ms",
-                        (waited + asked.elapsed()).as_secs_f64(),
-                        pause.as_secs_f64()
-                    ),
+                return Err(error!(
+                    RequestTimeout,
+                    "{received} bytes of the export arrived in {:.0} s, and then nothing; it must not pause for {} s (body_timeout_ms), nor take longer than that in all and a second for each {MIN_TRANSFER_BYTES_PER_SECOND} bytes: retry on a faster connection, or raise body_timeout_ms",
+                    (waited + asked.elapsed()).as_secs_f64(),
+                    pause.as_secs_f64()
                 ));
             }
         };

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use eigenveil_shared::{Error, ErrorCode, Result, api::Problem};
+use eigenveil_shared::{Result, api::Problem, error};
 use eigenveil_store::Environment;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -295,13 +295,11 @@ async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
 
 /// The response to a client whose address has its share of connections, all of them busy.
 fn refusal(refused: &Refused) -> String {
-    let error = Error::new(
-        ErrorCode::TooManyRequests,
-        format!(
-            "this address already holds {} connections, all of them busy, which is its share; wait for one to end, or ask the \
+    let error = error!(
+        TooManyRequests,
+        "this address already holds {} connections, all of them busy, which is its share; wait for one to end, or ask the \
              operator to raise max_connections_per_address (or to list your proxy in trusted_proxies)",
-            refused.per_address
-        ),
+        refused.per_address
     );
     let problem = Problem::new(&error);
     // Strings and a number, so writing it cannot fail.
@@ -316,7 +314,7 @@ fn refusal(refused: &Refused) -> String {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::api::CreateStudyRequest;
+    use eigenveil_shared::{ErrorCode, api::CreateStudyRequest};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpStream,

@@ -6,8 +6,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error,
     api::{EstimateRequest, SparseSettings, StudyState},
+    error,
     estimate::ComponentCount,
 };
 use eigenveil_store::Study;
@@ -126,9 +127,9 @@ pub(super) async fn file(
 }
 
 fn no_such_file(number: u64) -> Error {
-    Error::new(
-        ErrorCode::NotFound,
-        format!("estimate {number} has no such file; its page lists its files"),
+    error!(
+        NotFound,
+        "estimate {number} has no such file; its page lists its files"
     )
 }
 

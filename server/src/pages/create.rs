@@ -7,7 +7,7 @@ use axum::{
 };
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::Figure;
-use eigenveil_shared::{Error, ErrorCode, mechanism::MechanismKind};
+use eigenveil_shared::{Error, error, mechanism::MechanismKind};
 use maud::{Markup, html};
 
 use super::{
@@ -41,9 +41,9 @@ pub(super) async fn submit(
     let errors = match design {
         Err(errors) => errors,
         Ok(_) if fields.get("step") != "create" => FieldErrors::default(),
-        Ok(design) if is_name_taken(&app, &design.request.name) => FieldErrors::from(Error::new(
-            ErrorCode::InvalidName,
-            "there is a study of this name already, and people find studies by their names: choose another one",
+        Ok(design) if is_name_taken(&app, &design.request.name) => FieldErrors::from(error!(
+            InvalidName,
+            "there is a study of this name already, and people find studies by their names: choose another one"
         )),
         Ok(design) => match app.store().create_study(design.request).await {
             Ok(study) => {

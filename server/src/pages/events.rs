@@ -11,7 +11,7 @@ use axum::{
 };
 use bytes::Bytes;
 use eigenveil_estimation::format::with_thousands;
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, error};
 use eigenveil_store::Study;
 use futures_util::stream;
 use serde_json::json;
@@ -59,9 +59,9 @@ pub(super) async fn stream(
         (false, false) => anybody,
     };
     let slot = Arc::clone(slots).try_acquire_owned().map_err(|_| {
-        Error::new(
-            ErrorCode::TooManyRequests,
-            "too many pages are being updated live; reload the page to see new numbers",
+        error!(
+            TooManyRequests,
+            "too many pages are being updated live; reload the page to see new numbers"
         )
     })?;
     let mut ticks = interval(POLL_INTERVAL);

@@ -5,22 +5,16 @@
 
 mod about;
 mod actions;
-mod assets;
 mod create;
 mod design;
-mod error;
 mod events;
-mod images;
-mod layout;
 mod login;
 mod participate;
 mod planner;
-mod render_cache;
-mod state;
+mod shared;
 mod studies;
 mod study;
 mod view;
-mod visitor;
 
 use axum::{
     Router,
@@ -32,7 +26,11 @@ use axum::{
 use eigenveil_shared::Error;
 
 pub(crate) use self::error::wants_page;
-use self::{state::Pages, visitor::Visitor};
+use self::{
+    shared::{assets, error, images, layout, render_cache, state, visitor},
+    state::Pages,
+    visitor::Visitor,
+};
 use crate::app::AppState;
 
 pub(crate) fn routes(app: AppState) -> Router<AppState> {

@@ -22,7 +22,6 @@
 
 mod audit;
 mod device;
-#[path = "../../tests/common/identifiable.rs"]
 mod identifiable;
 mod model;
 mod operations;

@@ -18,7 +18,7 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header},
 };
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{AppState, Clock, Environment, ServerConfig, router};
+use eigenveil_server::{AppState, Environment, ServerConfig, router};
 use eigenveil_shared::{
     ErrorCode,
     api::{
@@ -31,7 +31,9 @@ use eigenveil_shared::{
     packed::packed_len,
     report::{Report, ReportId},
 };
-use eigenveil_store::{BucketSums, NewReport, Store, Study, StudyId, database_path};
+use eigenveil_store::{
+    BucketSums, NewReport, Store, Study, StudyId, database_path, testing::fixtures::SetClock,
+};
 use http_body_util::BodyExt;
 use rusqlite::{Connection, types::FromSql};
 use serde::de::DeserializeOwned;
@@ -39,24 +41,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// A clock that stands still unless it is set.
-pub struct SetClock(pub AtomicU64);
-
-impl Default for SetClock {
-    fn default() -> Self {
-        Self(AtomicU64::new(1_700_000_000_000))
-    }
-}
-
-impl Clock for SetClock {
-    fn unix_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 pub fn environment() -> Environment {
     Environment {
-        clock: Arc::new(SetClock::default()),
+        clock: SetClock::new(),
         ..Environment::system()
     }
 }

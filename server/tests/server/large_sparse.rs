@@ -49,7 +49,8 @@ fn reports(
     (0..count).map(one).collect()
 }
 
-/// One study estimated from bucket sums and from its seeds; then with too little memory.
+/// A study estimated from its seeds, for which its sums would not fit; then with too little memory. (That seeds and sums
+/// give the same components: `estimation/src/sparse/from_seeds/tests.rs`.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seeds_are_streamed_from_the_configured_dimension() {
     let p = 230;
@@ -63,12 +64,6 @@ async fn seeds_are_streamed_from_the_configured_dimension() {
         assert_eq!(receipt.accepted, 100);
     }
     let request = json!({"k": 2, "sparse": {"refit": true, "lambda": 0.02, "tolerance": 1e-5}});
-    let whole = server
-        .estimated(&study, request.clone())
-        .await
-        .estimate
-        .unwrap();
-    assert_eq!(whole.eigenvalues.len(), p);
     server.config.tuning.sparse_streaming_min_dimension = p;
     // A sum for each bucket would not fit.
     server.config.sum_cache_bytes = 20 << 20;
@@ -79,21 +74,10 @@ async fn seeds_are_streamed_from_the_configured_dimension() {
         .estimate
         .unwrap();
     assert!(streamed.eigenvalues.len() < p && streamed.p == p && streamed.n == 6_000);
-    let (a, b) = (whole.sparse.unwrap(), streamed.sparse.unwrap());
-    assert!(a.converged && b.converged);
-    assert_eq!(a.support, b.support);
-    assert!(
-        b.support
-            .iter()
-            .all(|row| population.support().contains(row))
-    );
-    for (a, b) in whole.components.iter().zip(&streamed.components) {
-        assert_eq!(a.verdict, b.verdict);
-        assert!((a.eigenvalue / b.eigenvalue - 1.0).abs() < 1e-6);
-        // 32 buckets in both.
-        let (a, b) = (a.direction_se.unwrap(), b.direction_se.unwrap());
-        assert!((a / b - 1.0).abs() < 1e-3, "{a} {b}");
-    }
+    let sparse = streamed.sparse.unwrap();
+    assert!(sparse.converged);
+    let mut selected = sparse.support.iter();
+    assert!(selected.all(|row| population.support().contains(row)));
     // Plain PCA and cross-validation use the sums.
     let plain = server
         .estimated(&study, json!({"k": 2}))

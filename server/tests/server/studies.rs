@@ -82,7 +82,7 @@ async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     server.send(request).await
 }
 
-/// (All values out of range: `wrong_parameters_are_refused` in `shared/src/study.rs`.)
+/// (All values out of range: `wrong_parameters_are_refused` in `shared/src/study.rs`, and `shared/src/about.rs`.)
 #[tokio::test]
 async fn invalid_designs_are_rejected_and_store_nothing() {
     let server = Harness::new();
@@ -103,6 +103,16 @@ async fn invalid_designs_are_rejected_and_store_nothing() {
         (json!({"name": " "}), E::InvalidName),
         (json!({"name": "a\nb"}), E::InvalidName),
         (json!({"name": long}), E::InvalidName),
+        (json!({"about": {"purpose": ""}}), E::InvalidAbout),
+        // The day before that of the test clock.
+        (
+            json!({"about": {"last_day": "2023-11-13"}}),
+            E::InvalidAbout,
+        ),
+        (
+            json!({"about": {"last_day": "2027-02-29"}}),
+            E::MalformedJson,
+        ),
         (json!({"default_k": 0}), E::InvalidRequest),
         (json!({"default_k": 4}), E::InvalidRequest),
         (json!({"default_k": "some"}), E::MalformedJson),

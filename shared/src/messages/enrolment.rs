@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     codec,
-    error::{Error, ErrorCode, Result},
+    error::{Error, Result, error},
     study::{from_hex, to_hex},
     wording::trimmed,
 };
@@ -207,9 +207,9 @@ impl Frame {
         }
         for admission in admissions {
             let Admission::Token(token) = admission else {
-                return Err(Error::new(
-                    ErrorCode::TokenRequired,
-                    "the study takes reports with a one-time token, and one has none; give it one first",
+                return Err(error!(
+                    TokenRequired,
+                    "the study takes reports with a one-time token, and one has none; give it one first"
                 ));
             };
             bytes.extend_from_slice(&token.0);
@@ -237,12 +237,10 @@ impl Frame {
             rest.split_at_checked(count.checked_mul(TOKEN_LEN)?)
         };
         let (tokens, reports) = split().ok_or_else(|| {
-            Error::new(
-                ErrorCode::MalformedReport,
-                format!(
-                    "{} bytes are too few to hold the tokens they announce",
-                    body.len()
-                ),
+            error!(
+                MalformedReport,
+                "{} bytes are too few to hold the tokens they announce",
+                body.len()
             )
         })?;
         Ok((Admissions(tokens.as_chunks().0), reports))

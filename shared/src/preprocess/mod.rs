@@ -62,6 +62,20 @@ impl BoundRows {
             Self::Require => Norm::Require { radius },
         }
     }
+
+    /// The norm with this radius, or with the default one.
+    ///
+    /// # Errors
+    /// `invalid-request` for a radius that the norm does not use.
+    pub fn norm(self, radius: Option<f64>, default: f64) -> Result<Norm> {
+        match (self, radius) {
+            (Self::Normalize, Some(radius)) => Err(Error::invalid_request(format!(
+                "`radius` {radius} is not used with `bound_rows` normalize, which divides each row by its own length; leave it out, or give `bound_rows` clip"
+            ))
+            .of_field("radius")),
+            (_, radius) => Ok(self.with_radius(radius.unwrap_or(default))),
+        }
+    }
 }
 
 impl Norm {

@@ -6,10 +6,11 @@
 use std::io::{BufReader, BufWriter, Read, Write};
 
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error,
     about::About,
     api::StudyState,
     enrolment::Enrolment,
+    error,
     estimate::ComponentCount,
     mechanism::{PayloadKind, double_cap::SEED_LEN},
     packed::packed_len,
@@ -253,10 +254,8 @@ fn cut_short(error: std::io::Error) -> Failure {
 
 /// The error for an invalid export; `what` says what is invalid in it.
 pub(crate) fn malformed(what: &str) -> Error {
-    Error::new(
-        ErrorCode::MalformedExport,
-        format!(
-            "this is not a complete export of a study (invalid: {what}); nothing was imported: export the study again"
-        ),
+    error!(
+        MalformedExport,
+        "this is not a complete export of a study (invalid: {what}); nothing was imported: export the study again"
     )
 }

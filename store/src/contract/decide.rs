@@ -8,6 +8,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateState, StudyState},
     enrolment::{AdmissionKey, Enrolment},
+    error,
 };
 
 use super::study::{NewStudy, Study, StudyId};
@@ -102,22 +103,20 @@ pub(crate) fn changes_state(id: StudyId, from: StudyState, wanted: StudyState) -
     match (from, wanted) {
         (from, to) if from == to => Ok(false),
         (StudyState::Draft, StudyState::Open) | (StudyState::Open, StudyState::Closed) => Ok(true),
-        (from, to) => Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!(
-                "study {id} is {} and cannot become {}; a study goes from draft to open to closed",
-                from.as_str(),
-                to.as_str()
-            ),
+        (from, to) => Err(error!(
+            InvalidTransition,
+            "study {id} is {} and cannot become {}; a study goes from draft to open to closed",
+            from.as_str(),
+            to.as_str()
         )),
     }
 }
 
 pub(crate) fn may_delete(id: StudyId, state: StudyState) -> Result<()> {
     match state {
-        StudyState::Open => Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!("study {id} is open; close it before you delete it"),
+        StudyState::Open => Err(error!(
+            InvalidTransition,
+            "study {id} is open; close it before you delete it"
         )),
         StudyState::Draft | StudyState::Closed => Ok(()),
     }
@@ -134,21 +133,16 @@ pub(crate) fn may_issue(id: StudyId, state: StudyState, enrolment: Enrolment) ->
         }
         (Enrolment::Token, StudyState::Draft | StudyState::Open) => return Ok(()),
     };
-    Err(Error::new(
-        ErrorCode::InvalidTransition,
-        format!("study {id} {why}"),
-    ))
+    Err(error!(InvalidTransition, "study {id} {why}"))
 }
 
 /// Whether one more estimate may wait, of all studies.
 pub(crate) fn is_room_for_job(waiting: u32, limit: u32) -> Result<()> {
     match waiting < limit {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorCode::TooManyRequests,
-            format!(
-                "{waiting} estimates are waiting already and the limit is {limit}; retry when one is done"
-            ),
+        false => Err(error!(
+            TooManyRequests,
+            "{waiting} estimates are waiting already and the limit is {limit}; retry when one is done"
         )),
     }
 }
@@ -157,12 +151,10 @@ pub(crate) fn is_room_for_job(waiting: u32, limit: u32) -> Result<()> {
 pub(crate) fn may_cancel(number: u64, state: EstimateState) -> Result<()> {
     match state {
         EstimateState::Running | EstimateState::Cancelled => Ok(()),
-        EstimateState::Done | EstimateState::Failed => Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!(
-                "estimate {number} is {}; only a running one can be cancelled",
-                state.as_str()
-            ),
+        EstimateState::Done | EstimateState::Failed => Err(error!(
+            InvalidTransition,
+            "estimate {number} is {}; only a running one can be cancelled",
+            state.as_str()
         )),
     }
 }
@@ -184,32 +176,26 @@ pub(crate) fn is_room_for_analyst(existing: usize) -> Result<()> {
 pub(crate) fn may_merge(into: &Study, exported: &NewStudy) -> Result<()> {
     let (own, other) = (into.params().fingerprint(), exported.params.fingerprint());
     if own != other {
-        return Err(Error::new(
-            ErrorCode::WrongFingerprint,
-            format!(
-                "the export has the parameters {other} but study {} has {own}; only studies with the same parameters can be merged",
-                into.id()
-            ),
+        return Err(error!(
+            WrongFingerprint,
+            "the export has the parameters {other} but study {} has {own}; only studies with the same parameters can be merged",
+            into.id()
         ));
     }
     if (into.enrolment(), exported.enrolment) == (Enrolment::Token, Enrolment::Open) {
-        return Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!(
-                "study {0} counts one report a token, but the exported study let anybody in; nothing was imported: import without naming a study, or into one with open enrolment",
-                into.id()
-            ),
+        return Err(error!(
+            InvalidTransition,
+            "study {0} counts one report a token, but the exported study let anybody in; nothing was imported: import without naming a study, or into one with open enrolment",
+            into.id()
         ));
     }
     let Some((term, ..)) = exported.about.first_changed_term(into.about()) else {
         return Ok(());
     };
-    Err(Error::new(
-        ErrorCode::InvalidAbout,
-        format!(
-            "the {term} of study {} differs from the one that the exported reports were given for; nothing was imported: import without naming a study, or into one that states the same",
-            into.id()
-        ),
+    Err(error!(
+        InvalidAbout,
+        "the {term} of study {} differs from the one that the exported reports were given for; nothing was imported: import without naming a study, or into one that states the same",
+        into.id()
     ))
 }
 
@@ -218,11 +204,9 @@ pub(crate) fn may_merge(into: &Study, exported: &NewStudy) -> Result<()> {
 pub(crate) fn has_identifiers(study: StudyId, kept: bool, instead: &str) -> Result<()> {
     match kept {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!(
-                "the identifiers of study {study} were deleted (retain_ids_days), so an import could count a report twice; {instead}"
-            ),
+        false => Err(error!(
+            InvalidTransition,
+            "the identifiers of study {study} were deleted (retain_ids_days), so an import could count a report twice; {instead}"
         )),
     }
 }
@@ -235,21 +219,17 @@ pub(crate) const IMPORT_INSTEAD: &str =
 pub(crate) fn none_is_counted(study: StudyId, overlap: u64, reports: u64) -> Result<()> {
     match overlap {
         0 => Ok(()),
-        _ => Err(Error::new(
-            ErrorCode::AlreadyCounted,
-            format!(
-                "study {study} has already counted {overlap} of the {reports} exported reports, and they cannot be taken out of its sums; nothing was imported"
-            ),
+        _ => Err(error!(
+            AlreadyCounted,
+            "study {study} has already counted {overlap} of the {reports} exported reports, and they cannot be taken out of its sums; nothing was imported"
         )),
     }
 }
 
 pub(crate) fn no_estimate(study: StudyId, number: u64) -> Error {
-    Error::new(
-        ErrorCode::EstimateNotFound,
-        format!(
-            "study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"
-        ),
+    error!(
+        EstimateNotFound,
+        "study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"
     )
 }
 

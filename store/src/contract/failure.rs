@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, ErrorCode, error};
 
 /// A failed read or transaction. Nothing was counted, unless it is in doubt.
 #[derive(Debug)]
@@ -53,12 +53,10 @@ impl Failure {
     pub(crate) fn of_file(self, path: &Path) -> Self {
         match self {
             Self::Damaged(what) => Self::Damaged(format!("{}: {what}", path.display())),
-            Self::Full => Self::Rejected(Error::new(
-                ErrorCode::StoreFull,
-                format!(
-                    "the disk of {} is full; free space there by moving other files away, never those beside it, and start again: then studies can be deleted",
-                    path.display()
-                ),
+            Self::Full => Self::Rejected(error!(
+                StoreFull,
+                "the disk of {} is full; free space there by moving other files away, never those beside it, and start again: then studies can be deleted",
+                path.display()
             )),
             other => other,
         }
@@ -84,9 +82,9 @@ impl Failure {
             return unavailable(damage);
         }
         match self {
-            Failure::Full => Error::new(
-                ErrorCode::StoreFull,
-                "the store is full and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: retry after that",
+            Failure::Full => error!(
+                StoreFull,
+                "the store is full and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: retry after that"
             ),
             Failure::FilesReplaced => unavailable(FILES_REPLACED),
             Failure::Damaged(what) => unavailable(what),
@@ -125,16 +123,16 @@ pub(crate) const FILES_REPLACED: &str = "the database or its write-ahead log was
      writing and nothing more is acknowledged; put the files back, or restore a backup, and start it again";
 
 pub(crate) fn queue_is_full() -> Error {
-    Error::new(
-        ErrorCode::TooManyRequests,
-        "the write queue is full; retry after a second",
+    error!(
+        TooManyRequests,
+        "the write queue is full; retry after a second"
     )
 }
 
 pub(crate) fn stopping() -> Error {
-    Error::new(
-        ErrorCode::ShuttingDown,
-        "the server is stopping and did not write this; retry when it is back",
+    error!(
+        ShuttingDown,
+        "the server is stopping and did not write this; retry when it is back"
     )
 }
 

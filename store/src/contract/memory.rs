@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 
 /// Whose share it is: what tells clients apart.
 pub type ClientKey = [u8; 16];
@@ -92,9 +92,9 @@ impl MemoryBudget {
 
     fn full_error(&self, detail: &str) -> Error {
         let limit = self.limit;
-        Error::new(
-            ErrorCode::TooManyRequests,
-            format!("{detail} and the limit is {limit}; {}", self.when_full),
+        error!(
+            TooManyRequests,
+            "{detail} and the limit is {limit}; {}", self.when_full
         )
     }
 }
@@ -196,6 +196,8 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_shared::ErrorCode;
+
     use super::*;
 
     const KIB: usize = 1 << 10;

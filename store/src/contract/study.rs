@@ -10,11 +10,12 @@ use std::{
 
 use bytes::Bytes;
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Error, Result,
     about::{About, is_readable},
     api::{CreateStudyRequest, StudyDocument, StudyState, StudySummary},
     codec::{self, ReportFormat},
     enrolment::Enrolment,
+    error,
     estimate::ComponentCount,
     mechanism::PayloadKind,
     packed::packed_len,
@@ -272,17 +273,17 @@ impl NewStudy {
 
 /// The error for an identifier that no study has.
 pub fn study_not_found(id: StudyId) -> Error {
-    Error::new(
-        ErrorCode::StudyNotFound,
-        format!("there is no study {id}; GET /v1/studies lists them"),
+    error!(
+        StudyNotFound,
+        "there is no study {id}; GET /v1/studies lists them"
     )
 }
 
 /// The error for text that is not a study identifier.
 pub fn invalid_study_id() -> Error {
-    Error::new(
-        ErrorCode::StudyNotFound,
-        "this is not a study identifier, which has 32 hexadecimal digits; GET /v1/studies lists the studies",
+    error!(
+        StudyNotFound,
+        "this is not a study identifier, which has 32 hexadecimal digits; GET /v1/studies lists the studies"
     )
 }
 
@@ -290,11 +291,9 @@ pub fn invalid_study_id() -> Error {
 pub fn check_about(about: &About, now_ms: u64) -> Result<()> {
     about.check()?;
     match about.last_day {
-        Some(day) if day.is_over(now_ms) => Err(Error::new(
-            ErrorCode::InvalidAbout,
-            format!(
-                "the last day is {day} (UTC), which is in the past, so nobody could take part; give a later day"
-            ),
+        Some(day) if day.is_over(now_ms) => Err(error!(
+            InvalidAbout,
+            "the last day is {day} (UTC), which is in the past, so nobody could take part; give a later day"
         )),
         _ => Ok(()),
     }
@@ -316,12 +315,10 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
     if name.len() <= MAX_NAME_BYTES && is_readable(name) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidName,
-        format!(
-            "{what} has {} bytes; it must have 1 to {MAX_NAME_BYTES} bytes of printable text, not only blanks",
-            name.len()
-        ),
+    Err(error!(
+        InvalidName,
+        "{what} has {} bytes; it must have 1 to {MAX_NAME_BYTES} bytes of printable text, not only blanks",
+        name.len()
     ))
 }
 

@@ -8,8 +8,9 @@ use std::{
 
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     enrolment::{AdmissionKey, Enrolment},
+    error,
 };
 use tokio::sync::{Mutex, mpsc};
 use tokio_postgres::{Client, Row, Statement, ToStatement, types::ToSql};
@@ -418,9 +419,9 @@ fn merged(n: u64, body: Option<&[u8]>, delta: &Accumulator) -> Result<Accumulato
     sum.merge(delta)?;
     match sum.sum().as_slice().iter().all(|entry| entry.is_finite()) {
         true => Ok(sum),
-        false => Err(Error::new(
-            ErrorCode::ImplausibleReport,
-            "with these reports a sum would not be finite; none of them was counted",
+        false => Err(error!(
+            ImplausibleReport,
+            "with these reports a sum would not be finite; none of them was counted"
         )
         .into()),
     }

@@ -8,28 +8,19 @@
 
 mod append;
 mod chunks;
-mod connection;
 mod credentials;
+mod database;
 mod estimates;
-#[cfg(test)]
-mod failover;
 mod fold;
-#[cfg(test)]
-mod mutations;
 mod operators;
-#[cfg(test)]
-mod races;
 mod registry;
-mod schema;
 mod snapshot;
-mod statements;
 mod studies;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 mod tidy;
-mod tls;
 mod transfer;
 
 use std::{
@@ -44,7 +35,7 @@ use std::{
     time::Instant,
 };
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_shared::{Error, Result, error};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::mpsc,
@@ -57,6 +48,7 @@ pub use self::operators::{Migrated, migrate_store};
 use self::{
     append::Committer,
     connection::{Pool, Target},
+    database::{connection, schema, statements},
 };
 use crate::{
     config::StoreConfig,
@@ -436,11 +428,9 @@ fn told(failure: Failure) -> Error {
 }
 
 fn full(what: &str) -> Error {
-    Error::new(
-        ErrorCode::StoreFull,
-        format!(
-            "{what}, and nothing was changed; the operator has to free space there: retry after that"
-        ),
+    error!(
+        StoreFull,
+        "{what}, and nothing was changed; the operator has to free space there: retry after that"
     )
 }
 

@@ -1,6 +1,10 @@
 //! The fleet over a real PostgreSQL: a cluster made for the test, as another user where this one is root. Where there is
 //! no PostgreSQL the tests say SKIPPED.
 
+mod failover;
+mod mutations;
+mod races;
+
 use std::{
     fmt::Write as _,
     sync::{
@@ -36,21 +40,21 @@ use crate::{
 };
 
 /// Devices that send reports, each to a server that is drawn, until they are acknowledged.
-pub(super) struct Devices {
+struct Devices {
     acknowledged: Arc<AtomicU64>,
     tasks: tokio::task::JoinSet<Sent>,
 }
 
 /// Outcomes of the devices' reports.
-pub(super) struct Sent {
-    pub(super) acknowledged: u64,
+struct Sent {
+    acknowledged: u64,
     /// From a first attempt to its acknowledgement.
-    pub(super) longest: Duration,
+    longest: Duration,
 }
 
 impl Devices {
     /// `studies`: the study as each server has it.
-    pub(super) fn start(servers: &Servers, studies: &[Arc<Study>], reports: u32) -> Self {
+    fn start(servers: &Servers, studies: &[Arc<Study>], reports: u32) -> Self {
         let acknowledged = Arc::new(AtomicU64::new(0));
         let mut tasks = tokio::task::JoinSet::new();
         for device in 0..24_u32 {
@@ -80,12 +84,12 @@ impl Devices {
     }
 
     /// Until so many reports are acknowledged.
-    pub(super) async fn until(&self, wanted: u64) {
+    async fn until(&self, wanted: u64) {
         eventually(async || (self.acknowledged.load(Ordering::SeqCst) >= wanted).then_some(()))
             .await;
     }
 
-    pub(super) async fn end(self) -> Sent {
+    async fn end(self) -> Sent {
         let all = self.tasks.join_all().await.into_iter();
         let together = |one: Sent, other: Sent| Sent {
             acknowledged: one.acknowledged + other.acknowledged,
@@ -118,7 +122,7 @@ async fn until_acknowledged<'a>(mut next: impl FnMut() -> &'a (Store, Arc<Study>
     }
 }
 
-pub(super) fn counted(store: &Store, study: &Study) -> u64 {
+fn counted(store: &Store, study: &Study) -> u64 {
     store.bucket_sums(study, Cancel::NEVER).unwrap().n
 }
 

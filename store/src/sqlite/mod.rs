@@ -1,23 +1,14 @@
 //! The embedded engine: one SQLite file with a single writer thread.
 
 mod analysts;
-mod arrivals;
-mod buckets;
-mod checksum;
-mod database_files;
-mod directory;
 mod estimates;
 mod expiry;
+mod files;
 mod health;
-mod notice;
-mod operator_token;
 mod probe;
-mod recent;
 mod removal;
-mod reserve;
+mod reports;
 mod rows;
-mod schema;
-mod seeds;
 mod snapshot;
 mod studies;
 mod tokens;
@@ -45,8 +36,10 @@ use self::{
     buckets::{BucketCache, BucketKey},
     database_files::DatabaseFiles,
     directory::DataDirectory,
+    files::{database_files, directory, notice, operator_token, reserve, schema},
     health::Health,
     recent::{LogSizes, RecentIds},
+    reports::{arrivals, buckets, checksum, recent, seeds},
     reserve::ReserveFile,
     writer::{Caches, Command, Writer},
 };

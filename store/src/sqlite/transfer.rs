@@ -3,8 +3,9 @@
 use std::{fs::File, sync::Arc};
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     api::{ImportOutcome, StudyState},
+    error,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -234,9 +235,9 @@ fn import_into(
                 let mut sums = buckets::read_sum(transaction, &study, bucket)?;
                 sums.merge(&decode_sum(p, n, &bytes)?)?;
                 if !sums.sum().as_slice().iter().all(|entry| entry.is_finite()) {
-                    return Err(Error::new(
-                        ErrorCode::ImplausibleReport,
-                        format!("with this export a sum of study {target} would not be finite; nothing was imported"),
+                    return Err(error!(
+                        ImplausibleReport,
+                        "with this export a sum of study {target} would not be finite; nothing was imported"
                     )
                     .into());
                 }

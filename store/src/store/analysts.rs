@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     api::{
         AnalystTokenInfo, CreateAnalystTokenRequest, CreateAnalystTokenResponse,
         RotateOperatorTokenResponse,
     },
+    error,
     study::from_hex,
 };
 
@@ -90,9 +91,9 @@ impl Store {
     /// Revokes the analyst token with this identifier.
     pub async fn revoke_analyst_token(&self, id: &str) -> Result<()> {
         let missing = || {
-            Error::new(
-                ErrorCode::AnalystTokenNotFound,
-                "there is no analyst token with this identifier; GET /v1/tokens lists them",
+            error!(
+                AnalystTokenNotFound,
+                "there is no analyst token with this identifier; GET /v1/tokens lists them"
             )
         };
         let id: [u8; 8] = from_hex(id)

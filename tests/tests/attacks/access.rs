@@ -1,27 +1,11 @@
-//! Attacks on access: guessed tokens from the operator's own address, connections that take every descriptor, a full
-//! disk.
+//! Attacks on access: guessed tokens from the operator's own address, connections that take every descriptor.
 
-use std::{
-    io::Write as _,
-    net::SocketAddr,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
-use eigenveil_shared::{
-    api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
-    codec::{self, ReportFormat},
-    report::ReportId,
-};
+use eigenveil_shared::{api::REPORT_MEDIA_TYPE, report::ReportId};
 use tokio::task::JoinSet;
 
-use crate::{
-    Target,
-    harness::{Folder, ServerProcess},
-    honest, run_attack,
-    wire::Wire,
-};
+use crate::{Target, honest, run_attack, wire::Wire};
 
 /// The address of honest devices, operator and attacker alike: they share a proxy.
 const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
@@ -105,111 +89,4 @@ fn connections_do_not_starve_the_store_of_descriptors() {
         std::future::pending::<()>().await;
         drop(connections);
     });
-}
-
-/// A separate file system of 40 MiB, in a mount namespace that lives as long as this value.
-struct Disk {
-    holder: Child,
-    path: PathBuf,
-}
-
-impl Disk {
-    fn new(path: PathBuf) -> Self {
-        std::fs::create_dir(&path).unwrap();
-        let mount = format!(
-            "mount -t tmpfs -o size=40m none {} && echo mounted && exec sleep 1000",
-            path.display()
-        );
-        let mut holder = Command::new("unshare")
-            .args(["-rm", "sh", "-c", &mount])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut message = [0; 7];
-        let out = holder.stdout.as_mut().unwrap();
-        std::io::Read::read_exact(out, &mut message).unwrap();
-        assert_eq!(&message, b"mounted");
-        Self { holder, path }
-    }
-
-    /// The shell command that lets the program see the disk.
-    fn enter_command(&self) -> String {
-        let holder = self.holder.id();
-        format!("exec nsenter --preserve-credentials -U -m -t {holder}")
-    }
-
-    fn outside_path(&self) -> PathBuf {
-        PathBuf::from(format!(
-            "/proc/{}/root{}",
-            self.holder.id(),
-            self.path.display()
-        ))
-    }
-
-    fn fill(&self, name: &str) {
-        let mut ballast = std::fs::File::create(self.outside_path().join(name)).unwrap();
-        while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
-}
-
-/// Stopped on a full disk without ballast: the next start says what to do, and afterwards everything is there.
-#[test]
-#[ignore = "needs user namespaces (unshare -rm)"]
-fn start_on_a_full_disk_says_what_to_do() {
-    let folder = Folder::new();
-    let disk = Disk::new(folder.path().join("disk"));
-    let (data, log) = (disk.path.join("data"), folder.path().join("log"));
-    let start = || {
-        let mut server = ServerProcess::start_limited(&data, &disk.enter_command(), &log, "");
-        server.data = disk.outside_path().join("data");
-        server
-    };
-    let mut server = start();
-    let runtime = crate::runtime();
-    let id = server.create_study("--p 16 --epsilon 4");
-    let address = server.listen().parse().unwrap();
-    let study = runtime.block_on(crate::study(address, &id));
-    for number in 0..40 {
-        let sent = runtime.block_on(send_thousand(address, &study, number));
-        assert_eq!(sent, 200);
-    }
-    assert!(server.stop());
-    // As after an earlier deletion.
-    std::fs::remove_file(disk.outside_path().join("data/eigenveil.reserve")).unwrap();
-    disk.fill("ballast");
-    let failed = std::panic::catch_unwind(start);
-    assert!(failed.is_err(), "it started on a full disk");
-    let message = std::fs::read_to_string(&log).unwrap();
-    for word in ["[store-full]", "eigenveil.db is full", "start again"] {
-        assert!(message.contains(word), "{word:?} is not in: {message}");
-    }
-    std::fs::remove_file(disk.outside_path().join("ballast")).unwrap();
-    let mut server = start();
-    assert_eq!(server.accepted(&id), 40_000);
-    server.cli_json(&format!("study close {id}"));
-    server.cli_json(&format!("study delete {id} --yes"));
-    assert!(server.stop());
-}
-
-/// Sends a batch of a thousand reports and returns the status of the response.
-async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -> u16 {
-    let reports: Vec<_> = (0..1_000)
-        .map(|i| {
-            let random = [[0; 8], (1_000 * number + i).to_be_bytes()].concat();
-            ReportId::from_parts(1_700_000_000_000, random.try_into().unwrap())
-        })
-        .collect();
-    let pairs = reports.iter().map(|id| (*id, id.0.as_slice()));
-    let body = codec::encode_batch(&ReportFormat::new(&study.params), pairs).unwrap();
-    let path = format!("/v1/studies/{}/reports", study.id);
-    let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
-    let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
-    wire.send("POST", &path, &head, &body).await.unwrap().status
 }

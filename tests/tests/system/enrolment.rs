@@ -1,44 +1,14 @@
-//! Four thousand participants with a one-time token each, over a network that loses requests and responses.
+//! Tokens on the command line: made, read from a file, spent once each; analysts' tokens, and the operator's new one.
 
-use std::time::Duration;
+use crate::harness::{Folder, ServerProcess, mode_of, refused, run_json, says, stderr, succeeded};
 
-use std::ops::ControlFlow;
-
-use eigenveil_client::{
-    RowLedger,
-    http::{HttpSettings, RetryPolicy, StudyClient, UploadMode, UploadSettings, send_rows},
-};
-use eigenveil_shared::{
-    ErrorCode,
-    enrolment::{Enrolment, ParticipantToken},
-    preprocess::Row,
-};
-
-use crate::{
-    harness::{Folder, ServerProcess, mode_of, refused, run_json, stderr, stored_sum, succeeded},
-    proxy::Proxy,
-};
-
-const PARTICIPANTS: u64 = 4_000;
-
-/// Creates tokens of a study in `tokens.txt`.
-fn make_tokens(
-    folder: &Folder,
-    server: &ServerProcess,
-    id: &str,
-    count: u64,
-) -> Vec<ParticipantToken> {
+/// Makes tokens of a study in `tokens.txt`.
+fn make_tokens(folder: &Folder, server: &ServerProcess, id: &str, count: usize) {
     let file = folder.at("tokens.txt");
     let made = server.cli_json(&format!("study tokens {id} --count {count} --out {file}"));
     assert_eq!(made["count"], count);
     assert_eq!(mode_of(&file), 0o600);
-    let text = folder.read("tokens.txt");
-    let tokens = text
-        .lines()
-        .map(|line| ParticipantToken::parse(line).unwrap());
-    let tokens: Vec<_> = tokens.collect();
-    assert_eq!(tokens.len() as u64, count);
-    tokens
+    assert_eq!(folder.read("tokens.txt").lines().count(), count);
 }
 
 #[track_caller]
@@ -48,80 +18,6 @@ fn counted(server: &ServerProcess, id: &str, issued: u64, spent: u64) {
         counts,
         serde_json::json!({ "issued": issued, "spent": spent })
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_are_spent_once_although_responses_are_lost() {
-    let folder = Folder::new();
-    let mut server = folder.server();
-    let id = server.create_study("--p 8 --epsilon 4 --enrolment token");
-    let tokens = make_tokens(&folder, &server, &id, PARTICIPANTS);
-
-    let proxy = Proxy::losing(&server.url, 7).await;
-    let client = StudyClient::new(&proxy.url).unwrap();
-    let study = client.fetch_study(&id).await.unwrap();
-    assert_eq!(study.enrolment(), Enrolment::Token);
-    let mut ledger = RowLedger::open(folder.path().join("rows.ledger")).unwrap();
-    let file = ledger.row_file(PARTICIPANTS, b"", b"").unwrap();
-    let report = |row: u64, now| {
-        let row = (0..8).map(|j| ((row * 7 + j * 3) % 11) as f64).collect();
-        study.report(&Row::new(row), now)
-    };
-    ledger
-        .prepare(&study, &file, report, |_| ControlFlow::Continue(()))
-        .unwrap();
-
-    // Half of them one by one, the others in batches. Without tokens nothing is accepted.
-    let http = HttpSettings {
-        retry: RetryPolicy {
-            max_attempts: 30,
-            first_delay: Duration::from_millis(1),
-            max_delay: Duration::from_millis(20),
-            ..RetryPolicy::patient()
-        },
-        ..HttpSettings::default()
-    };
-    let send = async |ledger: &mut RowLedger, mode| {
-        let sending = UploadSettings {
-            connections: 8,
-            mode,
-            ..UploadSettings::default()
-        };
-        let sent = send_rows(ledger, &study, &http, &sending, |_| {
-            ControlFlow::Continue(())
-        });
-        sent.await.unwrap()
-    };
-    let half = (0..PARTICIPANTS / 2).zip(&tokens);
-    for kept in [0, PARTICIPANTS / 2] {
-        let tokens = half.clone().take(kept as usize);
-        assert_eq!(ledger.set_tokens(&study, tokens).unwrap() as u64, kept);
-        let sent = send(&mut ledger, UploadMode::Single).await;
-        let error = &sent.failures[0].error;
-        assert_eq!(error.code(), Some(ErrorCode::TokenRequired));
-        assert_eq!(sent.pending, PARTICIPANTS - kept);
-        assert_eq!(sent.accepted + sent.duplicates, kept);
-        // After a lost response the next attempt is a duplicate.
-        assert!(kept == 0 || sent.duplicates > 200, "{sent:?}");
-    }
-    ledger.set_tokens(&study, (0..).zip(&tokens)).unwrap();
-    let batches = UploadMode::Batch { reports: Some(37) };
-    let summary = send(&mut ledger, batches).await;
-    assert_eq!(
-        summary.accepted + summary.duplicates,
-        PARTICIPANTS / 2,
-        "{summary:?}"
-    );
-    assert_eq!((summary.pending, summary.refused), (0, 0));
-    {
-        let losses = proxy.state.losses.as_ref().unwrap().lock().unwrap();
-        assert!(losses.responses > 400 && losses.requests > 200);
-    }
-
-    counted(&server, &id, PARTICIPANTS, PARTICIPANTS);
-    assert!(server.stop());
-    let (stored, _) = stored_sum(&server.data, &id);
-    assert_eq!(stored.reports_accepted(), PARTICIPANTS);
 }
 
 #[test]
@@ -155,8 +51,7 @@ fn rows_are_reported_with_tokens_from_a_file() {
         refused(&output, 2, &["lines 1 and 4", "the same token"]);
         assert!(!stderr(&output).to_lowercase().contains(&one));
     }
-    let receipt = run_json(&format!("receipt {rows}.ledger"));
-    assert_eq!(receipt["spent"]["epsilon"], 0.0);
+    assert!(!std::fs::exists(format!("{rows}.ledger")).unwrap());
     // Tokens of another study are refused; then the right ones work.
     let other = server.create_study(flags);
     let tokens = folder.at("tokens.txt");
@@ -167,12 +62,16 @@ fn rows_are_reported_with_tokens_from_a_file() {
         stderr(&unknown).contains("participant-token-unknown"),
         "{unknown:?}"
     );
-    let checked = succeeded(&report("--check"));
-    assert!(checked.contains("3 of them were refused: --resend-refused"));
+    let checked = report("--check");
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    says(
+        &stderr(&checked),
+        &["3 reports were refused", "--resend-refused"],
+    );
     std::fs::remove_file(&tokens).unwrap();
     make_tokens(&folder, &server, &id, 4);
     succeeded(&with(&tokens));
-    assert!(!succeeded(&report("--check")).contains("were refused"));
+    succeeded(&report("--check"));
     // Again, without --tokens.
     succeeded(&report(""));
     counted(&server, &id, 4, 3);

@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
     path::PathBuf,
-    process::Command,
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -169,35 +170,58 @@ fn unshared(script: &str) -> Command {
     command
 }
 
-/// A server on a disk of 12 MB of its own; `None` where no disk can be made.
-fn on_a_small_disk(folder: &Folder) -> Option<ServerProcess> {
-    let disk = folder.path().join("disk");
-    fs::create_dir(&disk).unwrap();
-    let mounted = || {
-        let mut command =
-            unshared("mount -t tmpfs -o size=12m none \"$DISK\" && exec \"$0\" \"$@\"");
-        command.env("DISK", &disk);
-        command
-    };
-    if !mounted()
-        .arg("true")
-        .status()
-        .is_ok_and(|ended| ended.success())
-    {
-        println!("SKIPPED: no file system can be mounted here");
-        return None;
+/// A file system of its own, in a mount namespace that lives as long as this value.
+struct Disk {
+    holder: Child,
+    path: PathBuf,
+    log: PathBuf,
+}
+
+impl Disk {
+    /// Of this size, such as `12m`; `None` where no file system can be mounted.
+    fn new(folder: &Folder, size: &str) -> Option<Self> {
+        let path = folder.path().join("disk");
+        fs::create_dir(&path).unwrap();
+        let mut mount = unshared(
+            "mount -t tmpfs -o size=$SIZE none \"$DISK\" && echo mounted && exec sleep 1000",
+        );
+        mount.env("DISK", &path).env("SIZE", size);
+        let mounted = mount.stdout(Stdio::piped()).spawn().ok();
+        let mounted = mounted.and_then(|mut holder| {
+            let mut line = String::new();
+            let mut printed = BufReader::new(holder.stdout.as_mut()?);
+            printed.read_line(&mut line).ok()?;
+            (line == "mounted\n").then_some(holder)
+        });
+        let Some(holder) = mounted else {
+            println!("SKIPPED: no file system can be mounted here");
+            return None;
+        };
+        let log = folder.path().join("log");
+        Some(Self { holder, path, log })
     }
-    let program = || {
-        let mut command = mounted();
-        command.arg(PROGRAM);
-        command
-    };
-    let data = disk.join("data");
-    let mut server = ServerProcess::start_as(program, &data, "--listen 127.0.0.1:0");
-    // Only the server sees its disk.
-    let seen = format!("/proc/{}/root{}", server.id(), data.display());
-    server.data = PathBuf::from(seen);
-    Some(server)
+
+    /// A file of it, as it is reached from outside the namespace.
+    fn outside(&self, name: &str) -> PathBuf {
+        let root = format!("/proc/{}/root{}", self.holder.id(), self.path.display());
+        PathBuf::from(root).join(name)
+    }
+
+    fn server(&self) -> ServerProcess {
+        let holder = self.holder.id();
+        let enter = format!("exec nsenter --preserve-credentials -U -m -t {holder}");
+        let data = self.path.join("data");
+        let mut server = ServerProcess::start_limited(&data, &enter, &self.log, "");
+        server.data = self.outside("data");
+        server
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
 }
 
 /// The write-ahead log must not fill a small disk before anything is in the database: then nothing can be deleted, and
@@ -206,10 +230,11 @@ fn on_a_small_disk(folder: &Folder) -> Option<ServerProcess> {
 async fn a_small_disk_serves_again_once_it_is_freed() {
     for by_deleting in [true, false] {
         let folder = Folder::new();
-        let Some(mut server) = on_a_small_disk(&folder) else {
+        let Some(disk) = Disk::new(&folder, "12m") else {
             return;
         };
-        let ballast = server.data.with_file_name("ballast");
+        let mut server = disk.server();
+        let ballast = disk.outside("ballast");
         if !by_deleting {
             fs::write(&ballast, vec![0; 6 << 20]).unwrap();
         }
@@ -256,6 +281,41 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
         assert_eq!(server.accepted(&small), 200);
         assert!(server.stop());
     }
+}
+
+/// Stopped on a full disk without its reserve: the next start says what to do, and afterwards everything is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_on_a_full_disk_says_what_to_do() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::new(&folder, "40m") else {
+        return;
+    };
+    let mut server = disk.server();
+    let id = server.create_study("--p 16 --epsilon 4");
+    let client = server.client();
+    let study = client.fetch_study(&id).await.unwrap();
+    for _ in 0..40 {
+        let batch = reports(&study, 1_000);
+        assert_eq!(upload(&client, &study, &batch).await.unwrap(), (1_000, 0));
+    }
+    assert!(server.stop());
+    // As after an earlier deletion.
+    fs::remove_file(disk.outside("data/eigenveil.reserve")).unwrap();
+    let mut ballast = fs::File::create(disk.outside("ballast")).unwrap();
+    while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
+    drop(ballast);
+    let failed = std::panic::catch_unwind(|| disk.server());
+    assert!(failed.is_err(), "it started on a full disk");
+    let message = fs::read_to_string(&disk.log).unwrap();
+    for word in ["[store-full]", "eigenveil.db is full", "start again"] {
+        assert!(message.contains(word), "{word:?} is not in: {message}");
+    }
+    fs::remove_file(disk.outside("ballast")).unwrap();
+    let mut server = disk.server();
+    assert_eq!(server.accepted(&id), 40_000);
+    server.cli_json(&format!("study close {id}"));
+    server.cli_json(&format!("study delete {id} --yes"));
+    assert!(server.stop());
 }
 
 /// Numbers of one estimate beside figures of another would mislead.

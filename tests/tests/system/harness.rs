@@ -4,7 +4,6 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::Arc,
     time::Duration,
 };
 
@@ -12,7 +11,7 @@ use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
 use eigenveil_estimation::Cancel;
 use eigenveil_server::Environment;
 use eigenveil_shared::{mechanism::PayloadKind, packed::packed_len};
-use eigenveil_store::{Store, StoreConfig, Study, StudyId};
+use eigenveil_store::{Store, StoreConfig, StudyId};
 use serde_json::Value;
 
 /// The program that was built with these tests.
@@ -326,16 +325,8 @@ pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Adds a payload of little-endian f32 entries to a sum, in f64.
-pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
-    assert_eq!(payload.len(), 4 * sum.len());
-    for (total, bytes) in sum.iter_mut().zip(payload.chunks_exact(4)) {
-        *total += f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
-    }
-}
-
-/// A study of a stopped server's store, and the sum of its reports.
-pub(crate) fn stored_sum(data: &Path, study: &str) -> (Arc<Study>, Vec<f64>) {
+/// Asserts that a stopped server's store has exactly `count` reports with this sum.
+pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
     let store = Store::open(&StoreConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
     let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
@@ -346,14 +337,10 @@ pub(crate) fn stored_sum(data: &Path, study: &str) -> (Arc<Study>, Vec<f64>) {
             *total += value;
         }
     }
-    assert_eq!((counted, stored.n), (study.reports_accepted(), counted));
-    (study, sum)
-}
-
-/// Asserts that a stopped server's store has exactly `count` reports with this sum.
-pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
-    let (study, sum) = stored_sum(data, study);
-    assert_eq!(study.reports_accepted(), count);
+    assert_eq!(
+        (counted, stored.n, study.reports_accepted()),
+        (count, count, count)
+    );
     assert_eq!(sum.len(), expected.len());
     let scale = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
     // Seeds are expanded in single precision.

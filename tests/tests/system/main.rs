@@ -19,7 +19,6 @@ mod command_line;
 #[allow(dead_code, unreachable_pub, reason = "a part of it is used")]
 #[path = "../../../store/src/testing/cluster.rs"]
 mod cluster;
-mod crash_matrix;
 mod data_directory;
 mod documentation;
 mod enrolment;
@@ -30,9 +29,6 @@ mod harness;
 #[path = "../../../server/tests/common/html.rs"]
 mod html;
 mod http_proxy;
-#[path = "../../../server/tests/common/identifiable.rs"]
-mod identifiable;
-mod killed_client;
 mod messages;
 mod moment;
 mod no_personal_data;
@@ -41,7 +37,6 @@ mod output_files;
 mod participants;
 mod plan;
 mod prepare;
-mod proxy;
 mod public_path;
 mod readme_numbers;
 mod report_rows;

@@ -6,7 +6,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use roxmltree::Document;
@@ -17,7 +17,6 @@ use crate::{
     documentation::as_typed,
     harness::{Folder, ServerProcess, json_of, program, refused, run, succeeded},
     html,
-    proxy::forward,
     waiting::until,
 };
 
@@ -54,6 +53,27 @@ impl PathProxy {
         let response = forward(&proxy.client, url, method, headers, body).await;
         response.unwrap()
     }
+}
+
+/// Passes a request on to this address, and its response back.
+async fn forward(
+    client: &reqwest::Client,
+    url: String,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> reqwest::Result<Response> {
+    let request = client.request(method, url).headers(headers);
+    let mut response = request.body(body).send().await?;
+    let (status, mut headers) = (response.status(), response.headers().clone());
+    headers.remove(header::TRANSFER_ENCODING);
+    let is_events = |kind: &HeaderValue| kind == "text/event-stream";
+    let body = match headers.get(header::CONTENT_TYPE).is_some_and(is_events) {
+        // A stream of events does not end.
+        true => response.chunk().await?.unwrap_or_default(),
+        false => response.bytes().await?,
+    };
+    Ok((status, headers, body).into_response())
 }
 
 /// A server process with `public_url`, whose commands go through the proxy.

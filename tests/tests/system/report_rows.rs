@@ -91,6 +91,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
             "participants",
             "already_made",
             "pending",
+            "refused",
             "epsilon",
             "delta",
         ]

@@ -1,5 +1,5 @@
-//! What each row of a file has spent and reported, whatever the study. (`killed_client.rs` kills the command, and
-//! `client/tests/client/row_ledger_crash.rs` and `file_lock.rs` kill it anywhere and run several at once.)
+//! What each row of a file has spent and reported, whatever the study. (`client/tests/client/row_ledger_crash.rs` and
+//! `file_lock.rs` kill whoever writes it anywhere, and run several at once.)
 
 use std::{fs, process::Output};
 
@@ -86,12 +86,26 @@ fn a_check_says_what_is_still_to_be_sent() {
     let tokens = bench.folder.write("tokens.txt", tokens);
     let unknown = bench.report(&study, &format!("--tokens {tokens}"));
     assert!(stderr(&unknown).contains("[participant-token-unknown]"));
+    // A run fails for them, too, unless it sends them again.
+    let checked = bench.report(&study, "--check");
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert!(stderr(&checked).contains("[participant-token-unknown]"));
+    let answer = serde_json::from_slice(&checked.stdout).unwrap();
+    has(
+        &answer,
+        &format!("already_made={ROWS} pending=0 refused={ROWS}"),
+    );
+    let checked = json_of(&bench.report(&study, "--check --resend-refused"));
+    has(&checked, &format!("pending={ROWS} refused=0"));
     rusqlite::Connection::open(format!("{}.ledger", bench.rows))
         .unwrap()
         .execute_batch("UPDATE report SET state = 0; DELETE FROM refusal")
         .unwrap();
     let checked = json_of(&bench.report(&study, "--check"));
-    has(&checked, &format!("already_made={ROWS} pending={ROWS}"));
+    has(
+        &checked,
+        &format!("already_made={ROWS} pending={ROWS} refused=0"),
+    );
     let check = format!(
         "report --header no --study {study} --rows {} --check",
         bench.rows
@@ -115,9 +129,9 @@ fn a_check_says_what_is_still_to_be_sent() {
     }
 }
 
-/// The log beside the ledger that a kill left is read by a check, and applied by a run.
+/// The log beside the ledger that a kill left is read by a check and by a run that is refused, and applied by any other.
 #[test]
-fn a_check_changes_no_file() {
+fn a_check_and_a_refused_run_change_no_file() {
     let bench = Bench::new(3);
     json_of(&bench.report(&bench.study("4"), ""));
     let ledger = format!("{}.ledger", bench.rows);
@@ -136,18 +150,23 @@ fn a_check_changes_no_file() {
     fs::write(&ledger, &before).unwrap();
     fs::write(&log, &left).unwrap();
     let study = bench.study("4");
-    refused(&bench.report(&study, "--check"), 1, &["5 in total"]);
-    assert_eq!(fs::read(&ledger).unwrap(), before);
-    assert_eq!(fs::read(&log).unwrap(), left);
-    refused(&bench.report(&study, ""), 1, &["5 in total"]);
-    assert_ne!(fs::read(&ledger).unwrap(), before);
+    for check in ["--check", ""] {
+        refused(&bench.report(&study, check), 1, &["5 in total"]);
+        assert_eq!(fs::read(&ledger).unwrap(), before);
+        assert_eq!(fs::read(&log).unwrap(), left);
+    }
+    json_of(&bench.report(&study, "--limit-epsilon 9"));
     assert!(!fs::exists(&log).unwrap());
-    // Nor is anything left beside it, or beside what is no ledger.
+    // Nor is anything made or removed beside it, or beside what is no ledger.
     let notes = bench.folder.write("notes.txt", "no ledger");
+    fs::write(&log, "").unwrap();
+    fs::remove_file(format!("{ledger}.lock")).unwrap();
     let names = bench.folder.names("");
-    json_of(&bench.report(&study, "--check --limit-epsilon 9"));
-    let output = bench.report(&study, &format!("--check --ledger {notes}"));
-    refused(&output, 1, &["is not an Eigenveil ledger of rows"]);
+    json_of(&bench.report(&study, "--check"));
+    for check in ["--check", ""] {
+        let output = bench.report(&study, &format!("{check} --ledger {notes}"));
+        refused(&output, 1, &["is not an Eigenveil ledger of rows"]);
+    }
     assert_eq!(bench.folder.names(""), names);
 }
 
@@ -244,15 +263,22 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
         refused(&output, 1, &["[budget-exceeded]", limit]);
     }
     assert_eq!(bench.receipt()["limits"]["epsilon_total"], 16.01);
-    // A ledger that is not there yet has limits, too.
+    // A ledger that is not there yet has limits, too, and is not made for what is refused or only checked.
     let large = bench.study("10");
-    let none = format!("--check --ledger {}", bench.folder.at("none"));
-    refused(&bench.report(&large, &none), 1, &["on one study"]);
-    let lowered = format!("{none} --limit-epsilon 3");
-    refused(&bench.report(&third, &lowered), 1, &["3 in total"]);
-    let raised = format!("{none} --limit-epsilon-per-study 11");
+    let none = format!("--ledger {}", bench.folder.at("none"));
+    let names = bench.folder.names("");
+    for check in ["", "--check"] {
+        let plain = format!("{none} {check}");
+        refused(&bench.report(&large, &plain), 1, &["on one study"]);
+        let lowered = format!("{plain} --limit-epsilon 3");
+        refused(&bench.report(&third, &lowered), 1, &["3 in total"]);
+        // Nor where there cannot be one.
+        let folder = format!("{check} --ledger {}", bench.folder.at("no/ledger"));
+        refused(&bench.report(&third, &folder), 1, &["cannot be created"]);
+    }
+    let raised = format!("{none} --check --limit-epsilon-per-study 11");
     json_of(&bench.report(&large, &raised));
-    assert!(!fs::exists(bench.folder.at("none")).unwrap());
+    assert_eq!(bench.folder.names(""), names);
     let reports = rusqlite::Connection::open(format!("{}.ledger", bench.rows))
         .unwrap()
         .query_row("SELECT count(*) FROM report", [], |row| {

@@ -25,60 +25,35 @@ if TYPE_CHECKING:
     from ._serve import Server, serve
 
 __all__ = [
-    "Analyst",
-    "Connection",
-    "EigenveilWarning",
-    "Estimate",
-    "Intervals",
-    "Ledger",
-    "LocalDPPCA",
-    "LocalDPSparsePCA",
-    "Participation",
-    "Receipt",
-    "Reported",
-    "Sent",
-    "Server",
-    "Study",
-    "__version__",
-    "account",
-    "audit",
-    "central",
-    "errors",
-    "plan",
-    "prepare",
-    "receipt",
-    "report",
-    "serve",
-    "simulate",
-]
+    "Analyst", "Connection", "EigenveilWarning", "Estimate", "Intervals", "Ledger", "LocalDPPCA", "LocalDPSparsePCA",
+    "Participation", "Receipt", "Reported", "Sent", "Server", "Study", "__version__", "account", "audit", "central",
+    "errors", "plan", "prepare", "receipt", "report", "serve", "simulate",
+]  # fmt: skip
 
 # A device needs none of the analyst's modules, nor their imports: each is loaded when it is asked for.
 _MODULES = {
     "_analyst": ["Analyst"],
     "_command": ["EigenveilWarning", "account", "audit", "plan", "prepare", "simulate"],
     "_estimate": ["Estimate", "Intervals"],
-    "_participant": [
-        "Connection", "Ledger", "Participation", "Receipt", "Reported", "Sent", "Study", "receipt", "report",
-    ],
     "_pca": ["LocalDPPCA", "LocalDPSparsePCA"],
     "_serve": ["Server", "serve"],
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:
     if name == "central":
         return import_module(".central", __name__)
-    for module, names in _MODULES.items():
-        if name in names:
-            try:
-                found = getattr(import_module(f".{module}", __name__), name)
-            except ImportError as error:
-                if module != "_pca":
-                    raise
-                raise ImportError(f"{name} is a scikit-learn estimator: pip install scikit-learn ({error})") from error
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "_participant")
+    try:
+        found = getattr(import_module(f".{module}", __name__), name)
+    except ImportError as error:
+        if module != "_pca":
+            raise
+        raise ImportError(f"{name} is a scikit-learn estimator: pip install scikit-learn ({error})") from error
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -7,14 +7,13 @@ import dataclasses
 import datetime
 import json
 import logging
-from collections.abc import Callable, Iterator
-from numbers import Integral
 from typing import Any, NoReturn
 
 from . import _core, _rows
-from ._command import account, features_of
+from ._command import features_of
 from ._estimate import Estimate
-from ._participant import Connection, Study, id_of, require_connection, to_json
+from ._participant import Connection, Study, id_of, require_connection
+from ._request import read_json, to_json
 from .errors import EigenveilError, InputError
 
 _log = logging.getLogger("eigenveil")
@@ -92,8 +91,12 @@ class Analyst:
             Numbers in a row, where there are no features.
         k : int or "auto"
             Default number of components of an estimate.
+        mechanism : str
+            ``"double-cap"``, ``"isotropic-gaussian"``, ``"symmetric-gaussian"`` or ``"discrete-gaussian"``.
+        calibration : str
+            ``"analytic"``, or ``"as-published"``, whose claim does not hold.
         bound_rows, radius
-            ``"normalize"``, ``"clip"`` or ``"require"``, the latter two at the radius.
+            How a row is brought into the unit ball: ``"normalize"``, ``"clip"`` or ``"require"`` at the radius.
         centring : float, optional
             Constant of private centring, 0.01 to 1: the mean is estimated and removed.
         weights, mean_weight
@@ -103,44 +106,18 @@ class Analyst:
         purpose, responsible_party, contact, last_day : str, optional
             What participants are told; fixed with the study. ``last_day`` as ``"2027-03-31"`` or a date.
         """
-        own = features_of(features)
-        if dimension is None and own is None:
-            raise InputError("give features or dimension", "invalid-dimension")
-        if own is not None and dimension not in (None, len(own)):
-            raise InputError(f"dimension is {dimension}, and there are {len(own)} features", "invalid-dimension")
+        given = {**locals(), "features": features_of(features)}
+        del given["self"]
         if k is None:
             raise InputError("k is None; it must be a whole number or 'auto'", "invalid-request")
-        about = {
-            "purpose": purpose,
-            "responsible_party": responsible_party,
-            "contact": contact,
-            "last_day": last_day if last_day is None else _day(last_day),
-        }
-        design = designed(
-            name=_rows.text(name, "name"),
-            dimension=_rows.whole(dimension, "dimension") if own is None else len(own),
-            features=own,
-            bound_rows=bound_rows,
-            radius=radius,
-            centring=centring,
-            mechanism=mechanism,
-            calibration=calibration,
-            epsilon=epsilon,
-            delta=delta,
-            weights=_rows.switch(weights, "weights"),
-            mean_weight=mean_weight,
-        )
-        design["default_k"] = _count(k)
-        design["draft"] = _rows.switch(draft, "draft")
-        design["enrolment"] = _rows.word(enrolment, "enrolment", ["open", "token"])
-        design["about"] = {key: _rows.text(value, key) for key, value in about.items() if value is not None}
-        with explain_unknown_words(design):
-            study = self._study(self._core.create_study(to_json(design)))
+        if isinstance(last_day, datetime.date):
+            given["last_day"] = f"{last_day:%Y-%m-%d}"
+        study = self._study(self._core.create_study(to_json(given)))
         _log.info("created %r", study)
         return study
 
-    def _study(self, document: str) -> Study:
-        return Study.from_document(document, self.url)
+    def _study(self, text: str) -> Study:
+        return Study.from_document(text, self.url)
 
     def study(self, id: str) -> Study:
         """The study of this identifier."""
@@ -153,7 +130,7 @@ class Analyst:
 
     def reports_accepted(self, study: Study | str) -> int:
         """The number of distinct reports accepted so far."""
-        return int(json.loads(self._core.study(id_of(study)))["reports_accepted"])
+        return int(read_json(self._core.study(id_of(study)))["reports_accepted"])
 
     def open(self, study: Study | str) -> Study:
         """Opens a draft: it takes reports from now on."""
@@ -168,16 +145,14 @@ class Analyst:
         self._core.delete(id_of(study))
 
     def tokens(self, study: Study | str, count: int) -> list[str]:
-        """Makes up to ten million one-time tokens for a study with ``enrolment="token"``. They cannot be retrieved again.
-        """
-        if _rows.whole(count, "count") > _MOST_TOKENS:
-            raise InputError(f"count is {count}; it must be at most {_MOST_TOKENS}: ask again for more")
-        return self._core.tokens(id_of(study), count)
+        """Makes up to ten million one-time tokens of a study with ``enrolment="token"``, which are shown this once."""
+        if not 0 <= _rows.number(count, "count") <= _MOST_TOKENS or int(count) != count:
+            raise InputError(f"count is {count}; it must be a whole number, at most {_MOST_TOKENS}: ask again for more")
+        return self._core.tokens(id_of(study), int(count))
 
     def token_counts(self, study: Study | str) -> dict[str, int]:
         """``issued`` and ``spent``."""
-        found: dict[str, int] = json.loads(self._core.token_counts(id_of(study)))
-        return found
+        return read_json(self._core.token_counts(id_of(study)))
 
     def estimate(
         self,
@@ -211,7 +186,8 @@ class Analyst:
             own = study if isinstance(study, Study) else self.study(id)
             plain = not (own._checked.allows_missing_cells or own._checked.has_weights)
             moment = plain and own.dimension <= _MOST_WITH_MOMENT and not sparse
-        number = self._core.request_estimate(id, estimate_request(k, sparse, moment))
+        asked = {"k": k, "sparse": {} if sparse is True else sparse, "moment": moment}
+        number = self._core.request_estimate(id, to_json(asked))
         _log.info("requested estimate %d of study %s", number, id)
         try:
             return Estimate(self._core.wait_for_estimate(id, number, timeout))
@@ -221,98 +197,7 @@ class Analyst:
             raise
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an Analyst holds a token, which a pickle would reveal; create it where it is used, with Analyst(url, token)")
+        raise TypeError("an Analyst holds a token, which a pickle would reveal; make it where it is used, by its url")
 
     def __repr__(self) -> str:
         return f"Analyst({self.url!r})"
-
-
-def designed(
-    *,
-    bound_rows: str,
-    radius: float | None,
-    centring: float | None,
-    mechanism: str,
-    calibration: str,
-    epsilon: float,
-    delta: float | None,
-    weights: bool,
-    mean_weight: float | None,
-    **others: Any,
-) -> dict[str, Any]:
-    """The study design as a JSON-ready dict, with types checked."""
-    if mean_weight is not None and not weights:
-        given = _rows.shown(mean_weight)
-        raise InputError(f"mean_weight is {given}, and there are no weights; leave it out, or give weights")
-    design = {
-        "norm": norm(bound_rows, radius),
-        "centring": None if centring is None else _rows.number(centring, "centring"),
-        "mechanism": _rows.text(mechanism, "mechanism"),
-        "calibration": _rows.text(calibration, "calibration"),
-        "epsilon": _rows.number(epsilon, "epsilon"),
-        "delta": None if delta is None else _rows.number(delta, "delta"),
-        **others,
-    }
-    if weights:
-        design["weights"] = {"mean": None if mean_weight is None else _rows.number(mean_weight, "mean_weight")}
-    return design
-
-
-@contextlib.contextmanager
-def explain_unknown_words(design: dict[str, Any]) -> Iterator[None]:
-    """Replaces the error for an unknown word in a design by one that lists the known words, which are kept in the crates."""
-    try:
-        yield
-    except InputError as error:
-        if error.code == "malformed-json":
-            account(epsilon=1, mechanism=design["mechanism"], calibration=design["calibration"])
-        raise
-
-
-def _day(day: str | datetime.date) -> str:
-    """A date, as 2027-03-31."""
-    try:
-        return f"{day if isinstance(day, datetime.date) else datetime.date.fromisoformat(day):%Y-%m-%d}"
-    except (TypeError, ValueError):
-        raise InputError(f"last_day is {_rows.shown(day)}; it must be a date, as '2027-03-31'") from None
-
-
-def norm(bound_rows: str, radius: float | None) -> dict[str, Any]:
-    """The norm (how a row is brought into the unit ball) as a JSON-ready dict."""
-    if _rows.word(bound_rows, "bound_rows", ["normalize", "clip", "require"]) == "normalize":
-        if radius is not None:
-            raise InputError(f"radius {radius} is not used with bound_rows='normalize'; leave it out, or give 'clip'")
-        return {"kind": "normalize"}
-    return {"kind": bound_rows, "radius": 1.0 if radius is None else _rows.number(radius, "radius")}
-
-
-def estimate_request(k: int | str | None, sparse: bool | dict[str, Any], moment: bool) -> str:
-    """The JSON of a request for an estimate."""
-    settings = _sparse(sparse) if isinstance(sparse, dict) else {} if _rows.switch(sparse, "sparse") else None
-    return to_json({"k": _count(k), "sparse": settings, "moment": _rows.switch(moment, "moment")})
-
-
-def _sparse(given: dict[str, Any]) -> dict[str, Any] | None:
-    """The settings of a sparse estimate, each checked for its type."""
-    read: dict[str, Callable[[Any, str], Any]] = {"rho": _rows.number, "refit": _rows.switch}
-    read |= {"max_iterations": _rows.whole, "tolerance": _rows.number}
-    settings: dict[str, Any] = {}
-    for key, value in given.items():
-        if key == "lambda":
-            is_word = isinstance(value, str) and value in ("auto", "cv", "path")
-            kinds = "'auto', 'cv', 'path' or a number"
-            settings[key] = value if is_word else _rows.number(value, "the penalty (lambda)", kinds)
-        elif key in read:
-            settings[key] = read[key](value, key)
-        else:
-            raise InputError(f"sparse has {key!r}; it can have lambda, rho, refit, max_iterations and tolerance")
-    return settings or None
-
-
-def _count(k: int | str | None) -> int | str | None:
-    if isinstance(k, Integral) and 0 <= int(k) < 2**64:
-        return int(k)
-    if k is None or isinstance(k, str) and k == "auto":
-        return k
-    sentence = f"the number of components is {_rows.shown(k)}; it must be a whole number or 'auto'"
-    raise InputError(sentence, "invalid-request")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
-import numbers
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from . import _core, _rows
+from . import _core, _request, _rows
 from ._estimate import Estimate
 from .errors import InputError
 
@@ -21,8 +17,6 @@ Numbers = float | Sequence[float]
 Words = str | Sequence[str]
 # How the rows of a file are read.
 _READING = ("format", "header", "delimiter", "decimal", "encoding", "keep", "drop", "first_index", "by_position")
-# Arguments of a request that have arguments of their own.
-_OBJECTS = ("model_settings", "sparse")
 
 
 class EigenveilWarning(UserWarning):
@@ -32,8 +26,7 @@ class EigenveilWarning(UserWarning):
 def _answered(answer: str, notes: list[str], depth: int = 3) -> dict[str, Any]:
     for note in notes:
         warnings.warn(note, EigenveilWarning, stacklevel=depth)
-    found: dict[str, Any] = json.loads(answer)
-    return found
+    return _request.read_json(answer)
 
 
 def use(case: Callable[[str], tuple[str, list[str]]], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -42,64 +35,27 @@ def use(case: Callable[[str], tuple[str, list[str]]], arguments: dict[str, Any])
 
 
 def _to_json(arguments: dict[str, Any]) -> str:
-    """The request as JSON, without the arguments that are not given."""
     if arguments.get("centring") is True:
         arguments = {**arguments, "centring": math.sqrt(0.5)}
-    given = {name: value for name, value in arguments.items() if value is not None and value is not False}
-    return json.dumps({name: value if name in _OBJECTS else plain(name, value) for name, value in given.items()})
+    return _request.to_json(arguments)
 
 
 def _taken(flags: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Removes the named flags from ``flags``, and returns those that are given."""
-    given = {name: flags.pop(name) for name in names if name in flags}
-    return {name: plain(name, value) for name, value in given.items() if value is not None and value is not False}
-
-
-def plain(name: str, value: Any) -> Any:
-    """Numbers and words as JSON values. Any other value is refused but not printed, because it may be rows."""
-    return [_plain(name, own) for own in value] if _is_many(value) else _plain(name, value)
-
-
-def _plain(name: str, value: Any) -> Any:
-    if not isinstance(value, (str, numbers.Number, np.generic)):
-        raise InputError(f"{name} has a {type(value).__name__} where a number or a word must be; give one, or a list")
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, (str, int)):
-        return value
-    number = float(value)
-    if not math.isfinite(number):
-        raise InputError(f"{name} is {number}; it must be a finite number")
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+    return _request.given({name: flags.pop(name) for name in names if name in flags})
 
 
 def _listed(value: Any) -> Any:
-    return value if value is None or _is_many(value) else [value]
+    return value if value is None or _request.is_many(value) else [value]
 
 
-def _is_many(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
-
-
-def _path(name: str, value: Any) -> str:
+def _path(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
     if not isinstance(value, (str, os.PathLike)):
         instead = {"rows": ", or LocalDPPCA the rows that you hold", "pilot": ", or an Estimate"}.get(name, "")
         raise InputError(f"{name} is a {type(value).__name__}; give the path of a file{instead}")
     return os.fsdecode(value)
-
-
-def _figure_path(plot: Any) -> str:
-    path = _path("plot", plot)
-    if not path.lower().endswith(".svg"):
-        raise InputError(f"plot is {path}, and a figure is written as SVG; give a name that ends in .svg")
-    return path
-
-
-def _write_figure(plot: str, figure: str) -> None:
-    try:
-        with open(plot, "w", encoding="utf-8") as file:
-            file.write(figure)
-    except OSError as error:
-        raise InputError(f"cannot write {plot}: {error.strerror}") from None
 
 
 def account(
@@ -113,7 +69,8 @@ def account(
     sensitivity: float | None = None,
     calibration: str = "analytic",
 ) -> dict[str, Any]:
-    """The privacy cost of one report, or of one in each of several studies.
+    """The privacy cost of one report, or of one in each of several studies: ``true_epsilon``, ``composed_epsilon``,
+    ``sum_epsilon``, …, all rounded up.
 
     Parameters
     ----------
@@ -123,11 +80,6 @@ def account(
         Studies that one participant takes part in.
     delta : float, optional
         δ at which ε is computed, 1e-6 by default; not for ``double-cap``, whose δ is 0.
-
-    Returns
-    -------
-    dict
-        ``true_epsilon``, ``composed_epsilon``, ``sum_epsilon``, … All are rounded up.
 
     Examples
     --------
@@ -151,7 +103,8 @@ def plan(
     delta: float | None = None,
     **flags: Any,
 ) -> dict[str, Any]:
-    """The number of participants needed for an error, or the error to expect with a number of participants, for every mechanism.
+    """The participants needed for an error, or the error to expect with a number of participants, for every mechanism:
+    ``rows``, one for each mechanism and ε, with ``n``, ``error``, ``true_epsilon``, ``report_bytes``.
 
     Parameters
     ----------
@@ -168,11 +121,6 @@ def plan(
     **flags
         Others of ``eigenveil plan --help``, such as ``bound_rows="clip"``.
 
-    Returns
-    -------
-    dict
-        ``rows``: one for each mechanism and ε, with ``n``, ``error``, ``true_epsilon``, ``report_bytes``.
-
     Examples
     --------
     >>> import eigenveil
@@ -180,18 +128,14 @@ def plan(
     >>> planned["rows"][0]["n"] < 20_000
     True
     """
-    plot = flags.pop("plot", None)
-    plot = plot if plot is None else _figure_path(plot)
-    if pilot is not None and not isinstance(pilot, Estimate):
-        pilot = Estimate.load(_path("pilot", pilot))
+    plot = _path("plot", flags.pop("plot", None))
+    if not isinstance(pilot, Estimate):
+        path = _path("pilot", pilot)
+        pilot = None if path is None else Estimate.load(path)
     several = {"epsilon": epsilon, "spectrum": spectrum, "n": n, "mechanism": mechanism}
     several = {name: _listed(value) for name, value in several.items()}
     request = _to_json({**several, "p": p, "k": k, "target_error": target_error, "delta": delta, **flags})
-    held = None if pilot is None else pilot._core
-    answer, notes, figure = _core.plan(request, held, plot is not None)
-    if plot is not None and figure is not None:
-        _write_figure(plot, figure)
-    return _answered(answer, notes)
+    return _answered(*_core.plan(request, None if pilot is None else pilot._core, plot))
 
 
 def simulate(
@@ -208,7 +152,8 @@ def simulate(
     sparse: bool = False,
     **flags: Any,
 ) -> dict[str, Any]:
-    """Runs studies on a population whose true subspace is known; a simulation protects nobody.
+    """Runs studies on a population whose true subspace is known; a simulation protects nobody. Returns ``error_mean``,
+    ``error_predicted_from_truth``, ``nonprivate_error``, …, or, with several settings, ``rows`` of them.
 
     Parameters
     ----------
@@ -221,11 +166,6 @@ def simulate(
     **flags
         Others of ``eigenveil simulate --help``, such as ``spike=20``, ``s=15``, ``noise="per-report"``.
 
-    Returns
-    -------
-    dict
-        ``error_mean``, ``error_predicted_from_truth``, ``nonprivate_error``, …; with several settings ``rows`` of them.
-
     Examples
     --------
     >>> import eigenveil
@@ -234,17 +174,16 @@ def simulate(
     True
     """
     reading, features = _taken(flags, _READING), flags.pop("features", None)
+    path = _path("rows", rows)
     table: tuple[str, str, str | None] | None = None
-    if rows is not None:
+    if path is not None:
         if {"keep", "drop"} <= reading.keys():
             raise InputError("keep and drop are both given; leave one out")
         if reading.get("first_index", 0) not in (0, 1):
             raise InputError("first_index must be 0 or 1")
         reading |= {name: _names(reading[name]) for name in ("keep", "drop") if name in reading}
-        constants = None if features is None else _path("features", features)
-        table = (_path("rows", rows), _to_json(reading), constants)
-    plot, title = flags.pop("plot", None), flags.pop("title", None)
-    plot = plot if plot is None else _figure_path(plot)
+        table = (path, _to_json(reading), _path("features", features))
+    plot, title = _path("plot", flags.pop("plot", None)), flags.pop("title", None)
     settings = _taken(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
     if settings and not sparse:
         raise InputError(f"{next(iter(settings))} is not used without sparse=True")
@@ -253,10 +192,7 @@ def simulate(
     request["model_settings"] = _taken(flags, ["spike", "inliers", "inlier_noise", "sign_noise"])
     request |= {"mechanism": mechanism, "repeats": repeats, "seed": seed, **flags}
     request |= {"model": model if rows is None else None, "sparse": settings if sparse else None}
-    answer, notes, figure = _core.simulate(_to_json(request), table, title)
-    if plot is not None:
-        _write_figure(plot, figure)
-    return _answered(answer, notes)
+    return _answered(*_core.simulate(_to_json(request), table, title, plot))
 
 
 def _names(names: Any) -> Any:
@@ -294,6 +230,9 @@ def prepare(
 ) -> dict[str, Any]:
     """Makes the public constants of a study from **public** rows, and predicts the results of a study with them.
 
+    Returns ``columns`` (each a feature with ``name``, ``center``, ``scale`` and the reason), ``features`` (for
+    :meth:`Analyst.create_study`), ``choices``, ``chosen`` and ``warnings``.
+
     Parameters
     ----------
     rows : data frame
@@ -305,12 +244,6 @@ def prepare(
     one_hot : str or sequence of str, optional
         Columns of text that become one column of 0 and 1 for each value; ``country=NA`` says that NA is a value of
         country, and not a missing one.
-
-    Returns
-    -------
-    dict
-        ``columns`` (each a feature with ``name``, ``center``, ``scale`` and the reason), ``features`` (for
-        :meth:`Analyst.create_study`), ``choices``, ``chosen`` and ``warnings``.
     """
     found = getattr(rows, "column_names", None)
     names = list(found if found is not None else getattr(rows, "columns", []))
@@ -330,11 +263,11 @@ def features_of(features: Any) -> list[dict[str, Any]] | None:
     """The features of a study, from any of the accepted forms."""
     if features is None:
         return None
+    way = "give a list of names, a frame with name, center and scale, or what eigenveil.prepare returns"
     if isinstance(features, Mapping):
-        own = features.get("features")
-        if own is None:
-            raise InputError("features is a mapping without the key features; give what eigenveil.prepare returns, or a list")
-        features = own
+        features = features.get("features")
+        if features is None:
+            raise InputError(f"features is a mapping without the key features; {way}")
     if hasattr(features, "to_pylist"):
         features = features.to_pylist()  # pyarrow's
     elif hasattr(features, "columns") and hasattr(features, "to_dict"):
@@ -342,19 +275,14 @@ def features_of(features: Any) -> list[dict[str, Any]] | None:
         cells = {name: list(frame[name]) for name in frame.columns}
         features = [{name: cells[name][line] for name in cells} for line in range(len(frame))]
     if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
-        raise InputError(
-            f"features is {_rows.shown(features)}; give a list of names, a frame with name, center and scale, or what "
-            "eigenveil.prepare returns"
-        )
-    return [{"name": str(own)} if isinstance(own, str) else _feature(own, place) for place, own in enumerate(features, 1)]
+        raise InputError(f"features is {_rows.shown(features)}; {way}")
+    return [_feature({"name": own} if isinstance(own, str) else own, at) for at, own in enumerate(features, 1)]
 
 
 def _feature(feature: Any, place: int) -> dict[str, Any]:
     """The fields of a feature, without missing ones, and with plain Python numbers."""
     if not isinstance(feature, Mapping) or not isinstance(feature.get("name"), str):
-        raise InputError(
-            f"feature {place} has no name; give names, or each feature's name, center and scale, as a frame or mappings"
-        )
+        raise InputError(f"feature {place} has no name; give names, or a frame or mappings with name, center and scale")
     out: dict[str, Any] = {}
     for key in ("name", "center", "scale", "observed", "section"):
         value = feature.get(key)

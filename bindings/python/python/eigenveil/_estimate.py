@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from . import _core, _rows
+from ._request import read_json
 from ._rows import Floats
 from .errors import InputError
 
@@ -67,34 +67,31 @@ class Estimate(_rows.Copies):
         if not isinstance(core, _core.Estimate):
             raise TypeError("an estimate is made by Analyst.estimate, LocalDPPCA.fit or Estimate.load")
         self._core = core
-        self._document: dict[str, Any] = json.loads(core.to_json())
-        self._derived: dict[str, Any] = json.loads(core.derived())
+        self._document, self._derived = read_json(core.to_json()), read_json(core.derived())
         document, derived = self._document, self._derived
         components = document["components"]
-        self.n_features_in_ = int(document["p"])
-        self.n_components_ = int(document["k"])
-        self.n_reports_ = int(document["n"])
-        shape = (self.n_components_, self.n_features_in_)
-        self.components_: Floats = np.array([own["loadings"] for own in components], dtype=np.float64).reshape(shape)
+        self.n_features_in_, self.n_components_, self.n_reports_ = (int(document[key]) for key in ("p", "k", "n"))
+        loadings = np.array([own["loadings"] for own in components], dtype=np.float64)
+        self.components_: Floats = loadings.reshape(self.n_components_, self.n_features_in_)
         self.explained_variance_ = _numbers(derived["variance"])
         self.explained_variance_errors_ = _numbers(own["variance_se"] for own in components)
         self.explained_variance_ratio_ = _numbers(own["explained_variance_ratio"] for own in components)
         self.mean_ = None if document["mean"] is None else _numbers(document["mean"])
         self.feature_names_in_ = np.array(derived["names"], dtype=object)
         self.verdicts_: list[str] = [own["verdict"] for own in components]
-        self.groups_: list[dict[str, Any]] = list(document["groups"])
+        self.groups_: list[dict[str, Any]] = document["groups"]
         self.alignments_ = _numbers(derived["alignment"])
         self.alignment_errors_ = _numbers(derived["alignment_se"])
         self.expected_error_ = float(document["expected_error"])
         found = document["expected_error_range"]
         self.expected_error_range_ = None if found is None else (float(found[0]), float(found[1]))
         self.eigenvalues_ = _numbers(document["eigenvalues"])
-        self.floor_: dict[str, Any] = dict(document["floor"])
+        self.floor_: dict[str, Any] = document["floor"]
         sparse = document["sparse"]
         self.support_ = None if sparse is None else [str(derived["names"][row]) for row in sparse["support"]]
-        self.warnings_: list[str] = list(document["warnings"])
-        self.warning_codes_: list[str] = list(document["warning_codes"])
-        self.privacy_: dict[str, Any] = dict(document["privacy"])
+        self.warnings_: list[str] = document["warnings"]
+        self.warning_codes_: list[str] = document["warning_codes"]
+        self.privacy_: dict[str, Any] = document["privacy"]
         # The arrays are shared with other objects.
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
@@ -103,7 +100,7 @@ class Estimate(_rows.Copies):
     @classmethod
     def from_json(cls, text: str) -> Estimate:
         """Reads an estimate from the text of an ``estimate.json``."""
-        return cls(_core.Estimate.from_json(text))
+        return cls(_core.Estimate.from_json(text.encode()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Estimate:
@@ -111,12 +108,8 @@ class Estimate(_rows.Copies):
 
         Raises ``OSError`` if the file cannot be opened, and ``InputError`` if it is not an estimate.
         """
-        with open(path, encoding="utf-8") as file:
-            try:
-                text = file.read()
-            except UnicodeDecodeError as error:
-                raise InputError("the file is not UTF-8; give an estimate.json", "malformed-json") from error
-        return cls.from_json(text)
+        with open(path, "rb") as file:
+            return cls(_core.Estimate.from_json(file.read()))
 
     def to_json(self) -> str:
         """The document."""
@@ -129,8 +122,7 @@ class Estimate(_rows.Copies):
 
     def to_dict(self) -> dict[str, Any]:
         """The document, as Python reads its JSON."""
-        found: dict[str, Any] = json.loads(self.to_json())
-        return found
+        return read_json(self.to_json())
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return (Estimate.from_json, (self.to_json(),))
@@ -141,21 +133,16 @@ class Estimate(_rows.Copies):
     __hash__ = None  # type: ignore[assignment]
 
     def _table(self, rows: Any) -> Floats:
-        expected = [str(name) for name in self._derived["names"]] if self._derived["named"] else None
-        read = _rows.table(rows, expected=expected)
-        values = _rows.ordered(read, expected, "the estimate")
+        names = self._derived["names"] if self._derived["named"] else None
+        values = _rows.ordered(_rows.table(rows, expected=names), names, "the estimate")
         if values.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"the table has {values.shape[1]} columns; the estimate has {self.n_features_in_} features",
-                "wrong-dimension",
-            )
+            sentence = f"the table has {values.shape[1]} columns; the estimate has {self.n_features_in_} features"
+            raise InputError(sentence, "wrong-dimension")
         return values
 
     def transform(self, rows: Any) -> Floats:
-        """Scores of rows on the components, n × k: the rows are prepared as in the study, and the mean is subtracted if it is known.
-
-        Columns are matched by name. Nothing is sent anywhere.
-        """
+        """Scores of rows on the components, n × k: of the rows as the study prepares them, less the mean if it is
+        known. Columns are matched by name. Nothing is sent anywhere."""
         return self._core.transform(self._table(rows))
 
     def inverse_transform(self, scores: Any) -> Floats:
@@ -164,9 +151,8 @@ class Estimate(_rows.Copies):
         if found.ndim != 2 or found.shape[1] != self.n_components_:
             sentence = f"the scores have shape {found.shape}; they must be n × {self.n_components_}"
             raise InputError(sentence, "wrong-dimension")
-        mean = self.mean_
         back: Floats = found @ self.components_
-        return back if mean is None else back + mean
+        return back if self.mean_ is None else back + self.mean_
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, np.dtype[np.object_]]:
         """``component1``, …"""
@@ -176,18 +162,16 @@ class Estimate(_rows.Copies):
         """A pandas frame: one row per component, with variance, alignment, verdict, group and loadings."""
         pandas = _package("pandas")
         groups = [None if own is None else f"{own[0]}–{own[1]}" for own in self._derived["group"]]
-        frame = pandas.DataFrame(
-            {
-                "verdict": self.verdicts_,
-                "group": groups,
-                "variance": self.explained_variance_,
-                "variance_se": self.explained_variance_errors_,
-                "explained": self.explained_variance_ratio_,
-                "alignment": self.alignments_,
-                "alignment_se": self.alignment_errors_,
-            },
-            index=self.get_feature_names_out(),
-        )
+        columns = {
+            "verdict": self.verdicts_,
+            "group": groups,
+            "variance": self.explained_variance_,
+            "variance_se": self.explained_variance_errors_,
+            "explained": self.explained_variance_ratio_,
+            "alignment": self.alignments_,
+            "alignment_se": self.alignment_errors_,
+        }
+        frame = pandas.DataFrame(columns, index=self.get_feature_names_out())
         loadings = pandas.DataFrame(self.components_, index=frame.index, columns=list(self.feature_names_in_))
         return pandas.concat([frame, loadings], axis=1)
 
@@ -196,16 +180,14 @@ class Estimate(_rows.Copies):
 
         The attributes of the ``PCA`` are estimates for the prepared rows, with the noise of the reports removed, and
         around 0 without private centring. ``noise_variance_`` is the mean variance outside the components; where the
-        estimate
-        does not know it, it is NaN, and so are ``get_covariance`` and ``score``.
+        estimate does not know it, it is NaN, and so are ``get_covariance`` and ``score``.
         """
         pipeline, preprocessing = _package("sklearn.pipeline"), _package("sklearn.preprocessing")
         from ._fitted import PCA
 
         pca = PCA(n_components=self.n_components_)
-        mean = self.mean_
         pca.components_ = self.components_
-        pca.mean_ = np.zeros(self.n_features_in_) if mean is None else mean
+        pca.mean_ = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
         pca.explained_variance_ = self.explained_variance_
         pca.explained_variance_ratio_ = self.explained_variance_ratio_
         pca.n_components_, pca.n_features_in_, pca.n_samples_ = self.n_components_, self.n_features_in_, self.n_reports_
@@ -222,11 +204,12 @@ class Estimate(_rows.Copies):
         directions = self.n_features_in_ - self.n_components_
         if directions == 0:
             return 0.0
-        rest = _number(self._document["total_variance"]) - float(self.explained_variance_.sum())
+        total: float | None = self._document["total_variance"]
+        rest = np.nan if total is None else total - float(self.explained_variance_.sum())
         return rest / directions if rest > 0 else np.nan
 
     def prepare(self, rows: Any) -> Floats:
-        """The rows as the study prepares them: less its centers, over its scales, brought into the unit ball. n × p."""
+        """The rows as the study prepares them, n × p: less its centers, over its scales, within the unit ball."""
         return self._core.prepare(self._table(rows))
 
     @property
@@ -240,10 +223,8 @@ class Estimate(_rows.Copies):
         return self._statistics(self._core.covariance)[0]
 
     def covariance(self) -> Intervals:
-        """The unbiased covariance or second moment, with standard errors and 95 % intervals.
-
-        It is not always positive semidefinite: :attr:`covariance_` is.
-        """
+        """The unbiased covariance or second moment, with standard errors and 95 % intervals; unlike :attr:`covariance_`
+        it is not always positive semidefinite."""
         _, raw, errors = self._statistics(self._core.covariance)
         half = 1.959963984540054 * errors
         return Intervals(raw, errors, raw - half, raw + half, [])
@@ -257,25 +238,16 @@ class Estimate(_rows.Copies):
     def _statistics(self, asked: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """The result of a statistic of the moment; ``InputError`` without a moment."""
         if "mean_report" not in self._document:
-            raise InputError(
-                "this estimate has no moment; ask for one with Analyst.estimate(study, moment=True). Studies with "
-                "missing cells or weights, and fits with more than 1,000 features, have none",
-                "invalid-request",
-            )
+            none = "Studies with missing cells or weights, and fits with more than 1,000 features, have none"
+            ask = "ask for one with Analyst.estimate(study, moment=True)"
+            raise InputError(f"this estimate has no moment; {ask}. {none}", "invalid-request")
         return asked(*arguments)
 
     def regress(self, y: str, x: str | Sequence[str]) -> dict[str, tuple[float, float, float, float]]:
-        """The best linear prediction of one feature by others, in units of the prepared rows.
+        """The best linear prediction of one feature by others, in units of the prepared rows: for each predictor value,
+        standard error, lower and upper end of the 95 % interval.
 
-        Returns
-        -------
-        dict
-            For each predictor: value, standard error, lower and upper end of the 95 % interval.
-
-        Raises
-        ------
-        EstimateError
-            The predictors' covariance is not known well enough.
+        Raises ``EstimateError`` if the predictors' covariance is not known well enough.
         """
         predictors = [x] if isinstance(x, str) else list(x)
         return dict(zip(predictors, self._statistics(self._core.regress, y, predictors), strict=True))
@@ -310,7 +282,8 @@ class Estimate(_rows.Copies):
         return ax
 
     def plot_biplot(self, rows: Any, axes: tuple[int, int] = (1, 2), top: int = 12, ax: Any = None) -> Any:
-        """Plots the rows and the largest loadings over two components (from 1) with matplotlib; reveals the rows. Returns the axes."""
+        """The rows and the largest loadings over two components (from 1), by matplotlib; reveals the rows. Returns the
+        axes."""
         first, second = (self._place(component) for component in axes)
         scores = self.transform(rows)[:, [first, second]]
         if len(scores) == 0:
@@ -342,24 +315,16 @@ class Estimate(_rows.Copies):
     def _repr_html_(self) -> str:
         heads = ["component", "variance", "explained", "alignment", "direction", "verdict"]
         head = "".join(f"<th>{name}</th>" for name in heads)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self._derived["table"]
-        )
+        rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._derived["table"])
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
         notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings_)
-        pictures = self.figures()
-        return (
-            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<ul>{notes}</ul>{pictures.get('scree.svg', '')}"
-        )
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else float(value)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<p>{html.escape(repr(self))}</p>{table}<ul>{notes}</ul>{self.figures().get('scree.svg', '')}"
 
 
 def _numbers(values: Iterable[float | None]) -> Floats:
-    return np.array([_number(value) for value in values], dtype=np.float64)
+    """As an array, NaN where there is none."""
+    return np.array(list(values), dtype=np.float64)
 
 
 def _package(name: str) -> Any:
@@ -373,6 +338,4 @@ def _package(name: str) -> Any:
 
 
 def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    return _package("matplotlib.pyplot").subplots()[1]
+    return _package("matplotlib.pyplot").subplots()[1] if ax is None else ax

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from . import _core, _rows
+from ._request import read_json, to_json
 from .errors import InputError
 
 # Never a value of a row, nor what depends on one, nor a token.
@@ -90,13 +91,16 @@ class Study(_rows.Copies):
     def __init__(self, checked: _core.Study | None = None, *_: object, **__: object) -> None:
         if not isinstance(checked, _core.Study):
             raise TypeError("a study is made by Study.fetch, Study.from_document, Analyst.study or create_study")
-        vars(self).update(_object(checked.described()), _checked=checked)
+        vars(self).update(read_json(checked.described()), _checked=checked)
 
     @classmethod
     def fetch(
         cls, url: str, id: str, fingerprint: str | None = None, *, connection: Connection | None = None
     ) -> Study:
         """Fetches a study from its server and checks it.
+
+        Raises ``StudyError`` (``wrong-fingerprint``, ``study-not-found``, parameters whose noise does not keep the
+        budget) and ``ServerError`` (no answer).
 
         Parameters
         ----------
@@ -107,28 +111,19 @@ class Study(_rows.Copies):
         fingerprint : str, optional
             The fingerprint that the study must have. Ship it with the program: without it a server could give each
             participant other constants and recognise its report by them.
-
-        Raises
-        ------
-        StudyError
-            ``wrong-fingerprint``, ``study-not-found``, parameters whose noise does not keep the budget.
-        ServerError
-            The server could not be reached.
         """
         study = cls(_core.Study.fetch(url, id, fingerprint, require_connection(connection)))
         _log.info("fetched %r", study)
         return study
 
     @classmethod
-    def from_document(cls, document: str | bytes | Mapping[str, Any], url: str, fingerprint: str | None = None) -> Study:
+    def from_document(
+        cls, document: str | bytes | Mapping[str, Any], url: str, fingerprint: str | None = None
+    ) -> Study:
         """Checks a study's document (of ``GET /v1/studies/ID``) obtained by other means."""
-        if isinstance(document, bytes):
-            try:
-                document = document.decode()
-            except UnicodeDecodeError as error:
-                raise InputError("the document is not UTF-8", "malformed-json") from error
-        text = document if isinstance(document, str) else json.dumps(document)
-        return cls(_core.Study.from_document(text, url, fingerprint))
+        if not isinstance(document, bytes):
+            document = (document if isinstance(document, str) else json.dumps(document)).encode()
+        return cls(_core.Study.from_document(document, url, fingerprint))
 
     @property
     def is_open(self) -> bool:
@@ -138,7 +133,7 @@ class Study(_rows.Copies):
     @property
     def privacy(self) -> dict[str, Any]:
         """What one report promises, worked out on this side; ``sentence`` says it in words."""
-        return _object(self._checked.privacy())
+        return read_json(self._checked.privacy())
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         return (Study.from_document, (self._checked.to_document(), self.url))
@@ -197,8 +192,12 @@ class Sent(_rows.Copies):
     retries: int = 0
     seconds: float = 0.0
 
-
-_AnySent = TypeVar("_AnySent", bound=Sent)
+    def _logged(self) -> Self:
+        counts = (self.accepted, self.duplicates, self.refused, self.pending)
+        _log.info("%d reports accepted, %d duplicates, %d refused, %d still to be sent", *counts)
+        for failure in self.failures:
+            _log.warning("study %s: %s [%s]", failure["study"], failure["detail"], failure["code"])
+        return self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,7 +223,7 @@ class Receipt(_rows.Copies):
 
     @classmethod
     def _of(cls, text: str, document: str) -> Receipt:
-        return cls(**_object(document), _text=text)
+        return cls(**read_json(document), _text=text)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -242,7 +241,8 @@ class Ledger:
     """The durable file of one device with one participant: which studies it reported to, and what it may spend.
 
     A study has no report of this device, or exactly one, which is charged and on the disk before anything is sent.
-    Keep one file for the device's whole life.
+    Keep one file for the device's whole life. Raises ``LedgerError``: ``locked`` if another process (or another
+    ``Ledger``) has it open, ``file`` if it is damaged or no ledger.
 
     Parameters
     ----------
@@ -250,11 +250,6 @@ class Ledger:
         The file. It is made, readable by its owner only, if it is not there.
     existing : bool
         Refuse to make a new one: use it once the ledger has been created. A lost ledger looks like a first run.
-
-    Raises
-    ------
-    LedgerError
-        ``locked`` if another process (or another ``Ledger``) has it open; ``file`` if it is damaged or no ledger.
 
     Examples
     --------
@@ -271,13 +266,11 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a ledger is a file that one process has open, and is not pickled: open its path where it is used")
+        raise TypeError("a ledger is a file that one process has open, and not pickled: open its path where it is used")
 
     def close(self) -> None:
         """Closes the file, so that another process can open it."""
@@ -285,6 +278,10 @@ class Ledger:
 
     def take_part(self, study: Study, row: Any, *, token: str | None = None) -> Participation:
         """Perturbs the row and keeps its report, charged and durable; once per study, however often it is called.
+
+        Raises, before anything is perturbed or charged, ``InputError`` (``wrong-dimension``, ``wrong-names``,
+        ``invalid-dtype``, a text that is no token), ``LedgerError`` (``budget-exceeded``, ``already-participated``) and
+        ``StudyError`` (``study-not-open``, ``study-ended``).
 
         Parameters
         ----------
@@ -295,25 +292,15 @@ class Ledger:
             ``local_warning`` says so.
         token : str, optional
             The one-time token of a study that needs one.
-
-        Raises
-        ------
-        InputError
-            ``wrong-dimension``, ``wrong-names``, ``invalid-dtype``, or a text that is no token: nothing was perturbed
-            or charged.
-        LedgerError
-            ``budget-exceeded``, ``already-participated``.
-        StudyError
-            ``study-not-open``, ``study-ended``.
         """
         checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = _object(self._core.take_part(checked, numbers, None if token is None else _token(token)))
+        kept = read_json(self._core.take_part(checked, numbers, None if token is None else _token(token)))
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
         return Participation(**kept)
 
     def set_token(self, study: Study | str, token: str) -> bool:
-        """Keeps the one-time token for a report that is not acknowledged yet; returns whether the token is still needed."""
+        """Keeps the one-time token of a report that is not acknowledged yet; returns whether it is still needed."""
         return self._core.set_token(id_of(study), _token(token))
 
     def send(self, *, connection: Connection | None = None) -> Sent:
@@ -321,7 +308,7 @@ class Ledger:
 
         An unreachable server is no exception: see ``failures``.
         """
-        return _logged(Sent(**_object(self._core.send(require_connection(connection)))))
+        return Sent(**read_json(self._core.send(require_connection(connection))))._logged()
 
     def receipt(self) -> Receipt:
         """Which studies the device took part in, and what remains."""
@@ -364,16 +351,6 @@ def _checked(study: Study) -> _core.Study:
         kind = type(study).__name__
         raise InputError(f"the study is a {kind}; give what Study.fetch or Analyst.study returned")
     return study._checked
-
-
-def _logged(sent: _AnySent) -> _AnySent:
-    _log.info(
-        "%d reports accepted, %d duplicates, %d refused, %d still to be sent",
-        sent.accepted, sent.duplicates, sent.refused, sent.pending,
-    )  # fmt: skip
-    for failure in sent.failures:
-        _log.warning("study %s: %s [%s]", failure["study"], failure["detail"], failure["code"])
-    return sent
 
 
 @dataclass(frozen=True)
@@ -425,14 +402,19 @@ def report(
     Each row is perturbed once, and its report is in the ledger before it is sent. Called again, it finishes what was
     interrupted, and counts no row twice: row *i* of every table used with a ledger is participant *i*.
 
+    Raises ``InputError``, ``LedgerError``, ``StudyError`` or ``TokenError`` before anything is perturbed, charged or
+    stored: tokens that are missing or the same, limits, another address or purpose, other rows, a closed study. With
+    ``pending`` and ``acknowledged`` in its ``values``, a ``ServerError``, ``StudyError`` or ``TokenError`` says why
+    reports are still to be sent: call it again to finish.
+
     Parameters
     ----------
     study : Study
     rows : array, or data frame (pandas, Polars, pyarrow, Arrow stream)
         n × p. Columns are matched with the study's features by name, in any order; an array is in the study's order.
-        Cells that are null, NaN or masked are missing. A column of text is read as in a file; one of 20 cells or more is
-        refused where more than half of them are no numbers, or none of the study's categories (never with ``persons``).
-        How many cells are not used is logged before anything is charged.
+        Cells that are null, NaN or masked are missing. A column of text is read as in a file; one of 20 cells or more
+        is refused where more than half of them are no numbers, or none of the study's categories (never with
+        ``persons``). How many cells are not used is logged before anything is charged.
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional
@@ -440,9 +422,7 @@ def report(
         person, drawn at random, is reported.
     weights : str or array, optional
         Column (or one number per row), above 0 and at most 1, in a study with weights; more counts as 1, so divide by
-        the
-        largest that there can be. A pandas Series, also as
-        ``persons``, must have the index of a frame of rows.
+        the largest that there can be. A pandas Series, also as ``persons``, must have the index of a frame of rows.
     tokens : iterable of str, optional
         One-time tokens, one a participant; needed once.
     same_participants : bool
@@ -454,71 +434,41 @@ def report(
         Changes what each row may spend in one study and in all.
     progress : bool or callable, optional
         ``True`` for a bar by tqdm; or called with ``(done, total)`` a few times a second.
-
-    Raises
-    ------
-    InputError, LedgerError, StudyError, TokenError
-        Refused before anything is perturbed, charged or stored: tokens that are missing or the same, limits, another
-        address or purpose, other rows, a closed study.
-    ServerError, StudyError, TokenError
-        Reports are still to be sent; ``values`` has ``pending`` and ``acknowledged``. Call it again to finish.
     """
-    if persons is not None and weights is not None:
-        raise InputError("persons and weights cannot be combined; give one of them")
     checked = _checked(study)
     aside = [label for label in (persons, weights) if isinstance(label, str)]
-    names, of = study.feature_names, f"study {study.id}"
-    read = _rows.table(rows, aside=aside, expected=names)
-    values = _rows.ordered(read, names, of, reports=True, persons=persons is not None)
+    names = study.feature_names
+    table = _rows.table(rows, aside=aside, expected=names)
+    values = _rows.ordered(table, names, f"study {study.id}", reports=True, persons=persons is not None)
     n = len(values)
     if n == 0:
         raise InputError("the table has no rows; give at least one")
-    _rows.refuse_other_index(rows, persons, "persons")
-    _rows.refuse_other_index(rows, weights, "weights")
-    labels = read.aside.get(persons) if isinstance(persons, str) else persons
-    weight = read.aside.get(weights) if isinstance(weights, str) else weights
-    whose = None if labels is None else _rows.numbered(labels, n)
-    counts = None if weight is None else _rows.weights(weight, n)
-    _tell(values, counts, names)
+    persons = table.aside.get(persons) if isinstance(persons, str) else persons
+    weights = table.aside.get(weights) if isinstance(weights, str) else weights
+    holders = _rows.holders(rows, n, persons, weights)
+    _rows.tell(values, holders[1], names)
     arguments = {
-        "same_participants": same_participants,
-        "moved": moved,
-        "accept_new_purpose": accept_new_purpose,
-        "resend_refused": resend_refused,
-        "connections": connections,
-        "epsilon_per_study": epsilon_per_study,
-        "epsilon_total": epsilon_total,
-        "delta_total": delta_total,
-    }
-    with _Bar(progress, "reports") as told:
+        "same_participants": same_participants, "moved": moved, "accept_new_purpose": accept_new_purpose,
+        "resend_refused": resend_refused, "connections": connections, "epsilon_per_study": epsilon_per_study,
+        "epsilon_total": epsilon_total, "delta_total": delta_total,
+    }  # fmt: skip
+    with _told(progress) as told:
         answer = _core.report(
             ledger,
             checked,
             values,
-            whose,
-            counts,
+            *holders,
             None if tokens is None else list(map(_token, tokens)),
             to_json(arguments),
             told,
             require_connection(connection),
         )
-    done = _object(answer)
+    done = read_json(answer)
     charged = done.pop("charged")
     done |= {"participants": done.pop("rows"), "prepared": charged["rows"]}
     done |= {"epsilon": charged["epsilon"], "delta": charged["delta"]}
     del done["study"]
-    return _logged(Reported(**done))
-
-
-def _tell(values: _rows.Floats, weights: _rows.Floats | None, names: list[str] | None) -> None:
-    """Tells whoever holds the rows, and nobody else, how many cells are not used."""
-    missing = {place: int(np.isnan(values[:, place]).sum()) for place in range(values.shape[1])}
-    listed = [f"{names[place] if names else place + 1}: {count}" for place, count in missing.items() if count]
-    if listed:
-        more = "" if len(listed) <= 8 else f" and {len(listed) - 8} columns more"
-        _log.warning("shown only to you: cells without a number, by column: %s%s", ", ".join(listed[:8]), more)
-    if weights is not None and (wrong := int((~((weights > 0) & (weights <= 1))).sum())):
-        _log.warning("shown only to you: %d weights are not above 0 and at most 1", wrong)
+    return Reported(**done)._logged()
 
 
 def receipt(ledger: Path) -> Receipt:
@@ -526,49 +476,21 @@ def receipt(ledger: Path) -> Receipt:
     return Receipt._of(*_core.receipt(ledger))
 
 
-class _Bar:
-    """What is called with progress: a function, or tqdm if it is there."""
-
-    def __init__(self, progress: Progress, what: str) -> None:
-        self._bar: Any = None
-        self._progress: Callable[[int, int], object] | None = None
-        if progress is True:
-            try:
-                from tqdm.auto import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(desc=what, unit="")
-            self._progress = self._draw
-        elif callable(progress):
-            self._progress = progress
-
-    def _draw(self, done: int, total: int) -> None:
-        self._bar.total = total
-        self._bar.update(done - self._bar.n)
-
-    def __enter__(self) -> Callable[[int, int], object] | None:
-        return self._progress
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-
-def _object(text: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(text)
-    return document
-
-
-def to_json(document: dict[str, Any]) -> str:
-    """JSON, in which no number may be missing."""
+@contextlib.contextmanager
+def _told(progress: Progress) -> Iterator[Callable[[int, int], object] | None]:
+    """What is called with progress: a function, or a bar by tqdm if it is there."""
+    if progress is not True:
+        yield progress if callable(progress) else None
+        return
     try:
-        return json.dumps(document, allow_nan=False, default=_plain)
-    except ValueError as error:
-        raise InputError("a number is not finite; give a finite one") from error
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield None
+        return
+    with tqdm(desc="reports", unit="") as bar:
 
+        def draw(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
 
-def _plain(value: Any) -> Any:
-    """Numbers of numpy as Python's own."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+        yield draw

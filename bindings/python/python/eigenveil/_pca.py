@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _core, _rows
-from ._analyst import designed, estimate_request, explain_unknown_words
 from ._estimate import Estimate
-from ._participant import to_json
+from ._request import to_json
 from ._rows import Floats
 from .errors import InputError
 
+_DESIGN = ("epsilon", "mechanism", "calibration", "delta", "bound_rows", "radius", "centring", "mean_weight")
 
+
+@dataclass(eq=False, repr=False)
 class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """PCA under local differential privacy: its ``fit`` is a simulation on rows that you hold, and protects nobody.
 
@@ -31,14 +34,8 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Components; ``"auto"`` are those before the last gap that noise does not explain.
     epsilon, delta : float
         Of one report.
-    mechanism : str
-        ``"double-cap"``, ``"isotropic-gaussian"``, ``"symmetric-gaussian"`` or ``"discrete-gaussian"``.
-    calibration : str
-        ``"analytic"``, or ``"as-published"``, whose claim does not hold.
-    bound_rows, radius
-        How a row is brought into the unit ball: ``"normalize"``, ``"clip"`` or ``"require"`` at the radius.
-    centring : float, optional
-        Constant of private centring, 0.01 to 1: the mean is estimated and removed.
+    mechanism, calibration, bound_rows, radius, centring
+        As in :meth:`Analyst.create_study`.
     center, scale : array of p, mapping or Series by feature name, optional
         Public constants, subtracted from each row and dividing it.
     observed : array of p or float, optional
@@ -68,39 +65,23 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     (20000, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        epsilon: float = 4.0,
-        *,
-        mechanism: str = "double-cap",
-        calibration: str = "analytic",
-        delta: float | None = None,
-        bound_rows: str = "normalize",
-        radius: float | None = None,
-        centring: float | None = None,
-        center: Any = None,
-        scale: Any = None,
-        observed: Any = None,
-        mean_weight: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.mechanism = mechanism
-        self.calibration = calibration
-        self.delta = delta
-        self.bound_rows = bound_rows
-        self.radius = radius
-        self.centring = centring
-        self.center = center
-        self.scale = scale
-        self.observed = observed
-        self.mean_weight = mean_weight
-        self.random_state = random_state
+    n_components: int | str = 2
+    epsilon: float = 4.0
+    _: KW_ONLY
+    mechanism: str = "double-cap"
+    calibration: str = "analytic"
+    delta: float | None = None
+    bound_rows: str = "normalize"
+    radius: float | None = None
+    centring: float | None = None
+    center: Any = None
+    scale: Any = None
+    observed: Any = None
+    mean_weight: float | None = None
+    random_state: Any = None
 
-    def _sparse(self) -> bool | dict[str, Any]:
-        return False
+    def _sparse(self) -> dict[str, Any] | None:
+        return None
 
     def fit(self, X: Any, y: Any = None, *, weights: Any = None, persons: Any = None) -> LocalDPPCA:
         """Simulates a study of these rows.
@@ -118,39 +99,22 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         values = self._validated(X, reset=True)
         if values.shape[1] < 2:
             raise InputError("n_features = 1 is not enough; PCA needs at least 2 features", "invalid-dimension")
-        if weights is not None and persons is not None:
-            raise InputError("weights and persons cannot be combined; give one of them")
-        _rows.refuse_other_index(X, persons, "persons")
-        _rows.refuse_other_index(X, weights, "weights")
-        n = len(values)
-        design = designed(
-            name="",
-            dimension=values.shape[1],
-            features=self._features(values.shape[1]),
-            bound_rows=self.bound_rows,
-            radius=self.radius,
-            centring=self.centring,
-            mechanism=self.mechanism,
-            calibration=self.calibration,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            weights=weights is not None,
-            mean_weight=self.mean_weight,
-        )
-        plain = weights is None and self.observed is None
-        request = estimate_request(self.n_components, self._sparse(), plain and values.shape[1] <= 1000)
-        numbers = None if persons is None else _rows.numbered(persons, n)
-        weight = None if weights is None else _rows.weights(weights, n)
-        seed = _seed(self.random_state)
-        with explain_unknown_words(design), self._hide_cell_like_names():
+        holders = _rows.holders(X, len(values), persons, weights)
+        design = {name: getattr(self, name) for name in _DESIGN}
+        design |= {"dimension": values.shape[1], "features": self._features(values.shape[1])}
+        design["weights"] = weights is not None
+        asked = {"n_components": self.n_components, "sparse": self._sparse(), "random_state": _seed(self.random_state)}
+        moment = weights is None and self.observed is None and values.shape[1] <= 1000
+        request = to_json({**asked, "moment": moment})
+        with self._hide_cell_like_names():
             try:
-                core = _core.simulated(values, numbers, weight, to_json(design), request, seed)
+                core = _core.simulated(values, *holders, to_json(design), request)
             except InputError as error:
                 if error.code != "invalid-name" or self._has_constants():
                     raise
                 # A frame may have names that no study may have, such as those with line breaks: it has none then.
                 design["features"] = None
-                core = _core.simulated(values, numbers, weight, to_json(design), request, seed)
+                core = _core.simulated(values, *holders, to_json(design), request)
         self.estimate_ = Estimate(core)
         self.components_ = self.estimate_.components_
         self.explained_variance_ = self.estimate_.explained_variance_
@@ -160,7 +124,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.expected_error_ = self.estimate_.expected_error_
         self.privacy_ = self.estimate_.privacy_
         self.n_components_ = self.estimate_.n_components_
-        self.n_samples_ = n
+        self.n_samples_ = len(values)
         return self
 
     def _has_constants(self) -> bool:
@@ -250,6 +214,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class LocalDPSparsePCA(LocalDPPCA):
     """Row-sparse PCA under local differential privacy: its ``fit`` is a simulation on rows that you hold.
 
@@ -273,54 +238,15 @@ class LocalDPSparsePCA(LocalDPPCA):
     converged_ : bool
     """
 
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        epsilon: float = 4.0,
-        *,
-        penalty: str | float = "auto",
-        refit: bool = False,
-        max_iterations: int = 2000,
-        tolerance: float = 1e-6,
-        mechanism: str = "double-cap",
-        calibration: str = "analytic",
-        delta: float | None = None,
-        bound_rows: str = "normalize",
-        radius: float | None = None,
-        centring: float | None = None,
-        center: Any = None,
-        scale: Any = None,
-        observed: Any = None,
-        mean_weight: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_components,
-            epsilon,
-            mechanism=mechanism,
-            calibration=calibration,
-            delta=delta,
-            bound_rows=bound_rows,
-            radius=radius,
-            centring=centring,
-            center=center,
-            scale=scale,
-            observed=observed,
-            mean_weight=mean_weight,
-            random_state=random_state,
-        )
-        self.penalty = penalty
-        self.refit = refit
-        self.max_iterations = max_iterations
-        self.tolerance = tolerance
+    _: KW_ONLY
+    penalty: str | float = "auto"
+    refit: bool = False
+    max_iterations: int = 2000
+    tolerance: float = 1e-6
 
-    def _sparse(self) -> bool | dict[str, Any]:
-        return {
-            "lambda": self.penalty,
-            "refit": self.refit,
-            "max_iterations": self.max_iterations,
-            "tolerance": self.tolerance,
-        }
+    def _sparse(self) -> dict[str, Any] | None:
+        others = {name: getattr(self, name) for name in ("refit", "max_iterations", "tolerance")}
+        return {"lambda": self.penalty, **others}
 
     def fit(self, X: Any, y: Any = None, *, weights: Any = None, persons: Any = None) -> LocalDPSparsePCA:
         """As :meth:`LocalDPPCA.fit`."""
@@ -354,7 +280,7 @@ def _seed(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(random_state, (int, np.integer)):
-        return _rows.whole(int(random_state), "random_state")
+        return int(random_state)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     return int(check_random_state(random_state).randint(2**31))

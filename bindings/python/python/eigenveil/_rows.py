@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import logging
-import operator
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,16 +36,12 @@ class Copies:
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
-        own = name.startswith("_") or not isinstance(value, (list, dict))
-        return value if own else copy.deepcopy(value)
+        return copy.deepcopy(value) if isinstance(value, (list, dict)) and not name.startswith("_") else value
 
 
 class Table(NamedTuple):
-    """A table: its numbers (rows × columns), the names of its columns, and columns that were set aside, as they are.
-
-    ``unmatched`` says why columns cannot be matched by the names that the table carries. ``texts`` are the columns of
-    text, by their places, which have no numbers yet.
-    """
+    """A table: its numbers (rows × columns), the names of its columns, columns that were set aside, as they are, why
+    columns cannot be matched by the names that the table carries, and columns of text by place, without numbers yet."""
 
     values: Floats
     names: list[str] | None
@@ -56,10 +51,8 @@ class Table(NamedTuple):
 
 
 def unmasked(values: Any) -> Any:
-    """Replaces masked values by NaN, including in lists of masked arrays, where numpy would ignore the mask.
-
-    Arrow's dictionaries are decoded: pyarrow 26 gives their nulls the values of other rows.
-    """
+    """Replaces masked values by NaN, including in lists of masked arrays, where numpy would ignore the mask. Arrow's
+    dictionaries are decoded: pyarrow 26 gives their nulls the values of other rows."""
     if hasattr(values, "column_names") and hasattr(values, "from_arrays"):
         columns = values.columns
         if not any(hasattr(column.type, "index_type") for column in columns):
@@ -86,23 +79,19 @@ def floats(values: Any, what: str) -> Floats:
     try:
         array: npt.NDArray[Any] = np.asarray(unmasked(values))
     except Exception:
-        raise InputError(
-            f"{what} cannot be read as an array of numbers; give all rows the same length, or a data frame",
-            "invalid-dtype",
-        ) from None
+        sentence = f"{what} is no array of numbers; give all rows the same length, or a data frame"
+        raise InputError(sentence, "invalid-dtype") from None
     if array.dtype.kind == "O" and array.ndim == 0:
         kind = type(values).__name__
         raise InputError(f"{what} is a {kind}; give an array of numbers, or a data frame", "invalid-dtype")
-    if array.dtype.kind == "O" and (isinstance(values, (list, tuple)) or _is_wide(array)):
+    # Whole numbers of more than 64 bits are objects.
+    is_wide = array.dtype.kind == "O" and set(map(type, array.flat)) == {int} and max(map(abs, array.flat)) >= 2**63
+    if array.dtype.kind == "O" and (isinstance(values, (list, tuple)) or is_wide):
         array = _with_gaps(array)
-    if array.dtype.kind in "mM":
-        raise InputError(f"{what} has {_DATES}", "invalid-dtype")
-    if array.dtype.kind not in "buif":
-        kind = _KINDS.get(array.dtype.kind, "objects")
-        raise InputError(
-            f"{what} has {kind}, not numbers; convert it first, with .astype(float), or .cast in Polars and pyarrow",
-            "invalid-dtype",
-        )
+    if (kind := array.dtype.kind) not in "buif":
+        convert = "not numbers; convert it first, with .astype(float), or .cast in Polars and pyarrow"
+        has = _DATES if kind in "mM" else f"{_KINDS.get(kind, 'objects')}, {convert}"
+        raise InputError(f"{what} has {has}", "invalid-dtype")
     return np.require(array, np.float64, ["C", "A"])
 
 
@@ -122,16 +111,12 @@ def _with_gaps(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def _is_wide(array: npt.NDArray[Any]) -> bool:
-    """Whether they are objects because a whole number has more than 64 bits."""
-    return set(map(type, array.flat)) == {int} and any(not -(2**63) <= value < 2**64 for value in array.flat)
-
-
 def _column(values: Any, called: str) -> npt.NDArray[Any]:
     """One column of a data frame, missing cells as NaN where it has numbers or booleans."""
     try:
         if hasattr(values, "to_numpy"):
-            if hasattr(values, "isna") and _is_extension(values):
+            dtype = getattr(values, "dtype", None)
+            if hasattr(values, "isna") and not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "buif":
                 # pandas: its nullable kinds become objects otherwise.
                 return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
             values = unmasked(values)
@@ -145,41 +130,26 @@ def _column(values: Any, called: str) -> npt.NDArray[Any]:
     return array
 
 
-def _is_extension(values: Any) -> bool:
-    dtype = getattr(values, "dtype", None)
-    return dtype is not None and not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "buif"
-
-
 def table(
     rows: Any, *, aside: Sequence[str] = (), expected: Sequence[str] | None = None, what: str = "the table"
 ) -> Table:
     """Reads an array, a pandas or Polars frame, a pyarrow table, or what has Arrow's stream, and sets columns aside.
-
-    Columns of which the expected features are categories are read as text.
-    """
+    Columns of which the expected features are categories are read as text."""
+    kind = type(rows)
     try:
-        return _table(rows, aside, expected or (), what)
+        if isinstance(rows, (np.ndarray, list, tuple)) or any(hasattr(kind, word) for word in _WITH_NAMES):
+            return _array(rows, aside, what)
+        if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "to_numpy"):
+            return _frame(_from_arrow(rows), aside, expected or (), what)
+        if hasattr(kind, "columns") and not hasattr(kind, "__len__"):
+            raise InputError(f"{what} is a {kind.__name__}, which has no rows yet; collect it first", "invalid-dtype")
+        is_frame = hasattr(rows, "columns") and hasattr(rows, "__getitem__")
+        return _frame(rows, aside, expected or (), what) if is_frame else _array(rows, aside, what)
     except (EigenveilError, MemoryError):
         raise
     except Exception:
-        kind = type(rows).__name__
-        raise InputError(
-            f"{what} is a {kind} that cannot be read; give an array of numbers, or a pandas, Polars or pyarrow table",
-            "invalid-dtype",
-        ) from None
-
-
-def _table(rows: Any, aside: Sequence[str], expected: Sequence[str], what: str) -> Table:
-    kind = type(rows)
-    if isinstance(rows, (np.ndarray, list, tuple)) or any(hasattr(kind, word) for word in _WITH_NAMES):
-        return _array(rows, aside, what)
-    if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "to_numpy"):
-        return _frame(_from_arrow(rows), aside, expected, what)
-    if hasattr(kind, "columns") and not hasattr(kind, "__len__"):
-        raise InputError(f"{what} is a {kind.__name__}, which has no rows yet; collect it first", "invalid-dtype")
-    if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):
-        return _frame(rows, aside, expected, what)
-    return _array(rows, aside, what)
+        one = "an array of numbers, or a pandas, Polars or pyarrow table"
+        raise InputError(f"{what} is a {kind.__name__} that cannot be read; give {one}", "invalid-dtype") from None
 
 
 def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
@@ -193,11 +163,8 @@ def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
         unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame({made})"
     array = floats(rows, what)
     if array.ndim != 2:
-        raise InputError(
-            f"{what} has {array.ndim} dimensions; it must have two, rows × columns. One row is array.reshape(1, -1) "
-            "or series.to_frame().T",
-            "wrong-dimension",
-        )
+        one = "one row is array.reshape(1, -1) or series.to_frame().T"
+        raise InputError(f"{what} has {array.ndim} dimensions, not two, rows × columns; {one}", "wrong-dimension")
     return Table(array, None, {}, unmatched)
 
 
@@ -211,19 +178,18 @@ def _frame(rows: Any, aside: Sequence[str], expected: Sequence[str], what: str) 
     places = _places(columns, what)
     set_aside = {name: rows[name] for name in aside}
     taken = [column for column in columns if column not in aside]
-    names = _names(taken)
-    unmatched = None
-    if names is None:
-        unmatched = (
-            f"the columns of {what} have labels that are not text; label them so, or, if they are in the order of the "
-            "features, give an array, as frame.to_numpy()"
-        )
+    names: list[Any] | None = taken
+    unmatched: str | None = None
+    if not all(isinstance(name, str) for name in taken):
+        way = "if they are in the order of the features, give an array, as frame.to_numpy()"
+        names, unmatched = None, f"the columns of {what} have labels that are not text; label them with text, or, {way}"
     own = set(names or ())
     encoded = {source(name, own) for name in expected}.intersection(own).difference(expected)
     whole = None if aside or encoded else _whole(rows)
     if whole is not None:
         return Table(whole, names, set_aside, unmatched)
-    values, texts = np.full((len(rows), len(taken)), np.nan), Texts()
+    n = len(rows)
+    values, texts = np.full((n, len(taken)), np.nan), Texts()
     for place, name in enumerate(taken):
         called = _called(places[name], name)
         found = None if name in encoded else _column(rows[name], called)
@@ -231,11 +197,8 @@ def _frame(rows: Any, aside: Sequence[str], expected: Sequence[str], what: str) 
             texts[place] = as_text(rows[name])
             continue
         column = floats(found, called)
-        if column.shape != (len(values),):
-            raise InputError(
-                f"{called} has shape {column.shape} in a table of {len(values)} rows; give one number for each",
-                "wrong-dimension",
-            )
+        if column.shape != (n,):
+            raise InputError(f"{called} has shape {column.shape}; give one for each of {n} rows", "wrong-dimension")
         values[:, place] = column
     return Table(values, names, set_aside, unmatched, texts)
 
@@ -300,21 +263,6 @@ def _called(place: int, name: Any) -> str:
     return f"column {place + 1}" if could_be_a_cell(name) else f"column {name!r}"
 
 
-def _names(columns: Iterable[Any]) -> list[str] | None:
-    """The names, if all of them are text."""
-    names = list(columns)
-    texts = [isinstance(name, str) for name in names]
-    if not any(texts):
-        return None
-    if not all(texts):
-        raise InputError(
-            "some columns have names that are text and some have not; give all of them text, as with "
-            "frame.columns = frame.columns.astype(str)",
-            "wrong-names",
-        )
-    return names
-
-
 def _whole(rows: Any) -> Floats | None:
     """A frame whose numbers lie together as float64 in C order, without a copy."""
     if not hasattr(rows, "to_numpy"):
@@ -330,10 +278,8 @@ def _from_arrow(stream: Any) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise InputError(
-            f"{type(stream).__name__} gives its columns by Arrow, which needs pyarrow here: pip install pyarrow",
-            "missing-package",
-        ) from error
+        sentence = f"{type(stream).__name__} gives its columns by Arrow, which needs pyarrow here: pip install pyarrow"
+        raise InputError(sentence, "missing-package") from error
     return pyarrow.table(stream)
 
 
@@ -342,8 +288,8 @@ def ordered(
 ) -> Floats:
     """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched.
 
-    Text is read as in a file of the same columns. Of rows that are ``reports`` no single cell is refused, and where several
-    may be one of ``persons`` not most of them either: cells that are not read are missing.
+    Text is read as in a file of the same columns. Of rows that are ``reports`` no single cell is refused, and where
+    several may be one of ``persons`` not most of them either: cells that are not read are missing.
     """
     if expected is not None and values.unmatched is not None:
         raise InputError(f"{of} has names, and {values.unmatched}", "wrong-names")
@@ -362,39 +308,41 @@ def ordered(
     return np.ascontiguousarray(values.values[:, [places[name] for name in expected]])
 
 
+def tell(values: Floats, weights: Floats | None, names: list[str] | None) -> None:
+    """Tells whoever holds the rows, and nobody else, how many cells are not used."""
+    missing = ((at, int(np.isnan(column).sum())) for at, column in enumerate(values.T))
+    listed = [f"{names[at] if names else at + 1}: {count}" for at, count in missing if count]
+    if listed:
+        more = "" if len(listed) <= 8 else f" and {len(listed) - 8} columns more"
+        _log.warning("shown only to you: cells without a number, by column: %s%s", ", ".join(listed[:8]), more)
+    if weights is not None and (wrong := int((~((weights > 0) & (weights <= 1))).sum())):
+        _log.warning("shown only to you: %d weights are not above 0 and at most 1", wrong)
+
+
 def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -> None:
     """Raises unless both have the same names."""
     known, own = set(expected), set(found)
     missing = [name for name in expected if name not in own]
     unknown = [name for name in found if name not in known]
-    if missing or unknown:
-        parts = []
-        if missing:
-            parts.append(f"lacks {_own(missing)}")
-        if unknown:
-            parts.append(f"has {_own(unknown)}, which {of} does not have")
-        raise InputError(
-            f"the names differ from those of {of}: this {' and '.join(parts)}. Rename or drop columns", "wrong-names"
-        )
+    parts = [f"lacks {_own(missing)}"] if missing else []
+    parts += [f"has {_own(unknown)}, which {of} does not have"] if unknown else []
+    if parts:
+        said = " and ".join(parts)
+        raise InputError(f"the names differ from those of {of}: this {said}. Rename or drop columns", "wrong-names")
 
 
 def row(values: Any, expected: Sequence[str] | None, of: str, what: str = "the row") -> Floats:
-    """One row, or what else has a number for each feature: an array, or by the features' names, in any order, a mapping,
-    a pandas Series, or a record: a named tuple, or a row of a database that has its names."""
+    """One row, or what else has a number for each feature: an array, or, by the features' names in any order, a
+    mapping, a pandas Series, or a record (a named tuple, a row of a database that has its names)."""
     if hasattr(values, "columns"):
         raise InputError(f"{what} is a table; for tables see eigenveil.report", "wrong-dimension")
     by_name = named(values)
     if by_name is not None:
         if expected is None:
-            raise InputError(
-                f"{of} has no names of features, so a mapping has no order; give an array", "wrong-names"
-            )
+            raise InputError(f"{of} has no names of features, so a mapping has no order; give an array", "wrong-names")
         if not all(isinstance(name, str) for name in by_name):
-            raise InputError(
-                f"{what} has names that are not text; give each number the name of its feature, or, if they are in "
-                f"the order of {of}, an array",
-                "wrong-names",
-            )
+            way = f"give each number the name of its feature, or, in the order of {of}, an array"
+            raise InputError(f"{what} has names that are not text; {way}", "wrong-names")
         if len(by_name) != len(values):
             raise InputError(f"{what} has a name twice; give each number a name of its own", "wrong-names")
         refuse_other_names(list(by_name), expected, of)
@@ -403,9 +351,7 @@ def row(values: Any, expected: Sequence[str] | None, of: str, what: str = "the r
         raise InputError(f"{what} carries names, but not as a mapping; give one, or an array in the order of {of}")
     array = floats(values, what)
     if array.ndim != 1:
-        raise InputError(
-            f"{what} has {array.ndim} dimensions; it must have one. For tables see eigenveil.report", "wrong-dimension"
-        )
+        raise InputError(f"{what} has {array.ndim} dimensions, not one: for tables see report", "wrong-dimension")
     return array
 
 
@@ -427,15 +373,10 @@ def named(values: Any) -> Mapping[Any, Any] | None:
 def _cell(value: Any, name: str) -> float:
     if is_missing(value):
         return np.nan
-    if hasattr(value, "as_py"):
-        value = value.as_py()
-    if isinstance(value, int):
-        # Also beyond 64 bits, which numpy takes for an object: a refusal would say how large it is.
-        return float(_with_gaps(np.array([value], dtype=object))[0])
-    array = np.asarray(unmasked(value))
-    if array.ndim != 0 or array.dtype.kind not in "buif":
+    array = floats([value.as_py() if hasattr(value, "as_py") else value], f"feature {name!r}")
+    if array.shape != (1,):
         raise InputError(f"feature {name!r} is no number; give a number, or None where it is missing", "invalid-dtype")
-    return float(array)
+    return float(array[0])
 
 
 def is_missing(cell: Any) -> bool:
@@ -450,22 +391,21 @@ def is_missing(cell: Any) -> bool:
         return True
 
 
-def cells(column: Any) -> Iterable[Any]:
+def cells(column: Any) -> Any:
     """The cells of a column as they are: integers are not rounded, and what is missing is still not a number."""
-    found: Iterable[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column
-    return found
+    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
-def refuse_other_index(rows: Any, values: Any, what: str) -> None:
-    """Raises if both are of pandas and differ in their index: position and label would then disagree."""
+def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[npt.NDArray[np.int64] | None, Floats | None]:
+    """Persons and weights of n rows; neither of another index than the rows', if both are of pandas."""
+    if labels is not None and counts is not None:
+        raise InputError("persons and weights cannot be combined; give one of them")
     index: Any = getattr(rows, "index", None)
-    own: Any = getattr(values, "index", None)
-    if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
-        raise InputError(
-            f"the index of {what} is not that of the rows; give {what}.reindex(rows.index), or, if they are in the order "
-            f"of the rows, {what}.to_numpy()",
-            "wrong-names",
-        )
+    for what, own in (("persons", getattr(labels, "index", None)), ("weights", getattr(counts, "index", None))):
+        if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
+            way = f"give {what}.reindex(rows.index), or, if they are in the order of the rows, {what}.to_numpy()"
+            raise InputError(f"the index of {what} is not that of the rows; {way}", "wrong-names")
+    return None if labels is None else numbered(labels, n), None if counts is None else weights(counts, n)
 
 
 def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
@@ -473,7 +413,7 @@ def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
     in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
     if not in_order or getattr(labels, "shape", (n,)) != (n,) or len(labels) != n:
         raise InputError(f"persons must have one label for each of {n} rows", "wrong-dimension")
-    found = [_identifier(label, place) for place, label in enumerate(cells(labels), 1)]
+    found = [_identifier(label, row) for row, label in enumerate(cells(labels), 1)]
     return np.array(_core.persons(found), dtype=np.int64)
 
 
@@ -481,16 +421,13 @@ def _identifier(label: Any, row: int) -> str:
     if is_missing(label):
         return ""
     label = label.as_py() if hasattr(label, "as_py") else label
+    wrong = ""
     if isinstance(label, (float, np.floating)):
-        raise InputError(
-            f"the identifier of row {row} is a floating-point number, which may be rounded; read identifiers as text",
-            "wrong-persons",
-        )
-    # Of several values one could be missing.
-    if isinstance(label, (tuple, frozenset)) or not isinstance(label, Hashable):
-        raise InputError(
-            f"row {row} does not say whose it is, by one text or number; fill in its cell, or leave it out", "wrong-persons"
-        )
+        wrong = "has a floating-point number for its person, which may be rounded; read identifiers as text"
+    elif isinstance(label, Iterable) and not isinstance(label, (str, bytes)):  # One of several could be missing.
+        wrong = "does not say whose it is, by one text or number; fill it in or drop it"
+    if wrong:
+        raise InputError(f"row {row} {wrong}", "wrong-persons")
     return _text(label)
 
 
@@ -506,46 +443,20 @@ def weights(values: Any, n: int) -> Floats:
     return found
 
 
-def whole(value: Any, name: str) -> int:
-    """A count or a seed, as the compiled part takes it."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} is {shown(value)}; it must be a whole number") from None
-    if not 0 <= number < 2**64:
-        raise InputError(f"{name} is {number}; it must be from 0 to 2⁶⁴ − 1")
-    return number
-
-
-def number(value: Any, name: str, kinds: str = "a number") -> float:
+def number(value: Any, name: str) -> float:
     """A number that is not one by chance, as True and texts could be."""
     try:
         if isinstance(value, (str, bytes, bool)):
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} is {shown(value)}; it must be {kinds}") from None
+        raise InputError(f"{name} is {shown(value)}; it must be a number") from None
 
 
 def text(value: Any, name: str) -> str:
     """A text."""
     if not isinstance(value, str):
         raise InputError(f"{name} is {shown(value)}; it must be text")
-    return str(value)
-
-
-def switch(value: Any, name: str) -> bool:
-    """True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} is {shown(value)}; it must be True or False")
-    return bool(value)
-
-
-def word(value: Any, name: str, words: Sequence[str]) -> str:
-    """One of these words."""
-    if not isinstance(value, str) or value not in words:
-        listed = ", ".join(map(repr, words[:-1]))
-        raise InputError(f"{name} is {shown(value)}; it must be {listed} or {words[-1]!r}")
     return str(value)
 
 
@@ -559,10 +470,9 @@ def shown(value: Any) -> str:
 def _own(names: Sequence[Any]) -> str:
     """The names that rows have, unless one could be a cell."""
     if any(map(could_be_a_cell, names)):
-        return (
-            f"{len(names)} names, numbers among them (was the first row read as a header? then use header=None)"
-        )
-    return _listed(names)
+        return f"{len(names)} names, numbers among them (was the first row read as a header? then use header=None)"
+    shown = ", ".join(repr(str(name)) for name in names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def could_be_a_cell(name: Any) -> bool:
@@ -575,8 +485,3 @@ def could_be_a_cell(name: Any) -> bool:
     return bare.strip().lower().lstrip("+-") in ("nan", "inf", "infinity") or (
         any(map(str.isdigit, bare)) and not any(map(str.isalpha, bare))
     )
-
-
-def _listed(names: Sequence[Any]) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from types import TracebackType
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from ._analyst import Analyst
 from .errors import ServerError
@@ -33,22 +32,16 @@ class Server:
         Its folder.
     """
 
-    def __init__(
-        self,
-        process: subprocess.Popen[str] | None = None,
-        url: str = "",
-        token: str = "",
-        data: str = "",
-        temporary: bool = False,
-    ) -> None:
+    url: str
+    token: str
+    data: str
+    _temporary: bool
+
+    def __init__(self, process: subprocess.Popen[str] | None = None, *_: object, **own: str | bool) -> None:
         if not isinstance(process, subprocess.Popen):
             raise TypeError("a server is started by eigenveil.serve(); one that runs already is Analyst(url, token)")
-        self._process = process
-        self._temporary = temporary
-        self._owner = os.getpid()
-        self.url = url
-        self.token = token
-        self.data = data
+        self._process, self._owner = process, os.getpid()
+        vars(self).update(own)
         atexit.register(self.stop)
 
     def analyst(self) -> Analyst:
@@ -73,9 +66,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __reduce__(self) -> NoReturn:
@@ -88,7 +79,8 @@ class Server:
 def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.1:0") -> Server:
     """Starts a server as a process of its own; use it in ``with``, or call :meth:`Server.stop`.
 
-    It ends with the process that started it, also if that is killed: a temporary folder then stays.
+    It ends with the process that started it, also if that is killed: a temporary folder then stays. Raises
+    ``ServerError`` if it cannot start; the sentence says why.
 
     Parameters
     ----------
@@ -96,11 +88,6 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
         Its folder, made if it is not there. By default a temporary one, which is removed at the end.
     listen : str
         Address and port; by default a free port, for this machine only.
-
-    Raises
-    ------
-    ServerError
-        It could not start; the sentence says why.
 
     Examples
     --------
@@ -121,12 +108,14 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
         line = process.stdout.readline() if process.stdout else ""
         if not line:
             process.wait(_STOP_WITHIN)
-            raise ServerError(_said(log) or "the server ended without a word", "cannot-start")
+            log.seek(0)
+            why = log.read().strip().removeprefix("error: ")
+            raise ServerError(why or "the server ended without a word", "cannot-start")
         said = json.loads(line)
         with open(said["token_file"], encoding="utf-8") as file:
             token = file.read().strip()
         _log.info("started a server at %s with its data in %s", said["listening"], where)
-        return Server(process, said["listening"], token, where, data is None)
+        return Server(process, url=said["listening"], token=token, data=where, _temporary=data is None)
     except BaseException:
         _end(process)
         if data is None:
@@ -134,11 +123,6 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
         raise
     finally:
         log.close()
-
-
-def _said(log: IO[str]) -> str:
-    log.seek(0)
-    return log.read().strip().removeprefix("error: ")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

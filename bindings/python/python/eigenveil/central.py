@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from . import _core, _rows
-from ._command import features_of, plain
-from ._participant import to_json
+from ._command import features_of
+from ._request import read_json, to_json
 from ._rows import Floats
 from .errors import InputError
 
@@ -100,24 +100,15 @@ def fit(
     """
     own = features_of(features)
     expected = None if own is None else [str(feature["name"]) for feature in own]
-    read = _rows.table(rows, expected=expected)
-    values = _rows.ordered(read, expected, "the features")
-    if epsilon is None and delta is not None:
-        raise InputError("delta is given without epsilon; give both or neither")
-    for name, value in parameters.items():
-        if isinstance(value, int):
-            _rows.whole(value, name)
-    words = {
-        "algorithm": algorithm, "neighbours": neighbours, "calibration": calibration, "bound_rows": bound_rows,
+    values = _rows.ordered(_rows.table(rows, expected=expected), expected, "the features")
+    request = {
+        "algorithm": algorithm, "k": k, "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
+        "calibration": calibration, "features": own, "bound_rows": bound_rows, "radius": radius, "seed": seed,
+        "options": parameters,
     }  # fmt: skip
-    numbers = {"epsilon": epsilon, "delta": delta, "radius": radius}
-    request: dict[str, Any] = {name: _rows.text(value, name) for name, value in words.items()}
-    request |= {name: plain(name, _rows.number(value, name)) for name, value in numbers.items() if value is not None}
-    request |= {"k": _rows.whole(k, "k"), "seed": None if seed is None else _rows.whole(seed, "seed"), "features": own}
-    request["options"] = {name: plain(name, value) for name, value in parameters.items()}
     components, rest = _core.central(to_json(request), values)
     components.setflags(write=False)
-    said = json.loads(rest)
+    said = read_json(rest)
     return Fit(components, said["privacy"], said["captured_variance"], said["n"], said["diagnostics"])
 
 
@@ -132,7 +123,7 @@ class Sparse(_rows.Copies):
     support : list of int
         The selected features.
     objective, gap, relative_gap : float
-        ⟨S, X⟩ − λ‖X‖₁; a proved bound on how far it is below the optimum; that bound relative to the leading variance.
+        ⟨S, X⟩ − λ‖X‖₁; a proved bound on how far it is below the optimum; the bound over the leading variance.
     converged : bool
     iterations : int
     """
@@ -176,9 +167,7 @@ def sparse_components(
         raise InputError(f"the matrix has {values.ndim} dimensions; it must have two", "wrong-dimension")
     if not 0 <= _rows.number(penalty, "penalty") < np.inf:
         raise InputError(f"penalty is {penalty}; it must be a finite number of at least 0")
-    counts = {"k": k, "max_iterations": max_iterations, "threads": threads}
-    k, max_iterations, threads = (_rows.whole(value, name) for name, value in counts.items())
-    tolerance = _rows.number(tolerance, "tolerance")
-    components, rest = _core.fantope(values, k, penalty, max_iterations, tolerance, threads)
+    request = {"k": k, "penalty": penalty, "max_iterations": max_iterations, "tolerance": tolerance, "threads": threads}
+    components, rest = _core.fantope(to_json(request), values)
     components.setflags(write=False)
-    return Sparse(components, **json.loads(rest))
+    return Sparse(components, **read_json(rest))

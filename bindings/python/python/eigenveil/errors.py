@@ -47,7 +47,7 @@ class StudyError(EigenveilError):
 
 
 class LedgerError(EigenveilError):
-    """The ledger refuses the report (because of its limits, or another study of this name), is in use, or cannot be read or written."""
+    """The ledger refuses the report (limits, another study of this name), is in use, or cannot be read or written."""
 
 
 class TokenError(EigenveilError):

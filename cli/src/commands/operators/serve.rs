@@ -15,7 +15,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use super::store::settings;
+use super::store::SettingsArgs;
 use crate::{
     error::{CliError, Result},
     output,
@@ -27,18 +27,11 @@ use crate::{
     after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reloads the certificate without closing connections. Logs go to standard error; RUST_LOG=debug shows more.\nAddresses, tokens and payloads are never logged."
 )]
 pub(crate) struct ServeArgs {
-    /// TOML file with settings (docs/eigenveil.toml shows all); the flags below override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
     /// Check settings, certificate, data directory and address, report what is wrong, and exit; changes nothing
     #[arg(long)]
     check_config: bool,
-    /// Directory of the store, or of temporary files with --store; created if missing
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
-    data: Option<PathBuf>,
-    /// PostgreSQL database that several servers share, without a password: postgres://user@host/database [env: EIGENVEIL_STORE]
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
     /// Address to listen on, such as 0.0.0.0:8080 or localhost:8080; port 0 lets the system choose [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
@@ -85,8 +78,7 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
 impl ServeArgs {
     /// The file's settings, or the defaults, overridden by the flags.
     fn settings(&self) -> Result<ServerConfig> {
-        let (file, data, store) = (&self.config, &self.data, &self.store);
-        let mut config = settings(file.as_deref(), data.as_deref(), store.as_deref())?;
+        let mut config = self.settings.settings()?;
         set(&mut config.listen, self.listen);
         set(&mut config.sum_cache_bytes, self.sum_cache_bytes);
         set(&mut config.estimate_threads, self.estimate_threads);

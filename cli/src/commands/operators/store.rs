@@ -1,6 +1,6 @@
 //! `eigenveil store`: the database that several servers share.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 #[cfg(feature = "postgres")]
@@ -16,21 +16,34 @@ use crate::output;
 /// Environment variable for the database URL, which may include a password.
 const VARIABLE: &str = "EIGENVEIL_STORE";
 
-/// The file's settings, or the defaults, with the data directory and the database that are named on the command line.
-pub(super) fn settings(
-    file: Option<&Path>,
-    data: Option<&Path>,
-    store: Option<&str>,
-) -> Result<ServerConfig> {
-    let mut config = match file {
-        Some(path) => ServerConfig::from_file(path)?,
-        None => ServerConfig::new(""),
-    };
-    if let Some(data) = data {
-        config.data_dir = data.to_owned();
+/// The settings of a process that opens the store of a server.
+#[derive(Debug, Args)]
+pub(super) struct SettingsArgs {
+    /// TOML file with settings (docs/eigenveil.toml shows all); the flags below override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// PostgreSQL database that several servers share, without a password: postgres://user@host/database [env: EIGENVEIL_STORE]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Directory of the store, or with --store of temporary files and operator.token; created if missing
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    data: Option<PathBuf>,
+}
+
+impl SettingsArgs {
+    /// The file's settings, or the defaults, with the data directory and the database that are named on the command
+    /// line.
+    pub(super) fn settings(&self) -> Result<ServerConfig> {
+        let mut config = match &self.config {
+            Some(path) => ServerConfig::from_file(path)?,
+            None => ServerConfig::new(""),
+        };
+        if let Some(data) = &self.data {
+            config.data_dir.clone_from(data);
+        }
+        override_store(&mut config, self.store.as_deref())?;
+        Ok(config)
     }
-    override_store(&mut config, store)?;
-    Ok(config)
 }
 
 /// The database that is named on the command line or in the environment, before that of the configuration file.
@@ -67,27 +80,13 @@ enum StoreCommand {
     #[command(
         after_help = "Example:\n  eigenveil store migrate --store postgres://eigenveil@db.example/eigenveil --data ./data\n\nRun it before the first server of a new version. Migrations only go forward; a concurrent one is waited for."
     )]
-    Migrate {
-        /// TOML file with settings; the flags below override it
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// Address of the database, without a password: postgres://user@host/database [env: EIGENVEIL_STORE]
-        #[arg(long, value_name = "URL")]
-        store: Option<String>,
-        /// Directory for operator.token; created if missing
-        #[arg(long, value_name = "DIR", required_unless_present = "config")]
-        data: Option<PathBuf>,
-    },
+    Migrate(SettingsArgs),
 }
 
 #[cfg(feature = "postgres")]
 pub(crate) fn run(args: &StoreArgs, json: bool) -> Result<()> {
-    let StoreCommand::Migrate {
-        config: file,
-        store,
-        data,
-    } = &args.command;
-    let config = settings(file.as_deref(), data.as_deref(), store.as_deref())?;
+    let StoreCommand::Migrate(settings) = &args.command;
+    let config = settings.settings()?;
     config.check()?;
     let migrated = migrate_store(&config.of_store(), &Environment::system())?;
     let token = migrated

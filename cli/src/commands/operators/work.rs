@@ -1,14 +1,12 @@
 //! `eigenveil work`: estimates for the servers of a shared database, without serving anything.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use eigenveil_estimation::linalg::Threads;
 use eigenveil_server::{AppState, Environment};
 
 use crate::commands::{
     serve::{set, start_logging, stop_signal},
-    store::settings,
+    store::SettingsArgs,
 };
 use crate::{
     error::{CliError, Result},
@@ -21,15 +19,8 @@ use crate::{
     after_help = "Example:\n  EIGENVEIL_STORE=postgres://eigenveil:PASSWORD@db.example/eigenveil eigenveil work --data ./worker\n\nAny number of workers share the queue; the estimate of one that ends goes to another within a minute.\nServers with estimate_threads = 0 leave all estimates to the workers. RUST_LOG=info shows each estimate."
 )]
 pub(crate) struct WorkArgs {
-    /// TOML file with settings, such as a server's; the flags below override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Address of the database, without a password: postgres://user@host/database [env: EIGENVEIL_STORE]
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-    /// Directory for temporary files (16 bytes for each seed of a study); created if missing
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
     /// Bytes of memory for sums of reports: one takes 4p² bytes, or 12p² while it is computed from double-cap seeds [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
     sum_cache_bytes: Option<u64>,
@@ -43,8 +34,7 @@ pub(crate) struct WorkArgs {
 
 pub(crate) async fn run(args: &WorkArgs, json: bool) -> Result<()> {
     start_logging(args.log_json);
-    let (file, data, store) = (&args.config, &args.data, &args.store);
-    let mut config = settings(file.as_deref(), data.as_deref(), store.as_deref())?;
+    let mut config = args.settings.settings()?;
     set(&mut config.sum_cache_bytes, args.sum_cache_bytes);
     let all = Threads::available().count();
     config.estimate_threads = args.estimate_threads.map_or(all, usize::from);

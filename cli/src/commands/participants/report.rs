@@ -8,8 +8,8 @@ use std::{
 
 use clap::Args;
 use eigenveil_client::{
-    AdmittedRows, Hint, Holders, RowLedger, Study, SystemClock, UploadAnswer, UploadProgress,
-    UploadRequest,
+    AdmittedRows, Hint, Holders, RefusedRow, RowLedger, Study, SystemClock, UploadAnswer,
+    UploadProgress, UploadRequest,
     http::{HttpSettings, RetryPolicy, StudyClient},
     upload_table,
 };
@@ -110,8 +110,10 @@ struct CheckAnswer<'a> {
     participants: usize,
     /// Reports of this study in the ledger.
     already_made: Option<u64>,
-    /// Reports that are still to be sent.
+    /// Reports that a run would send, beside the new ones.
     pending: Option<u64>,
+    /// Reports that the server refused, and that a run would not send.
+    refused: Option<u64>,
     #[serde(flatten)]
     shares: Option<&'a LengthShares>,
     epsilon: f64,
@@ -135,19 +137,21 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let bytes = files::read(&args.rows)?;
     let mut persons = read_persons(args, bytes, study.params())?;
     output::print_notes(persons.table.notes());
-    if args.check {
-        let counts = check(args, &study, &ledger_path, &persons)?;
-        return print_check(&study, &persons, counts, json);
-    }
-    let mut ledger = RowLedger::open_for(&ledger_path, &study)?;
+    let mut ledger = RowLedger::open_unchanged(&ledger_path)?;
     // Shown before anybody agrees. The ledger stores the same for the receipt.
-    if !json {
+    if !(json || args.check) {
         output::print_error_line(&describe_request(&study));
     }
     let (request, lines) = request(args, &study, &ledger, &persons)?;
     let admitted = ledger
         .admit_table(&study, &persons, &request)
         .map_err(|error| with_flags(args, &study, ledger.path(), &lines, error))?;
+    if args.check {
+        check_pending(&study, admitted.counts.pending)?;
+        let counts = ledger_path.exists().then_some(admitted.counts);
+        print_check(&study, &persons, counts, json)?;
+        return check_refused(admitted.counts.refused, &ledger.refused(&study, 1)?);
+    }
     persons.bytes = Vec::new();
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if admitted.counts.total() == 0 {
@@ -268,47 +272,24 @@ fn agrees_to_move(args: &ReportArgs, study: &Study, ledger: &RowLedger) -> Resul
     Ok(answer.unwrap_or(false))
 }
 
-/// Refuses what a run would refuse, and writes nothing that stays. Gives the ledger's reports of the study, `None` where
-/// there is no ledger yet.
-fn check(
-    args: &ReportArgs,
-    study: &Study,
-    path: &Path,
-    persons: &Persons,
-) -> Result<Option<eigenveil_client::RowCounts>> {
-    let known = path.exists();
-    let folder;
-    let ledger = match known {
-        true => RowLedger::open_to_read(path)?,
-        false => {
-            // A new ledger refuses by its limits only.
-            folder = tempfile::tempdir()?;
-            RowLedger::open(folder.path().join("ledger"))?
-        }
+/// Refuses reports that a study does not take, before they are sent to it.
+fn check_pending(study: &Study, pending: u64) -> Result<()> {
+    let open = study.check_open(SystemClock.unix_ms());
+    let Some(error) = open.err().filter(|_| pending > 0) else {
+        return Ok(());
     };
-    let (request, lines) = request(args, study, &ledger, persons)?;
-    let admitted = ledger.admit_table(study, persons, &request);
-    let counts = admitted
-        .map_err(|error| with_flags(args, study, path, &lines, error))?
-        .counts;
-    let unsent = counts.pending + counts.refused;
-    if unsent > 0
-        && let Err(error) = study.check_open(SystemClock.unix_ms())
-    {
-        let why = match (study.state(), study.about().last_day) {
-            (StudyState::Open, Some(day)) => {
-                format!("took reports until the end of {day} (UTC), which is over")
-            }
-            (state, _) => format!("is {} and takes no reports", state.as_str()),
-        };
-        let message = format!(
-            "{unsent} reports in the ledger are still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
-            study.id(),
-            what_becomes_of_the_rest(study)
-        );
-        return Err(CliError::from(error).with_message(message));
-    }
-    Ok(known.then_some(counts))
+    let why = match (study.state(), study.about().last_day) {
+        (StudyState::Open, Some(day)) => {
+            format!("took reports until the end of {day} (UTC), which is over")
+        }
+        (state, _) => format!("is {} and takes no reports", state.as_str()),
+    };
+    let message = format!(
+        "{pending} reports in the ledger are still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+        study.id(),
+        what_becomes_of_the_rest(study)
+    );
+    Err(CliError::from(error).with_message(message))
 }
 
 /// The fate of the reports that a study does not take, for a message.
@@ -411,17 +392,7 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
             format_delta(limits.delta_total())
         ))?;
     }
-    if sent.refused > 0 {
-        let why = answer
-            .refusals
-            .first()
-            .map(|r| format!("{} [{}]", r.detail, r.code))
-            .unwrap_or_default();
-        return Err(CliError::failed(format!(
-            "{} reports were refused; the first: {why}. They are kept: once the cause is gone, send the same reports again with --resend-refused",
-            sent.refused
-        )));
-    }
+    check_refused(sent.refused, &answer.refusals)?;
     if sent.pending > 0 {
         return Err(CliError::failed(format!(
             "{} reports are still to be sent; run the same command again to finish",
@@ -435,6 +406,20 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
         "\nwhat one report reveals\n{}",
         output::privacy_text(&study.privacy())
     ))
+}
+
+/// Fails if reports were refused; `first` are some of them.
+fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let why = first
+        .first()
+        .map(|r| format!("{} [{}]", r.detail, r.code))
+        .unwrap_or_default();
+    Err(CliError::failed(format!(
+        "{count} reports were refused; the first: {why}. They are kept: once the cause is gone, send the same reports again with --resend-refused"
+    )))
 }
 
 /// Who asks for reports, and for what purpose.
@@ -534,6 +519,7 @@ fn print_check(
             participants: persons.holders.count(),
             already_made: made.map(eigenveil_client::RowCounts::total),
             pending: made.map(|made| made.pending),
+            refused: made.map(|made| made.refused),
             shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
@@ -547,18 +533,13 @@ fn print_check(
         ));
     }
     lines.extend(made.map(|made| {
-        let some = |count: u64, what: &str| match count {
+        let unsent = match made.pending {
             0 => String::new(),
-            some => format!("; {some} of them {what}"),
+            some => format!("; {some} of them are still to be sent"),
         };
+        let all = made.total();
         format!(
-            "in the ledger: {} reports for this study, made before: they are not made again{}{}",
-            made.total(),
-            some(made.pending, "are still to be sent"),
-            some(
-                made.refused,
-                "were refused: --resend-refused sends them again"
-            )
+            "in the ledger: {all} reports for this study, made before: they are not made again{unsent}"
         )
     }));
     lines.extend(checked.describe(params));

@@ -6,8 +6,8 @@ const SCHEMA: FileSchema = FileSchema {
     name: "file",
     application_id: 1,
     tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
-    append_only_table: "thing",
-    counted: "(SELECT count(*) FROM thing)",
+    fill: |_| Ok(()),
+    upgrades: &[],
     consistent: "1",
 };
 
@@ -16,7 +16,7 @@ const SCHEMA: FileSchema = FileSchema {
 fn a_forked_child_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let mut file = SCHEMA.open_or_create(&path, |_| Ok(())).unwrap();
+    let mut file = SCHEMA.open_or_create(&path).unwrap();
     file.write(|file| Ok(file.execute("INSERT INTO thing VALUES (1)", [])?))
         .unwrap();
     file.lock.as_in_a_fork();

@@ -13,11 +13,11 @@ use super::{
     ledger::{RecordedStudy, RowFile, RowLedger},
     prepare::Prepared,
     queue::RowCounts,
+    tables::read_terms,
 };
 use crate::{
     error::{Error, Hint, Result},
     rules::{Limits, charge},
-    sqlite::tables::read_terms,
     study::{PreparedReport, Study},
 };
 
@@ -51,13 +51,15 @@ pub struct UploadRequest {
 /// Rows admitted by [`RowLedger::admit_upload`]; nothing is stored yet.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmittedRows<'a> {
-    /// The study's reports in the ledger.
+    /// The study's reports in the ledger; refused ones that the request sends again are pending.
     pub counts: RowCounts,
     /// The charge of each row that has no report yet.
     pub cost: Budget,
     pub(crate) study: &'a Study,
     file: RowFile,
     pub(crate) request: &'a UploadRequest,
+    /// The number of rows without a report.
+    missing: u64,
     moved: bool,
     limits: Limits,
 }
@@ -66,11 +68,85 @@ impl RowLedger {
     /// Checks all of an upload, before [`take_part`](Self::take_part) stores anything of it.
     ///
     /// # Errors
-    /// As [`admit`](Self::admit); `study-not-open` and `study-ended` where rows have no report yet; `invalid-about` if
-    /// reports that may be sent were made for another purpose (a study that moves must keep its purpose even with
-    /// consent); `token-required` or `usage` for rows that would be charged without a token of their own;
-    /// `invalid-budget`. [`Error::hint`] says how to avoid the error.
+    /// `already-participated` when rows took part in this study at another address; `wrong-fingerprint`;
+    /// `study-not-open` and `study-ended` where rows have no report yet; `invalid-about` if reports that may be sent
+    /// were made for another purpose (a study that moves must keep its purpose even with consent); `invalid-budget`;
+    /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
+    /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun;
+    /// `budget-exceeded` when it would pass a row's limit; `token-required` or `usage` for rows that would be charged
+    /// without a token of their own. [`Error::hint`] says how to avoid the error.
     pub fn admit_upload<'a>(
+        &self,
+        study: &'a Study,
+        file: &RowFile,
+        request: &'a UploadRequest,
+    ) -> Result<AdmittedRows<'a>> {
+        let mut rows = self.admit(study, file, request)?;
+        request.check_tokens(study, file.rows, rows.missing)?;
+        let requeued = match &request.tokens {
+            _ if request.resend_refused => rows.counts.refused,
+            Some(_) => self.refused_for_tokens(study)?,
+            None => 0,
+        };
+        rows.counts.pending += requeued;
+        rows.counts.refused -= requeued;
+        Ok(rows)
+    }
+
+    /// Stores the changes requested, and then, as [`prepare`](Self::prepare) does, makes a report for each row that has
+    /// none: charge, report and token are one write.
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Self::prepare).
+    pub fn take_part(
+        &mut self,
+        rows: AdmittedRows<'_>,
+        report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Prepared> {
+        let (study, request) = (rows.study, rows.request);
+        self.store.begin()?;
+        if rows.moved {
+            self.accept_move(study)?;
+        }
+        if rows.limits != self.limits()? {
+            self.set_limits(rows.limits)?;
+        }
+        if request.resend_refused {
+            self.requeue_refused(study)?;
+        }
+        let tokens = request.tokens.as_deref().unwrap_or_default();
+        if !tokens.is_empty() {
+            self.set_tokens(study, (0..).zip(tokens))?;
+        }
+        // Others may have been charged since these were admitted.
+        self.admit(study, &rows.file, request)?;
+        self.make_reports(study, &rows.file, tokens, report, progress)
+    }
+
+    /// Makes the reports of all rows of the file that have none for this study, on all cores, with `report` of the
+    /// row's number and the time. Charge and report are one write, in chunks: after a kill a row has both or neither,
+    /// and what was drawn and not written has not left. Tokens may follow ([`set_tokens`](Self::set_tokens)).
+    ///
+    /// `progress` is told how many rows of this call are done, several times a second; when it breaks, the chunk under
+    /// way is dropped, unwritten and uncharged.
+    ///
+    /// # Errors
+    /// As [`admit_upload`](Self::admit_upload), but for tokens; those of `report`; the ledger could not be written.
+    /// What was written before stays.
+    pub fn prepare(
+        &mut self,
+        study: &Study,
+        file: &RowFile,
+        report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Prepared> {
+        self.admit(study, file, &UploadRequest::default())?;
+        self.make_reports(study, file, &[], report, progress)
+    }
+
+    /// Checks all of an upload but its tokens: the one way to a charge.
+    fn admit<'a>(
         &self,
         study: &'a Study,
         file: &RowFile,
@@ -90,93 +166,39 @@ impl RowLedger {
             study.check_open(Error::check_clock(self.clock.unix_ms())?)?;
         }
         let counts = self.counts(study)?;
-        // A refused report is sent again with another token, or on request.
-        let may_be_sent = counts.pending + counts.refused > 0;
-        if (moved || (may_be_sent && !request.accept_new_purpose))
-            && let Some(known) = known
-        {
-            let (terms, _) = read_terms(&self.store, known.number)?;
-            let unchanged = terms.check_unchanged(study.about());
-            // To move is to send the same reports: not for another purpose, whatever else is agreed to.
-            unchanged.map_err(|error| match moved {
-                true => error,
-                false => error.with_hint(Hint::NewPurpose),
-            })?;
-        }
-        request.check_tokens(study, file.rows, missing)?;
         let limits = self.limits()?.changed(
             request.epsilon_per_study,
             request.epsilon_total,
             request.delta_total,
         )?;
+        if let Some(known) = &known {
+            // A refused report is sent again with another token, or on request.
+            let may_be_sent = counts.pending + counts.refused > 0;
+            if moved || (may_be_sent && !request.accept_new_purpose) {
+                let terms = read_terms(&self.store, known.number)?;
+                let unchanged = terms.check_unchanged(study.about());
+                // To move is to send the same reports: not for another purpose, whatever else is agreed to.
+                unchanged.map_err(|error| match moved {
+                    true => error,
+                    false => error.with_hint(Hint::NewPurpose),
+                })?;
+            }
+            self.check_reading(known, &file)?;
+        }
+        self.check_file(&file)?;
+        let cost = charge(study.id(), study.params(), &study.privacy())?;
+        let here = known.map(|known| known.number);
+        self.check_limits(limits, study, here, &file, cost)?;
         Ok(AdmittedRows {
             counts,
-            cost: self.admit_within(study, &file, limits, moved)?,
+            cost,
             study,
             file,
             request,
+            missing,
             moved,
             limits,
         })
-    }
-
-    /// Stores the changes requested, and then, as [`prepare`](Self::prepare) does, makes a report with its charge and
-    /// token for each row that has none.
-    ///
-    /// # Errors
-    /// Those of [`prepare`](Self::prepare).
-    pub fn take_part(
-        &mut self,
-        rows: AdmittedRows<'_>,
-        report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
-        progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Prepared> {
-        let (study, request) = (rows.study, rows.request);
-        if rows.moved {
-            self.accept_move(study)?;
-        }
-        if rows.limits != self.limits()? {
-            self.set_limits(rows.limits)?;
-        }
-        if request.resend_refused {
-            self.requeue_refused(study)?;
-        }
-        let prepared = self.prepare(study, &rows.file, report, progress)?;
-        if let Some(tokens) = &request.tokens {
-            self.set_tokens(study, (0..).zip(tokens))?;
-        }
-        Ok(prepared)
-    }
-
-    /// Checks that all rows of the file that have not yet taken part in the study may do so within the ledger's limits;
-    /// returns the cost for each of them.
-    ///
-    /// # Errors
-    /// `already-participated` when rows took part in this study at another address;
-    /// `budget-exceeded` when it would pass a row's limit; `wrong-fingerprint`;
-    /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
-    /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
-    pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
-        self.admit_within(study, file, self.limits()?, false)
-    }
-
-    fn admit_within(
-        &self,
-        study: &Study,
-        file: &RowFile,
-        limits: Limits,
-        moved: bool,
-    ) -> Result<Budget> {
-        let known = self.known(study.id())?;
-        if let Some(known) = &known {
-            known.check(study, moved)?;
-            self.check_reading(known, file)?;
-        }
-        self.check_file(file)?;
-        let cost = charge(study.id(), study.params(), &study.privacy())?;
-        let here = known.map(|known| known.number);
-        self.check_limits(limits, study, here, file, cost)?;
-        Ok(cost)
     }
 
     /// Refuses a file that is read otherwise than when the first reports of the study were made from it.

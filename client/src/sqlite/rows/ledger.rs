@@ -2,27 +2,20 @@
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
-use eigenveil_shared::{
-    about::UtcDate,
-    clock::{Clock, SystemClock},
-    privacy::Budget,
-    study::Fingerprint,
-};
+use eigenveil_shared::{about::UtcDate, clock::Clock, privacy::Budget, study::Fingerprint};
 use sha2::{Digest, Sha256};
 
 use super::{
     receipt::{RowReceipt, RowStudy},
     schema::{ROW_BITS, SCHEMA},
+    tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
 };
 use crate::{
     book::StudyRecord,
     error::{Error, Result},
     exchange::Server,
     rules::{Limits, PrivacyCost, check_known, check_move, compose},
-    sqlite::{
-        file::LockedFile,
-        tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
-    },
+    sqlite::file::LockedFile,
     study::Study,
 };
 
@@ -80,10 +73,7 @@ pub struct RowLedger {
     pub(super) clock: Box<dyn Clock>,
 }
 
-ledger_file!(RowLedger, SCHEMA, |file| {
-    file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
-        .map(drop)
-});
+ledger_file!(RowLedger, SCHEMA);
 
 /// One study of a ledger of rows.
 pub(super) struct RecordedStudy {
@@ -120,26 +110,19 @@ impl RowLedger {
         SCHEMA.is_at(path.as_ref())
     }
 
-    /// Opens like [`open`](Self::open), but makes no new file for a study that takes no reports.
+    /// Opens like [`open`](Self::open), and changes nothing on the disk before the first write: a ledger that is not
+    /// there is in memory until then, and a change that was interrupted, and is in the log beside the file, is read too
+    /// and stays there. What is only admitted, or refused, leaves nothing behind.
     ///
     /// # Errors
-    /// As there; `study-not-open`, `study-ended`.
-    pub fn open_for(path: impl AsRef<Path>, study: &Study) -> Result<Self> {
-        if !path.as_ref().exists() {
-            study.check_open(SystemClock.unix_ms())?;
-        }
-        Self::open(path)
-    }
-
-    /// Opens like [`open_existing`](Self::open_existing), to read it only: a change that was interrupted, and is in the
-    /// log beside the file, is read too and stays there.
-    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self> {
-        Self::checked(SCHEMA.open_to_read(path.as_ref())?)
+    /// As there. The first write is refused as locked if another process has created the ledger since.
+    pub fn open_unchanged(path: impl AsRef<Path>) -> Result<Self> {
+        Self::checked(SCHEMA.open_unchanged(path.as_ref())?)
     }
 
     /// The limits of each row.
     pub fn limits(&self) -> Result<Limits> {
-        read_limits(&SCHEMA, &self.store)
+        read_limits(&self.store)
     }
 
     /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
@@ -195,7 +178,7 @@ impl RowLedger {
         let Some(known) = self.known(study.id())? else {
             return Ok(());
         };
-        let (terms, _) = read_terms(&self.store, known.number)?;
+        let terms = read_terms(&self.store, known.number)?;
         check_move(study, known.fingerprint, &terms)?;
         if known.servers.last() == Some(study.server()) {
             return Ok(());
@@ -293,7 +276,7 @@ impl RowLedger {
         };
         Ok(Some(RecordedStudy {
             number,
-            servers: read_servers(&SCHEMA, &self.store, number, &first)?,
+            servers: read_servers(&self.store, number, &first)?,
             fingerprint,
         }))
     }
@@ -310,7 +293,7 @@ impl RowLedger {
 
     /// A study, without its number of rows.
     fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
-        let (terms, _) = read_terms(&self.store, number)?;
+        let terms = read_terms(&self.store, number)?;
         let record = self.store.one(
             "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
              FROM study WHERE number = ?1",
@@ -331,7 +314,7 @@ impl RowLedger {
                 })
             },
         )?;
-        let servers = read_servers(&SCHEMA, &self.store, number, &record.server)?;
+        let servers = read_servers(&self.store, number, &record.server)?;
         Ok(RowStudy {
             record: record.at(&servers),
             rows: 0,
@@ -393,7 +376,8 @@ impl RowLedger {
             }
             for &(study, _) in changes.iter().filter(|change| change.1) {
                 let budget = budgets.get(&study).copied().ok_or_else(|| {
-                    SCHEMA.damaged(self.path(), "a charge is for a study that it does not hold")
+                    self.store
+                        .damaged("a charge is for a study that it does not hold")
                 })?;
                 now.insert(study, budget);
             }

@@ -17,6 +17,7 @@ mod prepare;
 mod queue;
 mod receipt;
 mod schema;
+mod tables;
 
 pub use admission::{AdmittedRows, UploadRequest};
 pub use ledger::{RowFile, RowLedger};

@@ -10,17 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_shared::{about::UtcDate, privacy::Budget};
+use eigenveil_shared::{about::UtcDate, enrolment::ParticipantToken};
 use rusqlite::{Connection, params};
 
 use super::{
     ledger::{RowFile, RowLedger},
     schema::key,
+    tables::{PENDING, write_terms},
 };
 use crate::{
     error::{Error, Result},
-    rules::StudyTerms,
-    sqlite::tables::{PENDING, write_terms},
+    rules::{StudyTerms, charge},
+    sqlite::file::Failure,
     study::{PreparedReport, Study, check_fingerprint},
 };
 
@@ -42,31 +43,18 @@ pub struct Prepared {
 }
 
 impl RowLedger {
-    /// Makes the reports of all rows of the file that have none for this study, on all cores, with `report` of the row's
-    /// number and the time. Charge and report are one write, in chunks: after a kill a row has both or neither, and
-    /// what was drawn and not written has not left.
-    ///
-    /// `progress` is told how many rows of this call are done, several times a second; when it breaks, the chunk under
-    /// way is dropped, unwritten and uncharged.
-    ///
-    /// # Errors
-    /// As [`admit`](Self::admit); `study-not-open` and `study-ended` where there is something to make; those of `report`;
-    /// the ledger could not be written. What was written before stays.
-    pub fn prepare(
+    /// Makes the reports of the rows of an admitted file that have none, and keeps them with these tokens, the first for
+    /// row 0; see [`prepare`](Self::prepare).
+    pub(super) fn make_reports(
         &mut self,
         study: &Study,
         file: &RowFile,
+        tokens: &[ParticipantToken],
         report: impl Fn(u64, u64) -> Result<PreparedReport> + Sync,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
-        let cost = self.admit(study, file)?;
-        let missing = self.missing(study.id(), file.rows)?;
         let mut prepared = Prepared::default();
-        if missing.is_empty() {
-            return Ok(prepared);
-        }
-        study.check_open(Error::check_clock(self.clock.unix_ms())?)?;
-        for range in missing {
+        for range in self.missing(study.id(), file.rows)? {
             let mut from = range.start;
             while from < range.end {
                 let chunk = from..range.end.min(from + ROWS_PER_WRITE);
@@ -81,7 +69,7 @@ impl RowLedger {
                     prepared.stopped = true;
                     return Ok(prepared);
                 };
-                self.keep(study, file, cost, from, &reports, now)?;
+                self.keep(study, file, tokens, from, &reports, now)?;
                 let unusable = reports
                     .iter()
                     .filter(|reports| reports.local_warning().is_some());
@@ -93,12 +81,12 @@ impl RowLedger {
         Ok(prepared)
     }
 
-    /// Charges and keeps the reports of the rows from this one on.
+    /// Charges and keeps the reports of the rows from this one on, with their tokens.
     fn keep(
         &mut self,
         study: &Study,
         file: &RowFile,
-        cost: Budget,
+        tokens: &[ParticipantToken],
         first: u64,
         made: &[PreparedReport],
         now: u64,
@@ -107,7 +95,7 @@ impl RowLedger {
         self.store.write(|ledger| {
             let number = match known {
                 Some(number) => number,
-                None => insert_study(ledger, study, cost, now)?,
+                None => insert_study(ledger, study, now)?,
             };
             insert_file(ledger, number, file)?;
             ledger
@@ -117,11 +105,17 @@ impl RowLedger {
                 ledger.prepare_cached("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
             let mut queue =
                 ledger.prepare_cached("INSERT INTO payload (key, bytes) VALUES (?1, ?2)")?;
+            let mut send_with =
+                ledger.prepare_cached("INSERT INTO token (key, bytes) VALUES (?1, ?2)")?;
+            let mut tokens = tokens.iter().skip(first as usize);
             for (row, made) in (first..).zip(made) {
                 let report = made.report();
                 check_fingerprint(report.fingerprint, study.fingerprint())?;
                 insert.execute(params![key(number, row), report.id.0, PENDING])?;
                 queue.execute(params![key(number, row), report.payload])?;
+                if let Some(token) = tokens.next() {
+                    send_with.execute(params![key(number, row), token.as_bytes()])?;
+                }
             }
             Ok(())
         })
@@ -129,13 +123,9 @@ impl RowLedger {
 }
 
 /// Keeps what a study is and says. Gives its number.
-fn insert_study(
-    ledger: &Connection,
-    study: &Study,
-    cost: Budget,
-    now: u64,
-) -> rusqlite::Result<i64> {
+fn insert_study(ledger: &Connection, study: &Study, now: u64) -> Result<i64, Failure> {
     let statement = study.privacy();
+    let cost = charge(study.id(), study.params(), &statement)?;
     ledger.execute(
         "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
             neighbours, sentence, epsilon, delta, day)

@@ -12,15 +12,10 @@ use serde::Serialize;
 
 use super::{
     ledger::RowLedger,
-    schema::{SCHEMA, key, row_of},
+    schema::{key, row_of},
+    tables::{ACKNOWLEDGED, PENDING, REFUSED},
 };
-use crate::{
-    error::Result,
-    exchange::ReportResult,
-    rules::TOKEN_ERRORS,
-    sqlite::tables::{ACKNOWLEDGED, PENDING, REFUSED},
-    study::Study,
-};
+use crate::{error::Result, exchange::ReportResult, rules::TOKEN_ERRORS, study::Study};
 
 /// How many reports of a study are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,10 +111,9 @@ impl RowLedger {
         let mut lengths = rows.iter().map(|rows| rows.report.payload.len());
         match lengths.find(|length| *length != wanted) {
             None => Ok(rows),
-            Some(length) => Err(SCHEMA.damaged(
-                self.store.path(),
-                format_args!("a payload has {length} bytes instead of {wanted}"),
-            )),
+            Some(length) => Err(self.store.damaged(format_args!(
+                "a payload has {length} bytes instead of {wanted}"
+            ))),
         }
     }
 
@@ -262,6 +256,19 @@ impl RowLedger {
             }
             Ok(kept)
         })
+    }
+
+    /// How many reports of a study were refused for their tokens.
+    pub(super) fn refused_for_tokens(&self, study: &Study) -> Result<u64> {
+        let Some(number) = self.number(study)? else {
+            return Ok(0);
+        };
+        let [required, unknown, spent] = TOKEN_ERRORS.map(ErrorCode::as_str);
+        self.store.one(
+            "SELECT count(*) FROM refusal WHERE key >= ?1 AND key < ?2 AND code IN (?3, ?4, ?5)",
+            params![key(number, 0), key(number + 1, 0), required, unknown, spent],
+            |row| row.get(0),
+        )
     }
 
     /// How many reports of a study are in which state.

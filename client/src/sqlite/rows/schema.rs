@@ -1,9 +1,7 @@
 //! The tables of a ledger of rows.
 
-use crate::sqlite::{
-    file::FileSchema,
-    tables::{LIMITS, MOVED, STUDY_TERMS},
-};
+use super::tables::{LIMITS, MOVED, STUDY_TERMS, write_limits};
+use crate::{rules::Limits, sqlite::file::FileSchema};
 
 /// Number of low bits of a key that hold the row; the high bits hold the study.
 pub(super) const ROW_BITS: u32 = 40;
@@ -14,9 +12,14 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
     // "EvRX". Earlier layouts: "EvRW", without the number of acknowledgements; "EvRL" and "EvRl", without the reports
     application_id: 0x4576_5258,
     tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
-    append_only_table: "charge",
-    counted: "(SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)",
-    consistent: "(SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
+    fill: |file| {
+        write_limits(file, &Limits::default())?;
+        file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])?;
+        Ok(())
+    },
+    upgrades: &[],
+    consistent: "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
+        AND (SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
         AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
         AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
         AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) = 1)",
@@ -56,6 +59,8 @@ const CHARGES: &str = "
         rows INTEGER NOT NULL CHECK (rows > 0)
     ) STRICT;
     CREATE INDEX charge_of_row ON charge (study, first, rows);
+    CREATE TRIGGER charge_is_counted AFTER INSERT ON charge
+        BEGIN UPDATE file_state SET row_count = row_count + 1; END;
     CREATE TRIGGER charges_stay BEFORE DELETE ON charge
         BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never deleted'); END;
     CREATE TRIGGER charges_are_fixed BEFORE UPDATE ON charge

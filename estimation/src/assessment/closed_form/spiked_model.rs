@@ -1,6 +1,6 @@
 //! The spiked model: from a component's size to its noisy eigenvalue, and back.
 
-use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
+use eigenveil_shared::{Error, Result, error, mechanism::NoiseModel};
 
 /// Second moments of the noise of the mean of n reports, between two orthonormal directions in which the
 /// rows have mean squares λ and λ': `V = constant + linear·(λ + λ') + bilinear·λλ'`.
@@ -99,9 +99,9 @@ impl NoiseProfile {
         if usable.iter().all(|number| number.is_finite()) {
             return Ok(self);
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            "the constants of the noise are not finite numbers",
+        Err(error!(
+            InvalidMechanism,
+            "the constants of the noise are not finite numbers"
         ))
     }
 
@@ -136,9 +136,9 @@ pub(crate) fn checked_deviation(noise: &NoiseModel) -> Result<f64> {
     if sd.is_finite() && sd >= 0.0 {
         return Ok(sd);
     }
-    Err(Error::new(
-        ErrorCode::InvalidMechanism,
-        format!("the noise's standard deviation is {sd}; it must be a finite number ≥ 0"),
+    Err(error!(
+        InvalidMechanism,
+        "the noise's standard deviation is {sd}; it must be a finite number ≥ 0"
     ))
 }
 

@@ -1,0 +1,65 @@
+//! The records of a device's book as tables: all that its ledger holds.
+
+use rusqlite::{Connection, params};
+
+use crate::book::Write;
+
+/// The tables. The database itself enforces with triggers that a charge stays, and so does the report it was for.
+/// Payloads have a table of their own: SQLite leaves copies in unused bytes where rows grow and are moved, and these
+/// never grow.
+pub(super) const RECORDS: &str = "
+    CREATE TABLE record (
+        key TEXT PRIMARY KEY,
+        value BLOB NOT NULL,
+        study TEXT UNIQUE AS (CAST(value AS TEXT) ->> 'study'),
+        state TEXT AS (CAST(value AS TEXT) ->> 'state'),
+        fixed TEXT AS (json_remove(CAST(value AS TEXT), '$.servers', '$.state', '$.token'))
+    ) STRICT;
+    CREATE TABLE payload (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
+    CREATE TRIGGER record_is_counted AFTER INSERT ON record
+        BEGIN UPDATE file_state SET row_count = row_count + 1; END;
+    CREATE TRIGGER records_stay BEFORE DELETE ON record
+        BEGIN SELECT RAISE(ABORT, 'a record of a ledger is never deleted'); END;
+    CREATE TRIGGER entries_are_fixed BEFORE UPDATE ON record
+        WHEN NEW.key <> OLD.key OR OLD.key <> 'head' AND NEW.fixed IS NOT OLD.fixed
+        BEGIN SELECT RAISE(ABORT, 'what an entry of a ledger says is never changed'); END;
+    CREATE TRIGGER acknowledged_stays BEFORE UPDATE ON record
+        WHEN OLD.state = 'acknowledged' AND NEW.state IS NOT 'acknowledged'
+        BEGIN SELECT RAISE(ABORT, 'an acknowledged report is never sent again'); END;
+    CREATE TRIGGER reports_stay BEFORE UPDATE ON payload
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
+    CREATE TRIGGER pending_reports_stay BEFORE DELETE ON payload
+        WHEN (SELECT state FROM record WHERE key = replace(OLD.key, 'payload', 'entry')) IS NOT 'acknowledged'
+        BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
+";
+
+/// Whether each report that is not acknowledged has its bytes, and no other has any, as after each change.
+pub(super) const CONSISTENT: &str = "row_count = (SELECT count(*) FROM record)
+    AND (SELECT count(*) FROM record WHERE state <> 'acknowledged') = (SELECT count(*) FROM payload)
+    AND NOT EXISTS (SELECT 1 FROM payload
+        LEFT JOIN record ON record.key = replace(payload.key, 'payload', 'entry')
+        WHERE coalesce(state, 'acknowledged') = 'acknowledged')";
+
+/// Does a write; the transaction is the caller's.
+pub(super) fn put(file: &Connection, write: &Write) -> rusqlite::Result<()> {
+    for (key, value) in &write.put {
+        let table = table_of(key);
+        let put = format!(
+            "INSERT INTO {table} (key, value) VALUES (?1, ?2)
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        );
+        file.execute(&put, params![key, value])?;
+    }
+    for key in &write.delete {
+        let delete = format!("DELETE FROM {} WHERE key = ?1", table_of(key));
+        file.execute(&delete, [key])?;
+    }
+    Ok(())
+}
+
+fn table_of(key: &str) -> &'static str {
+    match key.starts_with("payload/") {
+        true => "payload",
+        false => "record",
+    }
+}

@@ -1,0 +1,154 @@
+//! Tables beside those of the reports: limits, what a study said, and where it moved to.
+
+use eigenveil_shared::{
+    about::{About, UtcDate},
+    privacy::Budget,
+};
+use rusqlite::{Connection, Row, params, types::Type};
+
+use crate::{
+    error::Result,
+    exchange::Server,
+    rules::{Limits, StudyTerms},
+    sqlite::file::LockedFile,
+};
+
+/// States of a report, as they are stored.
+pub(super) const PENDING: i64 = 0;
+pub(super) const ACKNOWLEDGED: i64 = 1;
+pub(super) const REFUSED: i64 = 2;
+
+/// The table of limits.
+pub(super) const LIMITS: &str = "
+    CREATE TABLE limits (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        epsilon_per_study REAL NOT NULL,
+        epsilon_total REAL NOT NULL,
+        delta_total REAL NOT NULL
+    ) STRICT;
+";
+
+/// The table of terms, unchanged; the numbers are those of the studies.
+pub(super) const STUDY_TERMS: &str = "
+    CREATE TABLE study_terms (
+        number INTEGER PRIMARY KEY,
+        name TEXT,
+        purpose TEXT,
+        responsible_party TEXT,
+        contact TEXT,
+        last_day INTEGER CHECK (last_day >= 0),
+        canonical_params BLOB NOT NULL
+    ) STRICT;
+    CREATE TRIGGER study_terms_stay BEFORE DELETE ON study_terms
+        BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
+    CREATE TRIGGER study_terms_are_fixed BEFORE UPDATE ON study_terms
+        BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;
+";
+
+/// Other addresses of a study. Its reports stay the same bytes, so wherever they are counted they are counted once. A
+/// server at the new address could be somebody else's, with a copy of the study: whoever the rows belong to says that
+/// the study moved, and all addresses stay in the receipt.
+pub(super) const MOVED: &str = "
+    CREATE TABLE moved (
+        id INTEGER PRIMARY KEY,
+        number INTEGER NOT NULL,
+        server TEXT NOT NULL
+    ) STRICT;
+    CREATE TRIGGER moves_stay BEFORE DELETE ON moved
+        BEGIN SELECT RAISE(ABORT, 'the addresses of a study are never deleted'); END;
+";
+
+pub(super) fn write_limits(file: &Connection, limits: &Limits) -> rusqlite::Result<()> {
+    file.execute(
+        "INSERT INTO limits (id, epsilon_per_study, epsilon_total, delta_total)
+         VALUES (1, ?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET
+            epsilon_per_study = excluded.epsilon_per_study,
+            epsilon_total = excluded.epsilon_total,
+            delta_total = excluded.delta_total",
+        params![
+            limits.epsilon_per_study(),
+            limits.epsilon_total(),
+            limits.delta_total()
+        ],
+    )
+    .map(drop)
+}
+
+pub(super) fn read_limits(store: &LockedFile) -> Result<Limits> {
+    let (per_study, total, delta) = store.one(
+        "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    Limits::new(per_study, total, delta).map_err(|error| store.damaged(error))
+}
+
+/// Keeps what was said of the study with this number.
+pub(super) fn write_terms(
+    file: &Connection,
+    number: i64,
+    terms: &StudyTerms,
+    canonical_params: &[u8],
+) -> rusqlite::Result<()> {
+    let about = &terms.about;
+    file.execute(
+        "INSERT INTO study_terms (number, name, purpose, responsible_party, contact, last_day, canonical_params)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            number,
+            terms.name,
+            about.purpose,
+            about.responsible_party,
+            about.contact,
+            about.last_day.map(|day| day.0),
+            canonical_params,
+        ],
+    )
+    .map(drop)
+}
+
+/// The terms of the study with this number.
+pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<StudyTerms> {
+    let read = |row: &Row<'_>| {
+        let about = About {
+            purpose: row.get(1)?,
+            responsible_party: row.get(2)?,
+            contact: row.get(3)?,
+            last_day: row.get::<_, Option<u64>>(4)?.map(UtcDate),
+        };
+        let canonical: Vec<u8> = row.get(5)?;
+        Ok(StudyTerms::new(row.get(0)?, about, &canonical))
+    };
+    store.one(
+        "SELECT name, purpose, responsible_party, contact, last_day, canonical_params FROM study_terms WHERE number = ?1",
+        [number],
+        read,
+    )
+}
+
+/// The addresses of the study with this number, the latest last; `first` is the one where it was reported to.
+pub(super) fn read_servers(store: &LockedFile, number: i64, first: &str) -> Result<Vec<Server>> {
+    let moved: Vec<String> = store.all(
+        "SELECT server FROM moved WHERE number = ?1 ORDER BY id",
+        [number],
+        |row| row.get(0),
+    )?;
+    let servers = std::iter::once(first).chain(moved.iter().map(String::as_str));
+    servers
+        .map(|server| server.parse().map_err(|error| store.damaged(error)))
+        .collect()
+}
+
+pub(super) fn write_move(file: &Connection, number: i64, to: &Server) -> rusqlite::Result<()> {
+    file.execute(
+        "INSERT INTO moved (number, server) VALUES (?1, ?2)",
+        params![number, to.as_str()],
+    )
+    .map(drop)
+}
+
+/// The ε and δ in this column and the next.
+pub(super) fn budget(row: &Row<'_>, at: usize) -> rusqlite::Result<Budget> {
+    Budget::new(row.get(at)?, row.get(at + 1)?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(at, Type::Real, Box::new(error)))
+}

@@ -1,0 +1,74 @@
+//! State that pages keep between requests.
+
+use std::sync::Arc;
+
+use axum::{extract::FromRef, response::Response};
+use eigenveil_figures::{Figure as _, LineChart};
+use eigenveil_shared::Error;
+use eigenveil_store::StudyId;
+use tokio::sync::Semaphore;
+
+use super::{
+    images::{svg, width},
+    render_cache::{ChartKind, PageKind, RenderCache},
+    visitor::{Fields, Visitor},
+};
+use crate::{app::AppState, http::ApiError, pages::view::Views};
+
+/// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
+const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
+
+#[derive(Clone)]
+pub(crate) struct Pages {
+    app: AppState,
+    pub(crate) state: Arc<PageState>,
+}
+
+pub(crate) struct PageState {
+    pub(in crate::pages) views: Views,
+    pub(crate) pages: RenderCache,
+    pub(crate) watchers: [Arc<Semaphore>; 3],
+}
+
+impl Pages {
+    pub(crate) fn new(app: AppState) -> Self {
+        Self {
+            app,
+            state: Arc::new(PageState {
+                views: Views::default(),
+                pages: RenderCache::default(),
+                watchers: MAX_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
+            }),
+        }
+    }
+}
+
+impl FromRef<Pages> for AppState {
+    fn from_ref(pages: &Pages) -> Self {
+        pages.app.clone()
+    }
+}
+
+impl std::ops::Deref for Pages {
+    type Target = AppState;
+
+    fn deref(&self) -> &AppState {
+        &self.app
+    }
+}
+
+/// The chart of a study that a query requests.
+pub(crate) async fn cached_chart(
+    app: &Pages,
+    visitor: Visitor,
+    (study, kind): (StudyId, ChartKind),
+    fields: Fields,
+    chart: impl FnOnce(&Visitor) -> Result<LineChart, Error> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let what = PageKind::Chart(study, kind, fields.has("narrow"));
+    let draw = move |visitor: &Visitor| {
+        let chart = chart(visitor)?;
+        Ok(chart.to_svg_of_width(width(&fields)).into())
+    };
+    Ok(svg(app.state.pages.page(visitor, what, draw).await?))
+}

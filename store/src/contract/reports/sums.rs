@@ -1,0 +1,137 @@
+//! What a study has counted, as of one moment.
+
+use std::ops::Deref;
+
+use bytes::Bytes;
+use eigenveil_estimation::{accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_shared::{
+    Result,
+    mechanism::{Payload, double_cap::Seed},
+    packed::{PackedSymmetric, packed_len},
+};
+
+use crate::contract::failure::Failure;
+
+/// A snapshot of a study's bucket sums. Their total, decoded, is the second-moment matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketSums {
+    /// Reports stored.
+    pub n: u64,
+    /// Reports excluded from the sums because they are duplicate seeds.
+    pub duplicates: u64,
+    /// The sums of the buckets with reports, by bucket number.
+    pub buckets: Vec<(u32, Accumulator)>,
+}
+
+impl BucketSums {
+    /// The sums of a study that has accepted `n` reports.
+    pub(crate) fn of(n: u64, buckets: Vec<(u32, Accumulator)>) -> Result<Self, Failure> {
+        let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
+        if summed != n {
+            return Err(Failure::damaged(format!(
+                "{n} reports were accepted but the sums contain {summed}"
+            )));
+        }
+        Ok(Self {
+            n,
+            duplicates: 0,
+            buckets,
+        })
+    }
+}
+
+/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
+pub struct StoredSeeds<'a> {
+    pub(crate) source: Box<dyn SeedSource + 'a>,
+    /// Reports stored.
+    pub(crate) stored: u64,
+}
+
+impl StoredSeeds<'_> {
+    /// Number of seeds without duplicates.
+    pub fn count(&self) -> u64 {
+        self.stored.saturating_sub(self.source.repeated())
+    }
+}
+
+impl<'a> Deref for StoredSeeds<'a> {
+    type Target = dyn SeedSource + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.source
+    }
+}
+
+/// The addition of a commit to a bucket.
+#[derive(Default)]
+pub(crate) struct Delta {
+    /// Reports.
+    pub(crate) n: u64,
+    /// Seeds are appended as they are.
+    pub(crate) seeds: Vec<Seed>,
+    /// Numbers are added to a sum.
+    pub(crate) sum: Option<Accumulator>,
+}
+
+impl Delta {
+    /// `begin`: what the first numbers are added to.
+    pub(crate) fn add(
+        &mut self,
+        payload: &Payload<Bytes>,
+        begin: impl FnOnce() -> Result<Accumulator, Failure>,
+    ) -> Result<(), Failure> {
+        self.n += 1;
+        let current = &mut self.sum;
+        let sum = || match current {
+            Some(sum) => Ok(sum),
+            empty => Ok::<_, Failure>(empty.insert(begin()?)),
+        };
+        match payload {
+            Payload::Seed(seed) => self.seeds.push(*seed),
+            Payload::Floats(numbers) => sum()?.add(numbers)?,
+            Payload::Integers(numbers) => sum()?.add(numbers)?,
+        }
+        Ok(())
+    }
+}
+
+/// A sum as it is stored.
+#[cfg(feature = "postgres")]
+pub(crate) fn encode_sum(sum: &Accumulator) -> Vec<u8> {
+    let entries = sum.sum().as_slice().iter();
+    entries.flat_map(|entry| entry.to_le_bytes()).collect()
+}
+
+/// The sum of `n` reports from its stored bytes.
+pub(crate) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let entries: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
+    match PackedSymmetric::from_entries(p, entries) {
+        Some(sum) if rest.is_empty() => {
+            Accumulator::from_parts(sum, n).map_err(|error| Failure::damaged(error.detail()))
+        }
+        _ => Err(Failure::damaged(format!(
+            "a stored sum has {} bytes but dimension {p} needs {}",
+            bytes.len(),
+            8 * packed_len(p)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_round_trip_through_bytes() {
+        let entries = vec![1.5, -0.0, f64::MIN_POSITIVE / 4.0, 3.0, f64::MAX, -7.25];
+        let bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let sums = decode_sum(3, 9, &bytes).unwrap();
+        assert_eq!(sums.count(), 9);
+        for (a, b) in sums.sum().as_slice().iter().zip(&entries) {
+            assert_eq!(a.to_bits(), b.to_bits());
+        }
+        assert!(decode_sum(3, 9, &bytes[1..]).is_err());
+        assert!(decode_sum(2, 9, &bytes).is_err());
+    }
+}
