@@ -1,6 +1,6 @@
 //! The ledger of a program that reports the rows of many.
 
-use std::{borrow::Cow, collections::HashMap, mem, ops::ControlFlow, path::PathBuf};
+use std::{borrow::Cow, mem, ops::ControlFlow, path::PathBuf};
 
 use eigenveil_client::{
     Hint, Holders, Participants, RowLedger, UploadAnswer, UploadProgress, UploadRequest,
@@ -31,19 +31,23 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `persons` has a label for each row.
+    /// `persons` has an identifier for each row.
     pub(crate) fn read(
         table: &PyReadonlyArray2<'_, f64>,
-        persons: Option<PyReadonlyArray1<'_, i64>>,
+        persons: Option<Vec<String>>,
         weights: Option<PyReadonlyArray1<'_, f64>>,
-    ) -> Self {
+    ) -> Result<Self> {
         let numbers = transposed(table);
         let holders = match (persons, weights) {
-            (Some(labels), _) => Holders::persons(labels.as_array().iter()),
+            (Some(persons), _) => {
+                let persons = identifiers(&persons);
+                let persons = persons.map_err(|error| Failure::of_table(&error, "wrong-persons"));
+                Holders::persons(persons?)
+            }
             (None, Some(weights)) => Holders::Weighted(weights.as_array().to_vec()),
             (None, None) => Holders::Rows(numbers.ncols()),
         };
-        Self { numbers, holders }
+        Ok(Self { numbers, holders })
     }
 }
 
@@ -90,19 +94,19 @@ pub(crate) fn report(
     path: PathBuf,
     study: &PyStudy,
     table: PyReadonlyArray2<'_, f64>,
-    persons: Option<PyReadonlyArray1<'_, i64>>,
+    persons: Option<Vec<String>>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     tokens: Option<Vec<String>>,
     arguments: String,
     progress: Option<&Bound<'_, PyAny>>,
     connection: Option<Connection>,
 ) -> PyResult<String> {
+    let table = Table::read(&table, persons, weights).map_err(|failure| failure.raise(py))?;
     let (asked, ledger) = briefly(py, || {
         let asked: UploadRequest = request(&arguments)?;
         Ok((asked, Closable::new(RowLedger::open_unchanged(path)?)))
     })?;
     let (study, used) = (study.0.clone(), ledger.clone());
-    let table = Table::read(&table, persons, weights);
     let done = patiently(py, progress, move |control| {
         let settings = Connection::settings(connection.as_ref())?;
         check_len(&study, table.numbers.nrows())?;
@@ -154,21 +158,6 @@ pub(crate) fn report(
 #[pyfunction]
 pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String)> {
     briefly(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
-}
-
-/// The number of each row's person, from 0 in the order of their first rows, by these identifiers.
-#[pyfunction]
-pub(crate) fn persons(py: Python<'_>, labels: Vec<String>) -> PyResult<Vec<i64>> {
-    briefly(py, || {
-        let labels = identifiers(&labels);
-        let labels = labels.map_err(|error| Failure::of_table(&error, "wrong-persons"))?;
-        let mut numbers = HashMap::new();
-        let numbers = labels.into_iter().map(|label| {
-            let next = numbers.len() as i64;
-            *numbers.entry(label).or_insert(next)
-        });
-        Ok(numbers.collect())
-    })
 }
 
 /// The columns of a data frame: texts by their places, and the others' numbers.

@@ -252,8 +252,9 @@ def test_large_identifiers_are_as_many_persons(study, tmp_path):
         assert done.participants == 3
 
 
-def test_a_row_that_does_not_say_whose_it_is_is_refused():
+def test_a_row_that_does_not_say_whose_it_is_is_refused(study, tmp_path):
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    made, path = study(), tmp_path / "rows.ledger"
     for labels in (
         np.ma.array([1, 2], mask=[0, 1]),
         np.array(["2020", "NaT"], dtype="M8[D]"),
@@ -279,11 +280,11 @@ def test_a_row_that_does_not_say_whose_it_is_is_refused():
         ["x", b"M\xfcller"],
     ):
         with pytest.raises(errors.InputError, match="row 2") as refused:
-            _rows.numbered(labels, 2)
-        assert refused.value.code == "wrong-persons"
+            eigenveil.report(made, np.ones((2, 3)), persons=labels, ledger=path)
+        assert refused.value.code == "wrong-persons" and not path.exists()
     for labels in ([1], "xy", {0: "x", 1: "y"}, {"x", "y"}, pandas.DataFrame({"who": [1, 2]}), [[1, 2]], np.array(1)):
         with pytest.raises(errors.InputError) as refused:
-            _rows.numbered(labels, 2)
+            _rows.identifiers(labels, 2)
         assert refused.value.code == "wrong-dimension"
 
 

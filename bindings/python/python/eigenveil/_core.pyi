@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 __version__: str
 
@@ -21,11 +20,10 @@ def simulate(
     arguments: str, table: tuple[str, str, str | None] | None, title: str | None, plot: str | None
 ) -> tuple[str, list[str]]: ...
 def report(
-    path: Any, study: Study, table: Floats, persons: Integers | None, weights: Floats | None, tokens: list[str] | None,
+    path: Any, study: Study, table: Floats, persons: list[str] | None, weights: Floats | None, tokens: list[str] | None,
     arguments: str, progress: Any, connection: Any,
 ) -> str: ...  # fmt: skip
 def receipt(path: Any) -> tuple[str, str]: ...
-def persons(identifiers: list[str]) -> list[int]: ...
 def read_frame(
     names: list[str] | None,
     values: Floats,
@@ -38,7 +36,7 @@ def read_frame(
 def algorithms() -> str: ...
 def central(arguments: str, table: Floats) -> tuple[Floats, str]: ...
 def simulated(
-    table: Floats, persons: Integers | None, weights: Floats | None, design: str, arguments: str
+    table: Floats, persons: list[str] | None, weights: Floats | None, design: str, arguments: str
 ) -> Estimate: ...
 def fantope(arguments: str, moment: Floats) -> tuple[Floats, str]: ...
 def _panic(on_thread: bool) -> None: ...

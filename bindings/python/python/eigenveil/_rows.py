@@ -396,7 +396,7 @@ def cells(column: Any) -> Any:
     return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
-def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[npt.NDArray[np.int64] | None, Floats | None]:
+def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[list[str] | None, Floats | None]:
     """Persons and weights of n rows; neither of another index than the rows', if both are of pandas."""
     if labels is not None and counts is not None:
         raise InputError("persons and weights cannot be combined; give one of them")
@@ -405,16 +405,15 @@ def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[npt.NDArray[np
         if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
             way = f"give {what}.reindex(rows.index), or, if they are in the order of the rows, {what}.to_numpy()"
             raise InputError(f"the index of {what} is not that of the rows; {way}", "wrong-names")
-    return None if labels is None else numbered(labels, n), None if counts is None else weights(counts, n)
+    return None if labels is None else identifiers(labels, n), None if counts is None else weights(counts, n)
 
 
-def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
-    """Whose each of n rows is, as numbers from 0 in the order of their first rows: identifiers are compared as text."""
+def identifiers(labels: Any, n: int) -> list[str]:
+    """Whose each of n rows is, as text; empty where it is missing."""
     in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
     if not in_order or getattr(labels, "shape", (n,)) != (n,) or len(labels) != n:
         raise InputError(f"persons must have one label for each of {n} rows", "wrong-dimension")
-    found = [_identifier(label, row) for row, label in enumerate(cells(labels), 1)]
-    return np.array(_core.persons(found), dtype=np.int64)
+    return [_identifier(label, row) for row, label in enumerate(cells(labels), 1)]
 
 
 def _identifier(label: Any, row: int) -> str:
