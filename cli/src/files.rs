@@ -49,8 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of an input file.
-/// As [`read`]; wrong usage if it is neither UTF-8 nor UTF-16 with its mark.
+/// The text of an input file, which [`read`] reads; wrong usage if it is neither UTF-8 nor UTF-16 with its mark.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     let text = eigenveil_tables::read_text(&read(path)?);
     text.ok_or_else(|| CliError::usage(format!("{} is not text in UTF-8", path.display())))
