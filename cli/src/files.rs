@@ -36,18 +36,23 @@ fn identity(of: &Metadata) -> (u64, u64) {
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
     let mut file = File::open(path).map_err(cannot)?;
-    let input = identity(&file.metadata().map_err(cannot)?);
-    INPUTS.with_borrow_mut(|inputs| inputs.push(input));
+    let metadata = file.metadata().map_err(cannot)?;
+    if metadata.is_dir() {
+        return Err(CliError::usage(format!(
+            "{} is a folder; name a file, such as one of its part files",
+            path.display()
+        )));
+    }
+    INPUTS.with_borrow_mut(|inputs| inputs.push(identity(&metadata)));
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(bytes)
 }
 
-/// The text of an input file.
-/// As [`read`]; wrong usage if it is not UTF-8.
+/// The text of an input file, which [`read`] reads; wrong usage if it is neither UTF-8 nor UTF-16 with its mark.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?)
-        .map_err(|_| CliError::usage(format!("{} is not text in UTF-8", path.display())))
+    let text = eigenveil_tables::read_text(&read(path)?);
+    text.ok_or_else(|| CliError::usage(format!("{} is not text in UTF-8", path.display())))
 }
 
 /// Whether what is at this path, or at the end of its links, is a pipe, a device or an open descriptor: beside it nothing

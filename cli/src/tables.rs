@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use eigenveil_shared::preprocess::Feature;
 use eigenveil_tables::{
-    DecimalMark, ExpectedColumns, Format, Header, RowTable, Settings, decimal_mark, delimiter,
-    features, parse_usable,
+    DecimalMark, Encoding, ExpectedColumns, Format, Header, RowTable, Settings, decimal_mark,
+    delimiter, encoding, features, parse_usable,
 };
 
 use crate::{error::Result, files, output};
@@ -75,9 +75,13 @@ pub(crate) struct TableArgs {
     /// Column separator of a text table, such as ';' or tab [default: found from the first line]
     #[arg(long, value_name = "CHAR|tab", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// Decimal mark of numbers in text, , or . [default: as the numbers show]; the other mark separates thousands
+    /// Decimal mark of numbers in text, , or .; the other mark separates thousands [default: 1234.5 alone is a number]
     #[arg(long, value_name = ",|.", value_parser = decimal_mark)]
     decimal: Option<DecimalMark>,
+    /// Encoding of a text table, such as iso-8859-2, macintosh, ibm850 or shift_jis [default: UTF-8, a cell that is not
+    /// Windows-1252, or UTF-16 by its mark]
+    #[arg(long, value_name = "NAME", value_parser = encoding)]
+    encoding: Option<Encoding>,
     /// Columns to use, such as height,weight; a name with a comma in double quotes, numbers from 1 if there are no
     /// names
     #[arg(long, value_name = "NAMES", value_parser = names)]
@@ -107,6 +111,7 @@ impl TableArgs {
             header: self.header.into(),
             delimiter: self.delimiter,
             decimal: self.decimal,
+            encoding: self.encoding,
             keep: self.keep.clone().map(|names| names.0),
             drop: self.drop.clone().map(|names| names.0),
             features: self.features.as_ref().map(read).transpose()?,

@@ -106,7 +106,7 @@ pub use rules::{Limits, PrivacyCost, StudyTerms};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
     AdmittedRows, Ledger, Participation, PendingReport, Prepared, RefusedRow, RowCounts, RowFile,
-    RowLedger, RowReceipt, RowStudy, UploadRequest, check_weights,
+    RowLedger, RowReceipt, RowStudy, UploadRequest,
 };
 pub use study::{PreparedReport, Study};
 #[cfg(all(feature = "http", feature = "sqlite"))]

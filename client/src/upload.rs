@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     http::{HttpSettings, SendSummary, UploadMode, UploadSettings, send_rows},
     rules::{Limits, PrivacyCost},
-    sqlite::{AdmittedRows, RefusedRow, RowLedger, UploadRequest, check_weights},
+    sqlite::{AdmittedRows, RefusedRow, RowLedger, UploadRequest},
     study::{PreparedReport, Study},
 };
 
@@ -98,7 +98,9 @@ pub struct UploadAnswer {
     pub sent: SendSummary,
     /// Reports of the study that the server has.
     pub acknowledged: u64,
-    /// Participants charged now whose report is that of the zero row. **For whoever answers for the rows only.**
+    /// Participants charged now whose report is that of the zero row. **For whoever answers for the rows only**, so no
+    /// document has it.
+    #[serde(skip)]
     pub unusable: u64,
     /// The ledger's charges.
     pub charged: RowCharges,
@@ -129,7 +131,7 @@ impl RowLedger {
     ///
     /// # Errors
     /// As [`admit_upload`](Self::admit_upload); `usage` for weights that the study does not take, or takes and are not
-    /// there or of another scale ([`check_weights`]), and for a number of connections that there cannot be.
+    /// there, and for a number of connections that there cannot be.
     pub fn admit_table<'a>(
         &self,
         study: &'a Study,
@@ -138,7 +140,7 @@ impl RowLedger {
     ) -> Result<AdmittedRows<'a>> {
         let holders = table.holders();
         match (study.params().preprocessing().weights, holders) {
-            (Some(_), Holders::Weighted(weights)) => check_weights(weights)?,
+            (Some(_), Holders::Weighted(_)) => {}
             (Some(_), _) => {
                 return Err(Error::usage(
                     "participants of this study count by weights above 0 and at most 1; give one for each row",

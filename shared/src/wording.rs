@@ -19,6 +19,11 @@ pub fn first_few(
     }
 }
 
+/// The text without space, line ends and byte-order marks around it, which editors, shells and secrets files leave there.
+pub fn trimmed(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
+}
+
 /// A mechanism with the calibration of its noise, if it has several.
 pub fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
     match calibration {
@@ -45,5 +50,6 @@ mod tests {
         assert_eq!(list(3), "a, b, c");
         assert_eq!(list(2), "a, b and 1 more");
         assert_eq!(percent(0.077), "7.7 %");
+        assert_eq!(trimmed("\u{feff} a b\r\n"), "a b");
     }
 }

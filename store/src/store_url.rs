@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use eigenveil_shared::{Error, Result, serialized_as_text};
+use eigenveil_shared::{Error, Result, serialized_as_text, wording::trimmed};
 use serde::{Deserialize, Serialize};
 
 /// `postgres://user:password@host:port/database`. Its password is shown nowhere: what is printed and serialised has
@@ -42,14 +42,14 @@ fn parts(url: &str) -> (&str, &str, &str) {
 
 /// Whether a part of a password that is not encoded may stand where hosts or parameters are looked for.
 fn is_ambiguous(url: &str) -> bool {
-    let (_, hosts, parameters) = parts(url);
+    let (user, hosts, parameters) = parts(url);
     let hosts = hosts.split('/').next().unwrap_or_default();
     let mut ports = hosts.split(',').filter_map(|host| {
         let address_ends = host.rfind(']').map_or(0, |end| end + 1);
         host[address_ends..].split_once(':')
     });
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-    parameters.contains('@') || !ports.all(|(_, port)| is_port(port))
+    user.contains('@') || parameters.contains('@') || !ports.all(|(_, port)| is_port(port))
 }
 
 impl FromStr for StoreUrl {
@@ -57,6 +57,7 @@ impl FromStr for StoreUrl {
 
     /// The text is not quoted in the error, since it may have a password.
     fn from_str(text: &str) -> Result<Self> {
+        let text = trimmed(text);
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(Error::invalid_config(
                 "store does not begin with postgres://; write it like postgres://user@host/database, or leave it out to use data_dir",
@@ -64,7 +65,7 @@ impl FromStr for StoreUrl {
         }
         if is_ambiguous(text) {
             return Err(Error::invalid_config(
-                "store has an @ after its ?, or a port that is no number; write it like postgres://user:password@host:5432/database, with %3F for ?, %40 for @, %2F for / and %3A for : in a name or password",
+                "store has a second @, or a port that is no number; write it like postgres://user:password@host:5432/database, with %40 for @, %3F for ?, %2F for / and %3A for : in a name or password",
             ));
         }
         Ok(Self(text.to_owned()))
@@ -104,7 +105,7 @@ mod tests {
     fn a_password_is_never_printed() {
         for (text, shown) in [
             (
-                "postgres://u:se@cret@h:5432/d?sslmode=require",
+                "postgres://u:se%40cret@h:5432/d?sslmode=require\n",
                 "postgres://h:5432/d",
             ),
             ("postgresql://h/d?user=u&password=secret", "postgres://h/d"),
@@ -126,6 +127,8 @@ mod tests {
         for text in [
             "mysql://u:secret@h/d",
             "postgres://u:a?secret@h/d",
+            "postgres://u:p@secret@h/d",
+            "postgres://u@corp:secret@h/d",
             "postgres://u:a@b?secret@h/d",
             "postgres://u:secret/d",
         ] {

@@ -1,13 +1,7 @@
 //! Columns of text that become columns of 0 and 1, one for each category: the feature `sex=f` is 1 where the column `sex`
-//! has an f.
+//! has an f. Cells are compared as text: `4` and `4.0` are two categories.
 
 use crate::columns::ColumnMapping;
-
-/// Whether a cell is of this category: the same text, or the same number (`4` and `4.0`).
-pub(crate) fn is_category(cell: &str, category: &str) -> bool {
-    cell == category
-        || matches!((cell.parse::<f64>(), category.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
-}
 
 impl ColumnMapping {
     /// Replaces a column of text by a column of 0 and 1 for each of these categories, named `column=category`, the form

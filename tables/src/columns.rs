@@ -11,7 +11,8 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    cells::{is_date, is_value, is_word},
+    cells::{is_date, is_value, is_word, normal},
+    encoding::LOST,
     error::{Error, Result},
     settings::{Header, Settings},
 };
@@ -30,6 +31,8 @@ pub struct ExpectedColumns {
     pub names: Option<Vec<String>>,
     /// Whether the rows become reports: then no value may decide how the table is read.
     pub reports: bool,
+    /// Whether several rows may be one person's: then what most rows have decides nothing, either.
+    pub persons: bool,
     /// Whether a cell may be missing.
     pub missing_cells: bool,
 }
@@ -42,7 +45,18 @@ impl ExpectedColumns {
             dimension,
             names,
             reports: true,
+            persons: false,
             missing_cells: false,
+        }
+    }
+
+    /// These columns, with names in the form in which those of files are compared.
+    pub(crate) fn in_normal_form(&self) -> Self {
+        let names = self.names.iter().flatten();
+        let names = names.map(|name| normal(name).into_owned()).collect();
+        Self {
+            names: self.names.is_some().then_some(names),
+            ..*self
         }
     }
 
@@ -53,6 +67,7 @@ impl ExpectedColumns {
             dimension: features.len(),
             names: Some(features.iter().map(|own| own.name.clone()).collect()),
             reports: false,
+            persons: false,
             missing_cells: features.iter().any(|feature| feature.observed.is_some()),
         }
     }
@@ -84,23 +99,20 @@ pub(crate) struct ColumnMapping {
 }
 
 impl ColumnMapping {
+    /// A column of the table, as the file calls it.
     pub(crate) fn column(&self, at: usize) -> String {
-        let names = self.names.as_ref().filter(|_| self.shown);
-        column_called(self.take[at], names.map(|names| names[at].as_str()))
+        let name = self.names.as_ref().filter(|_| self.shown);
+        let name = name.map(|names| match self.category(at) {
+            Some(category) => &names[at][..names[at].len() - category.len() - 1],
+            None => names[at].as_str(),
+        });
+        column_called(self.take[at], name)
     }
 
     /// These columns of the table, the first few by name.
     pub(crate) fn listed(&self, columns: &[usize]) -> String {
         let columns = columns.iter().map(|&at| self.column(at));
         first_few(columns, MAX_NAMED, |more| format!(" and {more} more"))
-    }
-
-    /// Adds a note about these columns, if there are any.
-    pub(crate) fn note(&mut self, columns: &[usize], what: &str) {
-        if !columns.is_empty() {
-            let note = format!("{}: {what}", self.listed(columns));
-            self.notes.push(note);
-        }
     }
 
     /// The category for which a column of the table is 1.
@@ -121,10 +133,11 @@ pub(crate) fn map_columns(
     expected: Option<&ExpectedColumns>,
 ) -> Result<ColumnMapping> {
     // Names are shown on the terminal.
-    let unprintable = |name: &String| name.chars().any(char::is_control);
+    let bad = |c: char| c.is_control() || c == LOST;
+    let unprintable = |name: &String| name.contains(bad);
     if let Some(at) = found.names.iter().flatten().position(unprintable) {
         return Err(Error::new(format!(
-            "the name of column {} has a control character; rename it",
+            "the name of column {} has a control character, or a byte that its encoding has not; rename it, or name the encoding with `encoding`",
             at + 1
         )));
     }
@@ -199,7 +212,7 @@ fn select(found: FileColumns, how: &Settings) -> Result<(ColumnMapping, bool)> {
     let mut is_shown = found.shown && !names.iter().flatten().any(row);
     let mut find = |name: &str, by: &str| -> Result<usize> {
         let at = match &names {
-            Some(names) => names.iter().position(|own| own == name),
+            Some(names) => names.iter().position(|own| *own == normal(name)),
             None => match name.parse::<usize>() {
                 Ok(number) if (1..=found.count).contains(&number) => Some(number - 1),
                 _ => None,
@@ -468,6 +481,11 @@ fn is_index(name: &str) -> bool {
 
 /// `drop` with these names, as a shell takes it.
 fn drop_flag(names: &[impl AsRef<str>]) -> String {
+    with_names("drop", names)
+}
+
+/// A field with these names, as a shell takes them.
+pub(crate) fn with_names(field: &str, names: &[impl AsRef<str>]) -> String {
     let cells = names.iter().map(|name| match name.as_ref() {
         name if name.contains([',', '"']) => format!("\"{}\"", name.replace('"', "\"\"")),
         name => name.to_owned(),
@@ -475,7 +493,7 @@ fn drop_flag(names: &[impl AsRef<str>]) -> String {
     let list = cells.collect::<Vec<_>>().join(",");
     // A name such as -x would be read as a flag.
     let between = if list.starts_with('-') { '=' } else { ' ' };
-    format!("`drop`{between}{}", shell_quoted(&list))
+    format!("`{field}`{between}{}", shell_quoted(&list))
 }
 
 /// A word as a shell takes it.
@@ -497,7 +515,7 @@ pub(crate) fn column_called(column: usize, name: Option<&str>) -> String {
 }
 
 /// The names for a message, a line or two at most.
-fn list_names(names: &[impl AsRef<str>]) -> String {
+pub(crate) fn list_names(names: &[impl AsRef<str>]) -> String {
     let names = names.iter();
     let names = names.map(|name| format!("{:?}", shortened(name.as_ref())));
     first_few(names, MAX_NAMED, |more| format!(" and {more} more"))
@@ -511,7 +529,10 @@ fn shortened(name: &str) -> String {
 }
 
 /// The column that a feature is read from, and its category if the column is text: `sex` and `f` for `sex=f`.
-fn source_of<'a>(name: &'a str, own: &BTreeSet<&str>) -> Option<(&'a str, Option<&'a str>)> {
+pub(crate) fn source_of<'a>(
+    name: &'a str,
+    own: &BTreeSet<&str>,
+) -> Option<(&'a str, Option<&'a str>)> {
     if own.contains(name) {
         return Some((name, None));
     }
@@ -559,6 +580,12 @@ mod tests {
         let names = found(&["a\u{1b}[2J", "b"], true);
         let error = map_columns(names, &Settings::default(), None).unwrap_err();
         assert_says(&error, &["column 1 has a control character"], &[]);
+        let lost = map_columns(
+            found(&["a", "gr\u{fffd}n"], true),
+            &Settings::default(),
+            None,
+        );
+        assert_says(&lost.unwrap_err(), &["column 2", "`encoding`"], &["gr"]);
     }
 
     #[test]

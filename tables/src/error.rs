@@ -37,11 +37,6 @@ impl Error {
         self
     }
 
-    /// Replaces the sentence.
-    pub(crate) fn with_detail(self, detail: String) -> Self {
-        Self { detail, ..self }
-    }
-
     /// The sentence, without the code.
     pub fn detail(&self) -> &str {
         &self.detail

@@ -5,7 +5,7 @@ use std::path::Path;
 use eigenveil_shared::preprocess::Feature;
 
 use crate::{
-    cells::{DecimalMark, Marks, is_value, number},
+    cells::{is_value, number},
     error::{Error, Result},
 };
 
@@ -102,14 +102,12 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
     let columns: Option<Vec<Column>> = heads.iter().map(column_of).collect();
     let columns = columns.filter(|columns| columns.contains(&Column::Name));
     let columns = columns.ok_or_else(|| refused(1))?;
-    let mark = DecimalMark::of_columns_separated_by(delimiter);
     let no_number = |line: u64| {
         Error::new(format!(
             "{}: line {line} has a center, scale or share that is not a number such as 1234.5",
             path.display()
         ))
     };
-    let mut marks = Marks::default();
     let mut features = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|error| refused(at(&error)))?;
@@ -120,8 +118,7 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
                 if cell.is_empty() {
                     return Ok(default);
                 }
-                marks.record(cell);
-                number(cell, mark).map_err(|_| no_number(line))
+                number(cell, None).map_err(|_| no_number(line))
             };
             match column {
                 Column::Name => cell.clone_into(&mut feature.name),
@@ -134,13 +131,6 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
             }
         }
         features.push(feature);
-    }
-    // If the separator is not a comma, a file with only such numbers may hold thousands.
-    if marks.are_mixed() || (delimiter != b',' && marks.show_nothing()) {
-        return Err(Error::new(format!(
-            "{}: its numbers do not show whether 1.234 or 1,234 is a thousand; write all of them as 1234.5, and separate the columns by commas",
-            path.display()
-        )));
     }
     Ok(features)
 }
@@ -170,27 +160,21 @@ mod tests {
         assert_eq!(observed[1].section.as_deref(), Some("lab"));
         assert_eq!(parsed("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(parsed("").is_err() && parsed("name,centre\nheight,1\n").is_err());
-        // As R, pandas, Excel (German) and an editor write the same.
+        // As R, pandas, Excel and an editor write the same.
         for text in [
             "\"\",\"name\",\"center\",\"scale\"\n\"1\",\"height\",170.5,10\n",
             ",Name,Center,Scale\n0,height,170.5,10.0\n",
-            "name;center;scale\nheight;170,5;10\n",
+            "name;center;scale\nheight;170.5;10\n",
             "NAME\tCENTER\tSCALE\nheight\t170.5\t10\n",
             "name , center , scale\nheight , 170.5 , 10\n",
         ] {
             let height = Feature::new("height", 170.5, 10.0);
             assert_eq!(parsed(text).unwrap(), [height], "{text}");
         }
-        // A thousand, or decimals?
-        for text in [
-            "name;center;scale\nincome;2.870;1.280\n",
-            "name\tcenter\tscale\nincome\t2,870\t10\n",
-            "name;center;scale\nincome;2.870;1,5\n",
-        ] {
-            assert_says(&parsed(text).unwrap_err(), &["is a thousand"], &["870"]);
+        for text in ["name;center\nage;2,870\n", "name,center\nage,\"2,870\"\n"] {
+            let error = parsed(text).unwrap_err();
+            assert_says(&error, &["line 2", "not a number", "1234.5"], &["870"]);
         }
-        let error = parsed("name,center\nage,\"2,870\"\n").unwrap_err();
-        assert_says(&error, &["line 2", "not a number"], &["870"]);
         // Rows by mistake.
         for row in "SECRETNAME,8641.25|8641.25|SECRETNAME;|SECRETNAME\t<5".split('|') {
             let error = parsed(&format!("height\n{row}\n")).unwrap_err();

@@ -1,8 +1,9 @@
 //! Tables of rows, from the bytes of a file: CSV and similar text, Parquet, `.npy` and LIBSVM text. One row of a table is
 //! one participant.
 //!
-//! [`parse`] reads the rows of reports, where no value may decide whether a row is sent; [`parse_usable`] reads all
-//! others. Columns are selected by name before any value is read. Errors name the row and the column, never the value.
+//! [`parse`] reads the rows of reports, where no single value may decide whether a row is sent; [`parse_usable`] reads all
+//! others, and [`parse_frame`] what a program holds. Columns are selected by name before any value is read. Errors name
+//! the row and the column, never the value, but for texts of several rows in a column that has none of the categories.
 //!
 //! ```
 //! use std::path::Path;
@@ -26,17 +27,21 @@
 mod categories;
 mod cells;
 mod columns;
+mod encoding;
 mod error;
 pub mod features;
+mod frame;
 mod libsvm;
 pub mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod persons;
 mod problems;
 mod settings;
 mod table;
 mod text;
 mod text_columns;
+mod typed_columns;
 
 use std::path::Path;
 
@@ -44,7 +49,10 @@ use crate::table::mapping_without_names;
 pub use crate::{
     cells::DecimalMark,
     columns::ExpectedColumns,
+    encoding::{Encoding, encoding, read_text},
     error::{Error, Result},
+    frame::{FrameColumn, parse_frame},
+    persons::identifiers,
     settings::{Format, Header, Label, Settings, decimal_mark, delimiter},
     table::RowTable,
 };
@@ -53,7 +61,8 @@ pub use crate::{
 /// [`parse`].
 ///
 /// # Errors
-/// Those of [`parse`]; a value that is no number or too large, by row and column.
+/// Those of [`parse`]; a value that is no number or too large, by row and column; a label with a byte that its encoding
+/// has not.
 pub fn parse_usable(
     path: &Path,
     bytes: &[u8],
@@ -62,9 +71,9 @@ pub fn parse_usable(
 ) -> Result<RowTable> {
     let table = parse(path, bytes, how, expected)?;
     let missing_cells = expected.is_some_and(|expected| expected.missing_cells);
-    table
-        .check_usable(missing_cells)
-        .map_err(|error| error.context(path.display()))?;
+    let usable = table.check_usable(missing_cells);
+    let usable = usable.and_then(|()| table.check_labels());
+    usable.map_err(|error| error.context(path.display()))?;
     Ok(table)
 }
 
@@ -72,27 +81,31 @@ pub fn parse_usable(
 ///
 /// A field that is not a number becomes NaN, not an error: its row is sent as the zero row, because whether a row is
 /// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
-/// with an index beyond the dimension, and for a line with another number of fields than the header. Only the form can
-/// be an error.
+/// with an index beyond the dimension, and for a line with another number of fields than the header. The form can be an
+/// error, and a column of 20 cells or more that are not empty if more than half of them are not read, or are none of the
+/// column's categories; not where rows may be one person's.
 ///
 /// # Errors
-/// Names and number of columns, their types, LIBSVM text without labels, bytes of another format; `wrong-dimension` if
-/// the number of columns is not that of `expected`.
+/// Names and number of columns, their types, LIBSVM text without labels, bytes of another format; such a column;
+/// `wrong-dimension` if the number of columns is not that of `expected`.
 pub fn parse(
     path: &Path,
     bytes: &[u8],
     how: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
+    let expected = expected.map(ExpectedColumns::in_normal_form);
+    let expected = expected.as_ref();
     let read = || {
         let format = match how.format {
             Some(format) => format,
             None => format_of(path)?,
         };
         let is_text = matches!(format, Format::Csv | Format::Tsv);
-        if !is_text && (how.header != Header::Auto || how.delimiter.is_some()) {
+        let is_said = how.delimiter.is_some() || how.encoding.is_some();
+        if !is_text && (how.header != Header::Auto || is_said) {
             return Err(Error::new(
-                "`header` and `delimiter` are for text tables: .csv, .tsv or .tab",
+                "`header`, `delimiter` and `encoding` are for text tables: .csv, .tsv or .tab",
             ));
         }
         if format != Format::Libsvm && how.first_index.is_some() {
@@ -150,8 +163,8 @@ fn format_of(path: &Path) -> Result<Format> {
 
 /// The number in a cell of a column that is no feature; NaN for anything else.
 #[inline]
-pub fn number_in(cell: &str) -> f64 {
-    cells::number(cell, DecimalMark::Either).unwrap_or(f64::NAN)
+pub fn number_in(cell: &str, mark: Option<DecimalMark>) -> f64 {
+    cells::number(cell, mark).unwrap_or(f64::NAN)
 }
 
 /// Settings and an assertion about messages, for the tests of the formats.
@@ -197,6 +210,8 @@ mod testing {
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::ErrorCode;
+    use serde::Deserialize;
+    use serde_json::Value;
 
     use crate::{
         testing::{assert_says, with},
@@ -222,7 +237,7 @@ mod tests {
         let table = read("rows.libsvm", libsvm, Some(&study(4))).unwrap();
         assert_eq!(table.row(0).values(), &[0.5, 0.0, 2.0, 0.0]);
         // A header can use any separator, whatever the extension.
-        let tsv = "b\ta\n1,5\t2\n3\t4\n";
+        let tsv = "b\ta\n1.5\t2\n3\t4\n";
         let named = ExpectedColumns {
             names: Some(vec!["a".into(), "b".into()]),
             ..study(2)
@@ -287,7 +302,7 @@ mod tests {
         };
         for (name, text) in [
             ("rows.csv", "1,SECRETNAME,8641.25\n2,3,4\n"),
-            ("rows.csv", "1;SECRETNAME;8641,25\n2;3;4\n"),
+            ("rows.csv", "1;SECRETNAME;8641.25\n2;3;4\n"),
             ("rows.tsv", "1\tSECRETNAME\t8641.25\n2\t3\t4\n"),
         ] {
             let error = read(name, text, Header::Auto).unwrap_err().to_string();
@@ -300,6 +315,108 @@ mod tests {
         }
         let named = read("rows.csv", "1,a,b\n2,3,4\n", Header::Yes).unwrap();
         assert_eq!(named.row(0).values(), &[3.0, 4.0]);
+    }
+
+    /// A case of `bindings/conformance/cells.json`, which is for bindings, too.
+    #[derive(Deserialize)]
+    struct Case {
+        cell: String,
+        #[serde(default)]
+        categories: Vec<String>,
+        is: Value,
+    }
+
+    #[test]
+    fn a_cell_is_read_alike_from_a_file_and_from_a_program() {
+        let cases = include_str!("../../bindings/conformance/cells.json");
+        for Case {
+            cell,
+            categories,
+            is,
+        } in serde_json::from_str::<Vec<Case>>(cases).unwrap()
+        {
+            let names = match categories.is_empty() {
+                true => vec!["a".to_owned()],
+                false => categories.iter().map(|of| format!("a={of}")).collect(),
+            };
+            let study = ExpectedColumns::study(
+                names.len() + 1,
+                Some([names, vec!["b".to_owned()]].concat()),
+            );
+            let text = format!("b;a\n1;\"{cell}\"\n");
+            let settings = Settings::default();
+            let columns = [
+                FrameColumn::Numbers(vec![1.0]),
+                FrameColumn::Texts(vec![cell.clone()]),
+            ];
+            let names = Some(vec!["b".to_owned(), "a".to_owned()]);
+            for table in [
+                parse(Path::new("a.csv"), text.as_bytes(), &settings, Some(&study)),
+                parse_frame(names, columns.into(), &settings, Some(&study)),
+            ] {
+                let table = table.unwrap();
+                let row = table.row(0);
+                let read = &row.values()[..study.dimension - 1];
+                let wanted: Vec<f64> = match &is {
+                    Value::Array(of) => of.iter().filter_map(Value::as_f64).collect(),
+                    one => vec![one.as_f64().unwrap_or(f64::NAN); read.len()],
+                };
+                let same = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
+                assert!(
+                    read.iter().zip(&wanted).all(same),
+                    "{cell:?} {categories:?}"
+                );
+                let is_none = wanted.iter().sum::<f64>() == 0.0 && !categories.is_empty();
+                let unreadable = is == "unreadable" || is_none;
+                assert_eq!(table.unreadable(true).is_some(), unreadable, "{cell:?}");
+            }
+        }
+    }
+
+    /// Planted in 5 % of the rows a kind of cell is counted, and all other rows are as they were; planted in all of them
+    /// it refuses the column, unless it is missing, or the rows may be one person's.
+    #[test]
+    fn planted_cells_are_counted_or_refused() {
+        let number = |row: usize| row as f64 * 0.25 - 3.0;
+        let read = |every: usize, cell: &str, persons| {
+            let row = |row: usize| match row % every {
+                0 => format!("{cell};{row}\n"),
+                _ => format!("{};{row}\n", number(row)),
+            };
+            let text = format!("a;b\n{}", (0..400).map(row).collect::<String>());
+            let names = ["a", "b"].map(str::to_owned);
+            let study = ExpectedColumns {
+                persons,
+                ..ExpectedColumns::study(2, Some(names.to_vec()))
+            };
+            let settings = Settings::default();
+            parse(Path::new("a.csv"), text.as_bytes(), &settings, Some(&study))
+        };
+        for (cell, missing) in [
+            ("1,5", false),
+            ("1 234", false),
+            ("5 %", false),
+            ("$5", false),
+            ("inf", false),
+            ("2024-03-01", false),
+            ("#DIV/0!", false),
+            ("gr\u{fffd}n", false),
+            ("NA", true),
+            ("\"\"", true),
+            ("-", true),
+        ] {
+            let table = read(20, cell, false).unwrap();
+            let counted = table.unreadable(false).unwrap();
+            assert_says(&counted, &["column 1 (a): 20 values"], &[]);
+            for (row, values) in table.values().chunks(2).enumerate() {
+                let wanted = if row % 20 == 0 { f64::NAN } else { number(row) };
+                assert!(values[0] == wanted || values[0].is_nan() && wanted.is_nan());
+                assert_eq!(values[1], row as f64);
+            }
+            assert_eq!(read(1, cell, false).is_ok(), missing, "{cell:?}");
+            let table = read(1, cell, true).unwrap();
+            assert!(table.values().iter().step_by(2).all(|value| value.is_nan()));
+        }
     }
 
     #[test]

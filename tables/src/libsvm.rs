@@ -8,12 +8,16 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    cells::{DecimalMark, number},
+    cells::number,
     columns::ExpectedColumns,
+    encoding::{in_utf8, text_of},
     error::{Error, Result},
     problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
     settings::Settings,
-    table::{MIN_LINES_FOR_MAJORITY, RowTable, mapping_without_names, no_rows, text_of},
+    table::{
+        MIN_LINES_FOR_MAJORITY, RowTable, check_is_text, lines_of, mapping_without_names, no_rows,
+    },
+    text_columns::MIN_FILLED,
 };
 
 /// Largest index accepted without a known dimension: a larger one is surely a mistake.
@@ -31,11 +35,13 @@ pub(crate) fn parse(
     let first = how.first_index.unwrap_or(1);
     let known = expected.map(|expected| columns_for(expected.dimension, how));
     let reports = expected.is_some_and(|expected| expected.reports);
-    let text = text_of(bytes)?;
+    check_is_text(bytes, false)?;
+    let text = in_utf8(bytes, None);
     let mut lines: Vec<(usize, ParsedLine)> = Vec::new();
     let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
     let mut first_error = None;
-    for (line, text) in (1..).zip(text.lines()) {
+    for (line, text) in lines_of(&text) {
+        let text = text_of(text);
         let text = text.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
             continue;
@@ -98,8 +104,11 @@ pub(crate) fn parse(
                 .for_each(|&(index, value)| values[index - 1] = value),
         }
     }
-    if reports && lines.len() >= MIN_LINES_FOR_MAJORITY && 2 * unusable > lines.len() {
-        let described = problems.without_missing().describe(|_| String::new());
+    // A line of another form is refused like one of another number of fields, a value like that of a text table.
+    let most = |count: usize, least| lines.len() >= least && 2 * count > lines.len();
+    if reports && (most(malformed, MIN_LINES_FOR_MAJORITY) || most(unusable, MIN_FILLED)) {
+        let problems = problems.without(UnreadableReason::Missing);
+        let described = problems.describe(|_| String::new());
         let error = first_error.filter(|_| 2 * malformed > unusable);
         return Err(error.unwrap_or_else(|| {
             let described = described.unwrap_or_default();
@@ -152,8 +161,7 @@ fn row(
         .next_if(|field| !field.contains(':'))
         .ok_or((NO_LABEL.to_owned(), None))?;
     // Multiple labels are separated by commas; but a line of CSV is one such field too.
-    let is_number =
-        |part: &str| part.parse::<f64>().is_ok() || number(part, DecimalMark::Either).is_ok();
+    let is_number = |part: &str| part.parse::<f64>().is_ok() || number(part, None).is_ok();
     let is_label = label.split(',').all(is_number);
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
         return Err(malformed(
@@ -192,12 +200,12 @@ fn row(
             }
             continue;
         }
-        // Nothing says what a comma is.
-        let value = match value.contains(',') {
-            true => Err(UnreadableReason::NotANumber),
-            false => number(value, DecimalMark::Either),
-        };
-        let value = value.unwrap_or_else(|reason| {
+        let value = number(value, None).unwrap_or_else(|reason| {
+            // No flag says another decimal mark.
+            let reason = match reason {
+                UnreadableReason::OtherSpelling => UnreadableReason::NotANumber,
+                reason => reason,
+            };
             parsed.reasons.push((Some(index), reason));
             f64::NAN
         });
@@ -238,11 +246,16 @@ mod tests {
             }
         }
         let table = "1.5,2.5\n3.5,4.5\n5.5,6.5\n";
-        let beyond = "1 3:1\n1 9:1\n1 1:1\n";
-        let commas = "1 1:1,234\n1 1:1,234\n1 1:2\n";
         let texts = ["a b\nc d\ne f\n", "QUJD\nREVG\nR0hJ\n"];
-        for other in [table, beyond, commas, texts[0], texts[1]] {
+        for other in [table, texts[0], texts[1]] {
             assert!(read(other.as_bytes(), Some(2), true).is_err(), "{other:?}");
+        }
+        // Of values more than half of 20 rows or more decide.
+        for values in ["1 3:1\n1 9:1\n1 1:1\n", "1 1:1,234\n1 1:1,234\n1 1:2\n"] {
+            for (copies, refused) in [(6, false), (7, true)] {
+                let table = read(values.repeat(copies).as_bytes(), Some(2), true);
+                assert_eq!(table.is_err(), refused, "{values:?}");
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use parquet::{
-    basic::{Compression, LogicalType, Type},
+    basic::{Compression, ConvertedType, LogicalType, Type},
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::DataType,
     errors::ParquetError,
@@ -18,18 +18,16 @@ use parquet::{
 use serde::Deserialize;
 
 use crate::{
-    cells::DecimalMark,
+    cells::normal,
     columns::{self, ExpectedColumns, FileColumns},
+    encoding::text_of,
     error::{Error, Result},
-    problems::UnreadableReason,
     settings::Settings,
     table::{RowTable, check_columns},
-    text_columns::{DATES, Reading, RefusedColumns, TextCells, encode},
+    text_columns::TextCells,
+    typed_columns::{Kind, TypedColumns, table},
 };
 
-/// Largest number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to very many
-/// values.
-const MAX_VALUES: usize = 1 << 27;
 const BATCH_ROWS: usize = 1 << 16;
 
 pub(crate) fn parse(
@@ -42,13 +40,14 @@ pub(crate) fn parse(
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
     let names = schema.columns().iter();
-    let found = FileColumns {
+    let names = names.map(|column| normal(&column.path().string()).into_owned());
+    let in_file = FileColumns {
         count: schema.num_columns(),
-        names: Some(names.map(|column| column.path().string()).collect()),
+        names: Some(names.collect()),
         shown: true,
     };
-    check_columns(found.count)?;
-    let mut mapping = columns::map_columns(found, how, expected)?;
+    check_columns(in_file.count)?;
+    let mapping = columns::map_columns(in_file, how, expected)?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
     let of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
     let of_groups = of_groups.fold(0_i64, i64::saturating_add);
@@ -60,53 +59,12 @@ pub(crate) fn parse(
     let durations = durations(metadata.file_metadata().key_value_metadata());
     let kinds = schema.columns().iter();
     let kinds = kinds.map(|column| kind_of(column, &durations)).collect();
-    let mut columns = Columns {
+    let columns = Columns {
         file: &file,
         kinds,
         rows,
     };
-    if let Some(wanted) = &how.one_hot {
-        encode(wanted, &mut columns, &mut mapping)?;
-    }
-    let wide = mapping.take.len();
-    if rows.saturating_mul(wide) > MAX_VALUES {
-        return Err(Error::new(format!(
-            "{rows} rows of {wide} values need too much memory; give fewer rows or columns"
-        )));
-    }
-    let mut refused = RefusedColumns::default();
-    for why in [DATES, LISTS, DURATIONS, TIMES, DECIMALS, BYTES, OTHERS] {
-        let of_kind = |at: &usize| columns.kinds[mapping.take[*at]] == Kind::Refused(why);
-        let matching: Vec<usize> = (0..wide).filter(of_kind).collect();
-        refused.add(&matching, why, &mapping);
-    }
-    let mut reading = Reading::new(how, expected, DecimalMark::Unsure, wide);
-    let mut values: Vec<Vec<f64>> = vec![Vec::new(); wide];
-    for (named, into) in values.iter_mut().enumerate() {
-        let at = mapping.take[named];
-        match (columns.kinds[at], mapping.category(named)) {
-            (Kind::Refused(_), _) => continue,
-            (Kind::Numbers { unsigned }, None) => columns.each_chunk(at, |chunk| {
-                chunk.each_number(unsigned, |number| {
-                    let number = number.ok_or(UnreadableReason::Missing);
-                    into.push(reading.number(into.len() + 1, named, number, &mapping));
-                })
-            })?,
-            _ => columns.each_cell(&[at], &mut |_, cell| {
-                into.push(reading.cell(into.len() + 1, named, cell, &mapping));
-            })?,
-        }
-        columns.check_rows(into.len())?;
-    }
-    let mut labels = Vec::new();
-    if let Some(label) = mapping.label {
-        columns.each_cell(&[label], &mut |_, cell| labels.push(cell.to_owned()))?;
-        columns.check_rows(labels.len())?;
-    }
-    reading.check(rows, &mut mapping, refused, &mut columns)?;
-    let row = |row: usize| values.iter().map(move |column| column[row]);
-    let values = (0..rows).flat_map(row).collect();
-    RowTable::of(mapping, values, reading.problems, labels)
+    table(columns, mapping, how, expected)
 }
 
 /// The columns of a file, read on demand.
@@ -145,33 +103,35 @@ impl Columns<'_> {
         }
         Ok(())
     }
-
-    fn check_rows(&self, found: usize) -> Result<()> {
-        if found >= self.rows {
-            return Ok(());
-        }
-        Err(Error::new(format!(
-            "its footer says {} rows but it has fewer; write it again",
-            self.rows
-        )))
-    }
 }
 
 impl TextCells for Columns<'_> {
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()> {
         for (place, &column) in columns.iter().enumerate() {
-            let unsigned = match self.kinds[column] {
-                Kind::Refused(why) => {
-                    return Err(Error::new(format!("column {}: {why}", column + 1)));
-                }
-                Kind::Numbers { unsigned } => unsigned,
-                Kind::Text => false,
-            };
+            if let Kind::Refused(why) = self.kinds[column] {
+                return Err(Error::new(format!("column {}: {why}", column + 1)));
+            }
+            let is_unsigned = self.kinds[column] == Kind::Unsigned;
             self.each_chunk(column, |chunk| {
-                chunk.each_text(unsigned, &mut |cell| each(place, cell))
+                chunk.each_text(is_unsigned, &mut |cell| each(place, cell))
             })?;
         }
         Ok(())
+    }
+}
+
+impl TypedColumns for Columns<'_> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn kind(&self, column: usize) -> Kind {
+        self.kinds[column]
+    }
+
+    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(Option<f64>)) -> Result<()> {
+        let is_unsigned = self.kinds[column] == Kind::Unsigned;
+        self.each_chunk(column, |chunk| chunk.each_number(is_unsigned, &mut *each))
     }
 }
 
@@ -201,19 +161,8 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
         .collect()
 }
 
-/// How the values of a column are read.
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Numbers {
-        unsigned: bool,
-    },
-    /// Strings, categories and enumerations, read like the cells of a text table.
-    Text,
-    /// Not read, for this reason.
-    Refused(&'static str),
-}
-
 const LISTS: &str = "lists or structures, not numbers; leave it out with `drop`, or write it as floats, integers or booleans";
+const DATES: &str = "dates, not numbers: write days since a fixed day, such as 1970-01-01, in this file and on every device, or leave it out with `drop`";
 const DURATIONS: &str =
     "durations, not numbers; leave it out with `drop`, or write it as floats, integers or booleans";
 const TIMES: &str = "times of day, not numbers; leave it out with `drop`, or write it as floats, integers or booleans";
@@ -229,23 +178,38 @@ fn kind_of(column: &ColumnDescriptor, durations: &[String]) -> Kind {
     if durations.contains(&column.path().string()) {
         return Kind::Refused(DURATIONS);
     }
-    let unsigned = match column.logical_type_ref() {
+    let declared = column.logical_type_ref();
+    kind_of_type(column.physical_type(), declared, column.converted_type())
+}
+
+/// The kind of a column by the type that its writer declares: in today's notation (logical), or in that of before 2019
+/// (converted), which Spark 2, Hive and others write alone. Without either it is how the values are stored.
+fn kind_of_type(stored: Type, declared: Option<&LogicalType>, converted: ConvertedType) -> Kind {
+    use ConvertedType as C;
+    use LogicalType as L;
+    match (declared, converted) {
         // pandas gives a column of missing values no type.
-        None | Some(LogicalType::Unknown) => false,
-        Some(LogicalType::Integer(integer)) => !integer.is_signed,
-        Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => return Kind::Text,
-        Some(LogicalType::Date | LogicalType::Timestamp(_)) => return Kind::Refused(DATES),
-        Some(LogicalType::Time(_)) => return Kind::Refused(TIMES),
-        Some(LogicalType::Decimal(_)) => return Kind::Refused(DECIMALS),
-        Some(_) => return Kind::Refused(OTHERS),
-    };
-    match column.physical_type() {
-        Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => {
-            Kind::Numbers { unsigned }
+        (None, C::NONE) | (Some(L::Unknown), _) => match stored {
+            Type::BOOLEAN | Type::INT32 | Type::INT64 => Kind::Whole,
+            Type::FLOAT | Type::DOUBLE => Kind::Floating,
+            Type::BYTE_ARRAY => Kind::Text,
+            Type::INT96 => Kind::Refused(DATES),
+            Type::FIXED_LEN_BYTE_ARRAY => Kind::Refused(BYTES),
+        },
+        (Some(L::String | L::Enum | L::Json), _) | (None, C::UTF8 | C::ENUM | C::JSON) => {
+            Kind::Text
         }
-        Type::BYTE_ARRAY => Kind::Text,
-        Type::INT96 => Kind::Refused(DATES),
-        Type::FIXED_LEN_BYTE_ARRAY => Kind::Refused(BYTES),
+        (Some(L::Integer(integer)), _) if !integer.is_signed => Kind::Unsigned,
+        (None, C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64) => Kind::Unsigned,
+        (Some(L::Integer(_)), _) | (None, C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64) => {
+            Kind::Whole
+        }
+        (Some(L::Date | L::Timestamp(_)), _)
+        | (None, C::DATE | C::TIMESTAMP_MILLIS | C::TIMESTAMP_MICROS) => Kind::Refused(DATES),
+        (Some(L::Time(_)), _) | (None, C::TIME_MILLIS | C::TIME_MICROS) => Kind::Refused(TIMES),
+        (Some(L::Decimal(_)), _) | (None, C::DECIMAL) => Kind::Refused(DECIMALS),
+        (None, C::INTERVAL) => Kind::Refused(DURATIONS),
+        _ => Kind::Refused(OTHERS),
     }
 }
 
@@ -261,7 +225,7 @@ impl Chunk {
     fn each_number(
         self,
         unsigned: bool,
-        mut each: impl FnMut(Option<f64>),
+        each: &mut dyn FnMut(Option<f64>),
     ) -> std::result::Result<(), ParquetError> {
         let (optional, rows) = (self.optional, self.rows);
         let mut each = |number: Option<f64>| each(number.filter(|number| !number.is_nan()));
@@ -287,7 +251,7 @@ impl Chunk {
         }
     }
 
-    /// Calls `each` with the values as a text table would have them; a null is empty.
+    /// Calls `each` with the values as a text table would have them, truth values as `true` and `false`; a null is empty.
     fn each_text(
         self,
         unsigned: bool,
@@ -296,32 +260,24 @@ impl Chunk {
         let (optional, rows) = (self.optional, self.rows);
         macro_rules! read {
             ($reader:expr, $text:expr) => {
-                each_value($reader, optional, rows, |value| match value {
-                    None => each(""),
-                    Some(value) => each($text(value).trim()),
+                each_value($reader, optional, rows, |value| {
+                    each(value.map($text).as_deref().unwrap_or_default());
                 })
             };
         }
         match self.reader {
-            ColumnReader::BoolColumnReader(r) => {
-                read!(r, |x: &bool| if *x { "True" } else { "False" })
-            }
+            ColumnReader::BoolColumnReader(r) => read!(r, bool::to_string),
             ColumnReader::Int32ColumnReader(r) if unsigned => {
-                read!(r, |x: &i32| x.cast_unsigned().to_string())
+                read!(r, |x| x.cast_unsigned().to_string())
             }
             ColumnReader::Int32ColumnReader(r) => read!(r, i32::to_string),
             ColumnReader::Int64ColumnReader(r) if unsigned => {
-                read!(r, |x: &i64| x.cast_unsigned().to_string())
+                read!(r, |x| x.cast_unsigned().to_string())
             }
             ColumnReader::Int64ColumnReader(r) => read!(r, i64::to_string),
-            ColumnReader::FloatColumnReader(r) => read!(r, f32::to_string),
-            ColumnReader::DoubleColumnReader(r) => read!(r, f64::to_string),
-            ColumnReader::ByteArrayColumnReader(r) => {
-                each_value(r, optional, rows, |value| match value {
-                    None => each(""),
-                    Some(value) => each(String::from_utf8_lossy(value.data()).trim()),
-                })
-            }
+            ColumnReader::FloatColumnReader(r) => read!(r, |x| format!("{x:?}")),
+            ColumnReader::DoubleColumnReader(r) => read!(r, |x| format!("{x:?}")),
+            ColumnReader::ByteArrayColumnReader(r) => read!(r, |x| text_of(x.data())),
             _ => Err(another_type()),
         }
     }
@@ -344,7 +300,8 @@ fn each_value<T: DataType>(
         let (read, _, _) =
             reader.read_records(left.min(BATCH_ROWS), Some(&mut present), None, &mut values)?;
         if read == 0 {
-            break;
+            let error = "a column has fewer rows than its row group".to_owned();
+            return Err(ParquetError::General(error));
         }
         left = left.saturating_sub(read);
         if optional {
@@ -380,12 +337,18 @@ mod tests {
     use std::sync::Arc;
 
     use parquet::{
-        data_type::{BoolType, ByteArray, ByteArrayType, FloatType, Int32Type, Int64Type},
+        basic::{Repetition, TimeUnit},
+        data_type::{
+            BoolType, ByteArray, ByteArrayType, FloatType, Int32Type, Int64Type, Int96, Int96Type,
+        },
         file::{
             properties::{WriterProperties, WriterPropertiesBuilder},
             writer::{SerializedFileWriter, SerializedRowGroupWriter},
         },
-        schema::parser::parse_message_type,
+        schema::{
+            parser::parse_message_type,
+            types::{ColumnPath, Type as SchemaType, TypePtr},
+        },
     };
 
     use super::*;
@@ -405,14 +368,17 @@ mod tests {
         column.close().unwrap();
     }
 
+    fn schema(text: &str) -> TypePtr {
+        Arc::new(parse_message_type(text).unwrap())
+    }
+
     /// A file with `groups` equal row groups.
     fn file(
-        schema: &str,
+        schema: TypePtr,
         properties: WriterPropertiesBuilder,
         groups: usize,
         fill: impl Fn(&mut SerializedRowGroupWriter<'_, Vec<u8>>),
     ) -> Vec<u8> {
-        let schema = Arc::new(parse_message_type(schema).unwrap());
         let properties = Arc::new(properties.build());
         let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
         for _ in 0..groups {
@@ -423,10 +389,207 @@ mod tests {
         writer.into_inner().unwrap()
     }
 
+    /// A column of this type, if there is such a one.
+    fn column(
+        name: &str,
+        stored: Type,
+        declared: Option<LogicalType>,
+        converted: ConvertedType,
+        length: i32,
+    ) -> Option<TypePtr> {
+        let builder = SchemaType::primitive_type_builder(name, stored)
+            .with_repetition(Repetition::REQUIRED)
+            .with_logical_type(declared)
+            .with_converted_type(converted)
+            .with_length(length)
+            .with_precision(9)
+            .with_scale(2);
+        builder.build().ok().map(Arc::new)
+    }
+
+    type Kinds = &'static [(Type, Kind)];
+
+    const STORED: Kinds = &[
+        (Type::BOOLEAN, Kind::Whole),
+        (Type::INT32, Kind::Whole),
+        (Type::INT64, Kind::Whole),
+        (Type::INT96, Kind::Refused(DATES)),
+        (Type::FLOAT, Kind::Floating),
+        (Type::DOUBLE, Kind::Floating),
+        (Type::BYTE_ARRAY, Kind::Text),
+        (Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(BYTES)),
+    ];
+    const DECIMAL: Kinds = &[
+        (Type::INT32, Kind::Refused(DECIMALS)),
+        (Type::INT64, Kind::Refused(DECIMALS)),
+        (Type::BYTE_ARRAY, Kind::Refused(DECIMALS)),
+        (Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(DECIMALS)),
+    ];
+    const TEXT: Kinds = &[(Type::BYTE_ARRAY, Kind::Text)];
+    const DATE: Kinds = &[(Type::INT32, Kind::Refused(DATES))];
+    const TIMESTAMP: Kinds = &[(Type::INT64, Kind::Refused(DATES))];
+    const TIME_32: Kinds = &[(Type::INT32, Kind::Refused(TIMES))];
+    const TIME_64: Kinds = &[(Type::INT64, Kind::Refused(TIMES))];
+    const UNSIGNED_32: Kinds = &[(Type::INT32, Kind::Unsigned)];
+    const UNSIGNED_64: Kinds = &[(Type::INT64, Kind::Unsigned)];
+    const SIGNED_32: Kinds = &[(Type::INT32, Kind::Whole)];
+    const SIGNED_64: Kinds = &[(Type::INT64, Kind::Whole)];
+    const OTHER: Kinds = &[(Type::BYTE_ARRAY, Kind::Refused(OTHERS))];
+    const OTHER_FIXED: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(OTHERS))];
+    const INTERVAL: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(DURATIONS))];
+
+    /// Every type in the notation of before 2019, as it may be stored.
+    const OLDER: [(ConvertedType, Kinds); 23] = [
+        (ConvertedType::NONE, STORED),
+        (ConvertedType::UTF8, TEXT),
+        (ConvertedType::MAP, &[]),
+        (ConvertedType::MAP_KEY_VALUE, &[]),
+        (ConvertedType::LIST, &[]),
+        (ConvertedType::ENUM, TEXT),
+        (ConvertedType::DECIMAL, DECIMAL),
+        (ConvertedType::DATE, DATE),
+        (ConvertedType::TIME_MILLIS, TIME_32),
+        (ConvertedType::TIME_MICROS, TIME_64),
+        (ConvertedType::TIMESTAMP_MILLIS, TIMESTAMP),
+        (ConvertedType::TIMESTAMP_MICROS, TIMESTAMP),
+        (ConvertedType::UINT_8, UNSIGNED_32),
+        (ConvertedType::UINT_16, UNSIGNED_32),
+        (ConvertedType::UINT_32, UNSIGNED_32),
+        (ConvertedType::UINT_64, UNSIGNED_64),
+        (ConvertedType::INT_8, SIGNED_32),
+        (ConvertedType::INT_16, SIGNED_32),
+        (ConvertedType::INT_32, SIGNED_32),
+        (ConvertedType::INT_64, SIGNED_64),
+        (ConvertedType::JSON, TEXT),
+        (ConvertedType::BSON, OTHER),
+        (ConvertedType::INTERVAL, INTERVAL),
+    ];
+
+    /// Every type in today's notation, as it may be stored.
+    fn todays() -> [(LogicalType, Kinds); 28] {
+        use LogicalType as L;
+        use TimeUnit::{MICROS, MILLIS, NANOS};
+        [
+            (L::Unknown, STORED),
+            (L::String, TEXT),
+            (L::Map, &[]),
+            (L::List, &[]),
+            (L::File, &[]),
+            (L::variant(None), &[]),
+            (L::Enum, TEXT),
+            (L::decimal(2, 9), DECIMAL),
+            (L::Date, DATE),
+            (L::time(true, MILLIS), TIME_32),
+            (L::time(false, MICROS), TIME_64),
+            (L::time(false, NANOS), TIME_64),
+            (L::timestamp(false, MILLIS), TIMESTAMP),
+            (L::timestamp(true, MICROS), TIMESTAMP),
+            (L::timestamp(false, NANOS), TIMESTAMP),
+            (L::integer(8, false), UNSIGNED_32),
+            (L::integer(16, false), UNSIGNED_32),
+            (L::integer(32, false), UNSIGNED_32),
+            (L::integer(64, false), UNSIGNED_64),
+            (L::integer(8, true), SIGNED_32),
+            (L::integer(16, true), SIGNED_32),
+            (L::integer(32, true), SIGNED_32),
+            (L::integer(64, true), SIGNED_64),
+            (L::Json, TEXT),
+            (L::Bson, OTHER),
+            (L::geometry(None), OTHER),
+            (L::Uuid, OTHER_FIXED),
+            (L::Float16, OTHER_FIXED),
+        ]
+    }
+
+    #[test]
+    fn a_column_is_read_by_the_type_that_it_declares() {
+        let older = OLDER.map(|(converted, kinds)| (None, converted, kinds));
+        let todays = todays().map(|(declared, kinds)| (Some(declared), ConvertedType::NONE, kinds));
+        for (declared, converted, wanted) in older.into_iter().chain(todays) {
+            let kinds = STORED.iter().filter_map(|&(stored, _)| {
+                let of_length = |length| column("a", stored, declared.clone(), converted, length);
+                let primitive = [2, 12, 16].into_iter().find_map(of_length)?;
+                let path = ColumnPath::new(vec!["a".to_owned()]);
+                let descriptor = ColumnDescriptor::new(primitive, 0, 0, path);
+                Some((stored, kind_of(&descriptor, &[])))
+            });
+            let kinds: Vec<(Type, Kind)> = kinds.collect();
+            assert_eq!(kinds, wanted, "{declared:?} {converted}");
+        }
+    }
+
+    /// Files of four writers (three by `tests/parquet/make.py`): each column's name begins with its kind.
+    #[test]
+    fn files_of_other_writers_are_read_by_their_types() {
+        // As Spark 2 and Hive write them.
+        let spark = [
+            (Type::INT32, ConvertedType::DECIMAL, "decimals_9"),
+            (Type::INT64, ConvertedType::DECIMAL, "decimals_18"),
+            (Type::INT64, ConvertedType::TIMESTAMP_MILLIS, "dates_ms"),
+            (Type::INT96, ConvertedType::NONE, "dates_96"),
+            (Type::INT32, ConvertedType::INT_8, "whole_8"),
+            (Type::INT32, ConvertedType::UINT_32, "unsigned_32"),
+        ];
+        let fields = spark.map(|(stored, of, name)| column(name, stored, None, of, 0).unwrap());
+        let schema = SchemaType::group_type_builder("spark_schema").with_fields(fields.into());
+        let schema = Arc::new(schema.build().unwrap());
+        let spark = file(schema, WriterProperties::builder(), 1, |group| {
+            add::<Int32Type>(group, &[1976, 100], None);
+            add::<Int64Type>(group, &[1976, 100], None);
+            add::<Int64Type>(group, &[1976, 100], None);
+            add::<Int96Type>(group, &[Int96::new(), Int96::new()], None);
+            add::<Int32Type>(group, &[1, -2], None);
+            add::<Int32Type>(group, &[1, 3_000_000_000_u32.cast_signed()], None);
+        });
+        for (bytes, columns) in [
+            (&include_bytes!("../tests/parquet/pyarrow.parquet")[..], 29),
+            (include_bytes!("../tests/parquet/duckdb.parquet"), 26),
+            (include_bytes!("../tests/parquet/fastparquet.parquet"), 13),
+            (&spark[..], 6),
+        ] {
+            let reader = SerializedFileReader::new(Bytes::copy_from_slice(bytes)).unwrap();
+            let schema = reader.metadata().file_metadata().schema_descr();
+            assert_eq!(schema.num_columns(), columns);
+            for own in schema.columns() {
+                let name = own.path().string();
+                let keep = Settings {
+                    keep: Some(vec![name.clone()]),
+                    ..Settings::default()
+                };
+                let (kind, of) = name.split_once('_').unwrap();
+                let second = match (kind, of) {
+                    (_, "null") => f64::NAN,
+                    (_, "bool") => 0.0,
+                    ("unsigned", "8") => 200.0,
+                    ("unsigned", "16") => 60_000.0,
+                    ("unsigned", "32") => 3e9,
+                    ("unsigned", "64") => 2_f64.powi(63) + 2_f64.powi(60),
+                    _ => -2.0,
+                };
+                let words = match kind {
+                    "whole" | "unsigned" | "floating" | "text" => {
+                        let table = parse(bytes, &keep, None).unwrap();
+                        let read = table.row(1).values()[0];
+                        assert!(read == second || second.is_nan() && read.is_nan(), "{name}");
+                        continue;
+                    }
+                    "dates" => DATES,
+                    "times" => TIMES,
+                    "decimals" => DECIMALS,
+                    "durations" => DURATIONS,
+                    "bytes" => BYTES,
+                    "lists" => LISTS,
+                    _ => OTHERS,
+                };
+                assert_says(&parse(bytes, &keep, None).unwrap_err(), &[words], &[]);
+            }
+        }
+    }
+
     /// A footer whose number of rows differs from that of its groups: memory would be reserved for either.
     #[test]
     fn the_footer_must_agree_with_the_row_groups() {
-        let schema = "message schema { required float a; }";
+        let schema = schema("message schema { required float a; }");
         let good = file(schema, WriterProperties::builder(), 1, |group| {
             add::<FloatType>(group, &[1.0; 77], None);
         });
@@ -450,7 +613,7 @@ mod tests {
         let pandas = r#"{"columns": [
             {"name": "a", "field_name": "a", "pandas_type": "timedelta", "numpy_type": "timedelta64[ns]"},
             {"name": null, "field_name": null, "pandas_type": "int64", "numpy_type": "int64"}]}"#;
-        let schema = "message schema { optional int64 a; required float b; }";
+        let schema = schema("message schema { optional int64 a; required float b; }");
         let pandas = vec![KeyValue::new("pandas".to_owned(), pandas.to_owned())];
         let properties = WriterProperties::builder().set_key_value_metadata(Some(pandas));
         let bytes = file(schema, properties, 1, |group| {
@@ -466,7 +629,7 @@ mod tests {
     /// pandas gives a column of only missing values no type.
     #[test]
     fn a_column_without_values_is_read_as_missing() {
-        let schema = "message schema { optional int32 a (unknown); required float b; }";
+        let schema = schema("message schema { optional int32 a (unknown); required float b; }");
         let bytes = file(schema, WriterProperties::builder(), 1, |group| {
             add::<Int32Type>(group, &[], Some(&[0]));
             add::<FloatType>(group, &[2.0], None);
@@ -478,13 +641,15 @@ mod tests {
 
     /// Two row groups of two rows.
     fn written(compression: Compression) -> Vec<u8> {
-        let schema = "message schema {
+        let schema = schema(
+            "message schema {
             required boolean flag;
             optional int32 small;
             required int64 large (integer(64, false));
             required float half;
             required int32 day (date);
-        }";
+        }",
+        );
         let properties = WriterProperties::builder().set_compression(compression);
         file(schema, properties, 2, |group| {
             add::<BoolType>(group, &[true, false], None);
@@ -514,14 +679,16 @@ mod tests {
     /// the same words as in CSV, together with columns of other types.
     #[test]
     fn text_is_read_as_in_a_text_table() {
-        let schema = "message schema {
+        let schema = schema(
+            "message schema {
             required int32 day (date);
             required binary kind (string);
             optional binary dose (string);
             required binary note;
             required boolean flag;
-        }";
-        let bytes = file(schema, WriterProperties::builder(), 2, |group| {
+        }",
+        );
+        let bytes = file(schema, WriterProperties::builder(), 5, |group| {
             let text = |values: [&str; 4]| values.map(ByteArray::from);
             add::<Int32Type>(group, &[1, 2, 3, 4], None);
             add::<ByteArrayType>(group, &text(["low", "high", "low", "low"]), None);
@@ -536,9 +703,9 @@ mod tests {
         let error = parse(&bytes, &Settings::default(), None).unwrap_err();
         let messages = [
             "column 1 (day): dates, not numbers",
-            "column 2 (kind), column 4 (note): text in most rows, few values",
-            "column 3 (dose): 2 values are not numbers",
-            "column 3 (dose): 2 values are missing",
+            "column 2 (kind), column 4 (note): most of its cells are no numbers",
+            "column 3 (dose): 5 values are numbers spelled otherwise",
+            "column 3 (dose): 5 values are missing",
         ];
         assert_says(&error, &messages, &["low", "0.5"]);
         let table = parse(&bytes, &without(&["day", "kind", "note"]), None).unwrap();
@@ -556,7 +723,7 @@ mod tests {
         let table = parse(&bytes, &settings, None).unwrap();
         assert_eq!(
             table.names().unwrap(),
-            ["kind=high", "kind=low", "flag=False", "flag=True"]
+            ["kind=high", "kind=low", "flag=false", "flag=true"]
         );
         assert_eq!(table.row(1).values(), &[1.0, 0.0, 1.0, 0.0]);
         assert_eq!(table.labels()[3..5], ["g h", "a b"]);

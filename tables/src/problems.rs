@@ -6,6 +6,10 @@ use eigenveil_shared::wording::{MAX_NAMED, first_few};
 
 pub(crate) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give `first_index` 0";
 
+const OTHER_SPELLING: &str = "spelled otherwise than 1234.5: `decimal` , reads 1.234,5 and `decimal` . reads 1,234.5; mend any other in the file";
+const OTHER_ENCODING: &str =
+    "that its encoding has not; name the encoding with `encoding`, such as ibm850 or shift_jis";
+
 /// Position of a value that is not a number, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unreadable {
@@ -21,11 +25,12 @@ pub(crate) struct Unreadable {
 pub(crate) enum UnreadableReason {
     Missing,
     NotANumber,
-    DecimalComma,
-    /// A percentage: 12 or 0.12?
-    Percent,
-    /// A number whose decimal mark is not that of `decimal`.
-    OtherMark,
+    /// A number in a spelling that is not read.
+    OtherSpelling,
+    /// A byte that is no character of the text's encoding.
+    OtherEncoding,
+    /// A text that is none of the categories; its row counts as of none.
+    OtherCategory,
     /// A LIBSVM index beyond the study's dimension.
     Outside,
     /// A LIBSVM index 0 in a file taken to count from 1.
@@ -45,34 +50,19 @@ impl UnreadableReason {
     fn rank(self) -> u8 {
         match self {
             UnreadableReason::NotANumber => 0,
-            UnreadableReason::DecimalComma => 1,
-            UnreadableReason::Percent => 2,
-            UnreadableReason::Missing => 3,
-            UnreadableReason::Outside => 4,
-            UnreadableReason::IndexZero => 5,
-            UnreadableReason::NotLibsvm => 6,
-            UnreadableReason::Fields { .. } => 7,
-            UnreadableReason::OtherMark => 8,
-        }
-    }
-
-    /// A mark in numbers that could mean two things, and the way out.
-    pub(crate) fn notation(self) -> Option<&'static str> {
-        match self {
-            UnreadableReason::DecimalComma => Some(
-                "a decimal comma, or one between thousands; say which with `decimal` , or `decimal` .",
-            ),
-            UnreadableReason::Percent => {
-                Some("a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row")
-            }
-            UnreadableReason::OtherMark => Some("another decimal mark than `decimal` says"),
-            _ => None,
+            UnreadableReason::OtherSpelling => 1,
+            UnreadableReason::OtherEncoding => 2,
+            UnreadableReason::OtherCategory => 3,
+            UnreadableReason::Missing => 4,
+            UnreadableReason::Outside => 5,
+            UnreadableReason::IndexZero => 6,
+            UnreadableReason::NotLibsvm => 7,
+            UnreadableReason::Fields { .. } => 8,
         }
     }
 
     /// The problem and the way out, as text to follow the position of a single cell or line.
     fn one(self) -> String {
-        let notation = self.notation().unwrap_or_default();
         match self {
             UnreadableReason::Missing => {
                 ": the value is missing; fill it in, or leave the row or the column out".to_owned()
@@ -83,9 +73,9 @@ impl UnreadableReason {
             }
             UnreadableReason::IndexZero => format!(": {INDEX_ZERO}"),
             UnreadableReason::NotLibsvm => ": not LIBSVM text, which is a label and then index:value with increasing indices from 1".to_owned(),
-            UnreadableReason::Percent => format!(" has {notation}"),
-            UnreadableReason::OtherMark => ": its decimal mark is not that of `decimal`".to_owned(),
-            UnreadableReason::DecimalComma => format!(": {notation}"),
+            UnreadableReason::OtherSpelling => format!(": a number {OTHER_SPELLING}"),
+            UnreadableReason::OtherEncoding => format!(": a byte {OTHER_ENCODING}"),
+            UnreadableReason::OtherCategory => ": none of the categories".to_owned(),
             UnreadableReason::Fields { has, wants, open } => format!(
                 " has {has} fields but the first line has {wants}{}",
                 match (open, has > wants) {
@@ -99,11 +89,13 @@ impl UnreadableReason {
 
     /// The problem of several cells, as text to follow the columns and their counts.
     fn several(self) -> String {
-        match (self, self.notation()) {
-            (_, Some(notation)) => format!("numbers have {notation}"),
-            (UnreadableReason::Missing, _) => {
+        match self {
+            UnreadableReason::Missing => {
                 "values are missing; fill them in, or leave these rows or columns out".to_owned()
             }
+            UnreadableReason::OtherSpelling => format!("values are numbers {OTHER_SPELLING}"),
+            UnreadableReason::OtherEncoding => format!("values have a byte {OTHER_ENCODING}"),
+            UnreadableReason::OtherCategory => "values are none of the categories".to_owned(),
             _ => "values are not numbers; every field must be a number".to_owned(),
         }
     }
@@ -113,6 +105,8 @@ impl UnreadableReason {
 pub(crate) struct Problems {
     /// The number of problems and the first one, by reason and column of the file.
     counted: BTreeMap<(u8, Option<usize>), (usize, Unreadable)>,
+    /// A way out for cells that are missing.
+    pub(crate) of_missing: Option<String>,
 }
 
 impl Problems {
@@ -121,9 +115,8 @@ impl Problems {
         self.counted.entry(key).or_insert((0, found)).0 += 1;
     }
 
-    pub(crate) fn without_missing(mut self) -> Self {
-        self.counted
-            .retain(|_, (_, cell)| cell.reason != UnreadableReason::Missing);
+    pub(crate) fn without(mut self, reason: UnreadableReason) -> Self {
+        self.counted.retain(|_, (_, cell)| cell.reason != reason);
         self
     }
 
@@ -150,7 +143,8 @@ impl Problems {
             (Some(column), None) => Some(format!("column {column}")),
             (None, None) => None,
         };
-        let sentences: Vec<String> = by_reason
+        let has_missing = by_reason.contains_key(&UnreadableReason::Missing.rank());
+        let mut sentences: Vec<String> = by_reason
             .into_values()
             .filter_map(|found| {
                 let (count, first) = found.iter().min_by_key(|(_, first)| first.line)?;
@@ -177,6 +171,7 @@ impl Problems {
                 ))
             })
             .collect();
+        sentences.extend(self.of_missing.clone().filter(|_| has_missing));
         (!sentences.is_empty()).then(|| sentences.join("\n"))
     }
 }

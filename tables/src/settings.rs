@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::{
     cells::{DecimalMark, is_value},
+    encoding::Encoding,
     error::{Error, Result},
 };
 
@@ -50,9 +51,12 @@ pub struct Settings {
     /// Column separator of a text table, as [`delimiter`] takes it; found from the first line without.
     #[serde(deserialize_with = "separator")]
     pub delimiter: Option<u8>,
-    /// Decimal mark of numbers in text, a point or a comma; as the numbers show without.
+    /// Decimal mark of numbers in text, a point or a comma; the other one separates thousands. Without it a number has a
+    /// point, and nothing between its thousands.
     #[serde(deserialize_with = "mark")]
     pub decimal: Option<DecimalMark>,
+    /// Encoding of a text table; without it UTF-8, or what a byte-order mark says.
+    pub encoding: Option<Encoding>,
     /// Columns to use, by name, or by number from 1 where there are no names.
     pub keep: Option<Vec<String>>,
     /// Columns to leave out, where none are to be kept.
@@ -63,7 +67,8 @@ pub struct Settings {
     pub first_index: Option<usize>,
     /// Match columns by position and ignore their names.
     pub by_position: bool,
-    /// Columns of text that become a column of 0 and 1 for each value.
+    /// Columns of text that become a column of 0 and 1 for each value; `column=word` says that the word, which would stand
+    /// for a missing value, is one of them.
     pub one_hot: Option<Vec<String>>,
     /// The column with a text for each row that is no feature.
     #[serde(skip)]
@@ -80,12 +85,6 @@ pub struct Label {
 }
 
 impl Settings {
-    /// Whether what most rows have may decide: not of reports where most rows may be one person's.
-    pub(crate) fn most_rows_decide(&self, reports: bool) -> bool {
-        let label = self.label.as_ref();
-        !reports || label.is_none_or(|label| label.flag != "--person")
-    }
-
     /// Whether a column to keep or to drop is given by a number: a column's name if line 1 is a header, otherwise its
     /// place.
     pub(crate) fn selects_by_number(&self) -> bool {

@@ -1,9 +1,6 @@
 //! The rows of a file, and its unreadable values.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, HashSet},
-};
+use std::collections::{BTreeSet, HashSet};
 
 use eigenveil_shared::{
     mechanism::double_cap::MAX_DIMENSION,
@@ -13,15 +10,16 @@ use eigenveil_shared::{
 
 use crate::{
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
+    encoding::LOST,
     error::{Error, Result},
-    problems::Problems,
+    problems::{Problems, UnreadableReason},
     settings::Settings,
 };
 
 /// Number of lines from which "most lines" means something.
 pub(crate) const MIN_LINES_FOR_MAJORITY: usize = 3;
 /// Number of rows from which whole numbers that all differ are hardly a measurement.
-pub(crate) const MIN_ROWS_OF_IDENTIFIER: usize = 20;
+const MIN_ROWS_OF_IDENTIFIER: usize = 20;
 /// Largest number of columns of a table: twice the largest dimension of a study.
 pub(crate) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
@@ -93,10 +91,20 @@ impl RowTable {
         Self { mapping, ..self }
     }
 
+    /// Cells that are not read, or are none of their column's categories: by column and reason, how many, and where the
+    /// first is; not those that are missing, where they may be. For whoever holds the rows only.
+    pub fn unreadable(&self, missing_cells: bool) -> Option<String> {
+        let mut problems = self.problems.clone();
+        if missing_cells {
+            problems = problems.without(UnreadableReason::Missing);
+        }
+        problems.describe(|at| self.mapping.column(at))
+    }
+
     /// Refuses a table with unreadable fields (which are NaN); the error names the columns, the number of fields, and
     /// the first line.
     pub fn check_readable(&self) -> Result<()> {
-        self.refuse(&self.problems)
+        self.refuse(self.problems.clone())
     }
 
     /// Refuses a table with a value that is not a number or too large; cells may be missing where that is allowed. The
@@ -105,11 +113,24 @@ impl RowTable {
         if !missing_cells {
             return self.check_readable().and_then(|()| self.check_finite());
         }
-        self.refuse(&self.problems.clone().without_missing())?;
+        self.refuse(self.problems.clone().without(UnreadableReason::Missing))?;
         self.check_values(|value| value.is_nan() || is_in_range(value))
     }
 
-    fn refuse(&self, problems: &Problems) -> Result<()> {
+    /// Refuses labels that would be written with another character than they have.
+    pub(crate) fn check_labels(&self) -> Result<()> {
+        let lost = self.labels.iter().position(|label| label.contains(LOST));
+        lost.map_or(Ok(()), |row| {
+            Err(Error::new(format!(
+                "row {}: the label has a byte that its encoding has not; name the encoding with `encoding`",
+                row + 1
+            )))
+        })
+    }
+
+    /// A text that is none of the categories counts as one that is no feature.
+    fn refuse(&self, problems: Problems) -> Result<()> {
+        let problems = problems.without(UnreadableReason::OtherCategory);
         let Some(mut text) = problems.describe(|at| self.mapping.column(at)) else {
             return Ok(());
         };
@@ -167,6 +188,11 @@ impl RowTable {
     /// Column names, if there are any.
     pub fn names(&self) -> Option<&[String]> {
         self.mapping.names.as_deref()
+    }
+
+    /// The n·p numbers, row by row.
+    pub fn values(&self) -> &[f64] {
+        &self.values
     }
 
     /// Row `index`, from 0.
@@ -293,15 +319,8 @@ pub(crate) fn mapping_without_names(
     columns::map_columns(columns, how, expected)
 }
 
-/// The bytes as text, without byte-order marks of UTF-8. Bytes that are not UTF-8 are read as Windows-1252, the
-/// encoding of old spreadsheets: refusing them would depend on values, as only values from 1000 contain a no-break
-/// space. One cell in another encoding (`<5 µg`) must not decide whether the rows are sent. An error for UTF-16 text,
-/// and for other formats, recognised by their first bytes.
-pub(crate) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
-    let wide = bytes.iter().take(2).any(|&byte| byte == 0);
-    if wide || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(Error::new("it is UTF-16 text; save it as UTF-8"));
-    }
+/// Refuses bytes of other formats, recognised by their first bytes, and UTF-16 without its mark.
+pub(crate) fn check_is_text(bytes: &[u8], is_stated: bool) -> Result<()> {
     let excel = "an old Excel file; save the table as CSV";
     let zip = "a ZIP or Excel file; unpack it, or save the table as CSV";
     for (begin, end, what) in [
@@ -326,26 +345,19 @@ pub(crate) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
             return Err(Error::new(format!("it is not text but {what}")));
         }
     }
-    let mut bytes = bytes;
-    while let Some(rest) = bytes.strip_prefix("\u{feff}".as_bytes()) {
-        bytes = rest;
+    if !is_stated && bytes.iter().take(2).any(|&byte| byte == 0) {
+        return Err(Error::new(
+            "it is UTF-16 text without its mark; say so with `encoding` utf-16le, or save it as UTF-8",
+        ));
     }
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Ok(Cow::Borrowed(text));
-    }
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|&byte| match byte {
-            0x80 => '€',
-            0x91 => '\u{2018}',
-            0x92 => '\u{2019}',
-            0x96 => '\u{2013}',
-            0x97 => '\u{2014}',
-            // The other characters from 0x80 to 0x9f occur in no number.
-            0x81..=0x9f => char::REPLACEMENT_CHARACTER,
-            _ => char::from(byte),
-        }));
-    }
-    Ok(Cow::Owned(text))
+    Ok(())
+}
+
+/// The lines of a text in UTF-8, numbered from 1, without their ends.
+pub(crate) fn lines_of(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    (1..).zip(lines.map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    }))
 }

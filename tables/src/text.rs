@@ -6,18 +6,19 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
 };
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use crate::{
-    cells::{DecimalMark, is_value, is_word},
-    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
+    cells::{is_value, is_word},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
+    encoding::{in_utf8, text_of},
     error::{Error, Result},
     problems::{Unreadable, UnreadableReason},
     settings::{Header, SPACES, Settings},
-    table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, no_rows, text_of},
+    table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, check_is_text, lines_of, no_rows},
     text_columns::{Reading, RefusedColumns, TextCells, encode},
 };
 
@@ -31,14 +32,16 @@ pub(crate) fn parse(
     how: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let text = text_of(bytes)?;
+    let reports = expected.is_some_and(|expected| expected.reports);
+    check_is_text(bytes, how.encoding.is_some())?;
+    let text = in_utf8(bytes, how.encoding);
     // The whole file would be line 1, whose cells are taken for names and may be shown.
-    if !text.contains('\n') && text.trim_end().contains('\r') {
+    if !text.contains(&b'\n') && text.trim_ascii_end().contains(&b'\r') {
         return Err(Error::new(
             "its lines end in carriage returns without line feeds, as on old Macs; save it with line feeds",
         ));
     }
-    let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
+    let mut lines: Vec<(usize, &[u8])> = lines_of(&text).collect();
     // Spreadsheets write a `sep=` line for each other: neither a row nor names.
     let declared = lines.first().and_then(|(_, line)| separator(line));
     lines.drain(..usize::from(declared.is_some()));
@@ -48,13 +51,11 @@ pub(crate) fn parse(
         (None, false) => DELIMITERS.to_vec(),
     };
     if how.header != Header::No {
-        // In a tab-separated file a line of tabs alone is a row of missing values.
-        let is_empty_line = |line: &str| match candidates[..] {
-            [delimiter] => is_blank(line, 2, delimiter),
-            _ => line.trim().is_empty(),
-        };
+        let is_empty_line = |line: &[u8]| candidates.iter().any(|by| is_blank(line, 2, *by));
         let begin = lines.iter().position(|(_, line)| !is_empty_line(line));
-        lines.drain(..begin.unwrap_or(lines.len()));
+        // For reports the error is that of any other first row.
+        let none = if reports { 0 } else { lines.len() };
+        lines.drain(..begin.unwrap_or(none));
     }
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
     if first.len() > MAX_LINE_BYTES {
@@ -63,10 +64,10 @@ pub(crate) fn parse(
             first.len()
         )));
     }
-    let reports = expected.is_some_and(|expected| expected.reports);
     let (header, guess) = has_header(first, &candidates, how, expected)?;
+    check_first(&lines, header, &candidates, how, expected)?;
     let (delimiter, count) = if header {
-        by_header(first, &candidates, expected)
+        by_header(&lines, &candidates, expected, reports)
     } else {
         // Without a header the study's dimension is the number of fields, if all columns are taken.
         let all = how.keep.is_none() && how.drop.is_none();
@@ -80,15 +81,20 @@ pub(crate) fn parse(
         shown: how.header == Header::Yes,
     };
     lines.drain(..usize::from(header));
-    let by_majority = how.most_rows_decide(reports);
+    let by_majority = expected.is_none_or(|expected| !expected.persons);
     let several = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
     if count == 1 && how.delimiter.is_none() {
         if (several || !reports) && separated_by_spaces(&lines) {
             return Err(Error::new(SPACES));
         }
         check_tabs(first, tabs)?;
+    } else if count == 1 && several && by_lines(&lines, &DELIMITERS, None, reports).1 > 1 {
+        return Err(Error::new(format!(
+            "`delimiter` is wrong: {:?} separates none of its columns",
+            char::from(delimiter)
+        )));
     }
-    let mut is_bad = |(_, line): &&(usize, &str)| {
+    let mut is_bad = |(_, line): &&(usize, &[u8])| {
         !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
     };
     let bad_lines = lines.iter().filter(|line| is_bad(line)).count();
@@ -116,28 +122,23 @@ pub(crate) fn parse(
         count,
         splitter,
     };
-    if let Some(columns) = &how.one_hot {
-        encode(columns, &mut lines, &mut mapping)?;
-    }
-    let guessed = DecimalMark::of_columns_separated_by(delimiter);
-    let reading = Reading::new(how, expected, guessed, mapping.take.len());
-    let mut table = values(lines, reading, mapping).map_err(|error| match how.delimiter {
-        Some(by) if count == 1 => {
-            let detail = format!(
-                "{}; if there are several columns, `delimiter` is wrong: {:?} separates none",
-                error.detail(),
-                char::from(by)
-            );
-            error.with_detail(detail)
-        }
-        _ => error,
-    })?;
+    let way_out = encode(how, &mut lines, &mut mapping)?;
+    let mut reading = Reading::new(how, expected, &mapping);
+    reading.problems.of_missing = way_out;
+    let mut table = values(lines, reading, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
 
-/// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names.
-fn by_header(first: &str, candidates: &[u8], expected: Option<&ExpectedColumns>) -> (u8, usize) {
+/// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names. If it
+/// yields one, as of a title, the lines below say what separates them.
+fn by_header(
+    lines: &[(usize, &[u8])],
+    candidates: &[u8],
+    expected: Option<&ExpectedColumns>,
+    reports: bool,
+) -> (u8, usize) {
+    let (_, first) = lines[0];
     let known = expected.and_then(|expected| expected.names.as_deref());
     let known: HashSet<&String> = known.unwrap_or_default().iter().collect();
     let scored = candidates.iter().map(|&delimiter| {
@@ -149,13 +150,16 @@ fn by_header(first: &str, candidates: &[u8], expected: Option<&ExpectedColumns>)
     let best = scored
         .rev()
         .max_by_key(|&(matched, count, _)| (matched, count));
-    best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count))
+    match best {
+        Some((_, 1, _)) => (by_lines(&lines[1..], candidates, None, reports).0, 1),
+        best => best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count)),
+    }
 }
 
 /// The delimiter and number of fields of lines without a header: those that suit most lines, so that no single line
 /// decides.
 fn by_lines(
-    lines: &[(usize, &str)],
+    lines: &[(usize, &[u8])],
     candidates: &[u8],
     expected: Option<&ExpectedColumns>,
     reports: bool,
@@ -164,7 +168,7 @@ fn by_lines(
         let mut splitter = Splitter::new(delimiter);
         let (suited, count) = match expected.map(|expected| expected.dimension) {
             Some(p) => {
-                let suits = |(_, line): &&(usize, &str)| splitter.split_into(line, p) == p;
+                let suits = |(_, line): &&(usize, &[u8])| splitter.split_into(line, p) == p;
                 (lines.iter().filter(suits).count(), p)
             }
             None => {
@@ -206,7 +210,7 @@ fn by_lines(
 
 /// The lines of a table and how they are split.
 struct Lines<'a> {
-    lines: &'a [(usize, &'a str)],
+    lines: &'a [(usize, &'a [u8])],
     /// Number of fields.
     count: usize,
     splitter: Splitter,
@@ -217,7 +221,7 @@ impl TextCells for Lines<'_> {
         for (_, line) in self.lines {
             if self.splitter.split_into(line, self.count) == self.count {
                 for (place, &column) in columns.iter().enumerate() {
-                    each(place, self.splitter.cell(column));
+                    each(place, &self.splitter.cell(column));
                 }
             }
         }
@@ -225,19 +229,14 @@ impl TextCells for Lines<'_> {
     }
 }
 
-fn values(
-    mut lines: Lines<'_>,
-    mut reading: Reading,
-    mut mapping: ColumnMapping,
-) -> Result<RowTable> {
-    let rows = lines.lines.len();
-    let mut values = Vec::with_capacity(rows * mapping.take.len());
+fn values(mut lines: Lines<'_>, mut reading: Reading, mapping: ColumnMapping) -> Result<RowTable> {
+    let mut values = Vec::with_capacity(lines.lines.len() * mapping.take.len());
     let mut labels = Vec::new();
     let (count, splitter) = (lines.count, &mut lines.splitter);
     for &(line, text) in lines.lines {
         let has = splitter.split_into(text, count);
         let label = mapping.label.map(|label| match has == count {
-            true => splitter.cell(label).to_owned(),
+            true => splitter.cell(label).into_owned(),
             false => String::new(),
         });
         labels.extend(label);
@@ -249,17 +248,17 @@ fn values(
                 reason: UnreadableReason::Fields {
                     has,
                     wants: count,
-                    open: text.matches('"').count() % 2 == 1,
+                    open: has_open_quote(text),
                 },
             });
             values.extend(mapping.take.iter().map(|_| f64::NAN));
             continue;
         }
         for (named, &column) in mapping.take.iter().enumerate() {
-            values.push(reading.cell(line, named, splitter.cell(column), &mapping));
+            values.push(reading.cell(line, named, &splitter.cell(column), &mapping));
         }
     }
-    reading.check(rows, &mut mapping, RefusedColumns::default(), &mut lines)?;
+    reading.check(&mapping, RefusedColumns::default(), &mut lines)?;
     RowTable::of(mapping, values, reading.problems, labels)
 }
 
@@ -272,18 +271,59 @@ fn names_of(mut cells: Vec<String>) -> Vec<String> {
 }
 
 /// The delimiter of a first line such as `sep=;`.
-fn separator(line: &str) -> Option<u8> {
-    let (sep, delimiter) = line.trim_end_matches('\r').split_once('=')?;
+fn separator(line: &[u8]) -> Option<u8> {
+    let (sep, delimiter) = std::str::from_utf8(line).ok()?.split_once('=')?;
     match delimiter.as_bytes() {
         &[one] if sep.eq_ignore_ascii_case("sep") && DELIMITERS.contains(&one) => Some(one),
         _ => None,
     }
 }
 
-/// Whether a line is blank: for reports a row without values, otherwise none. In a table of one column it is a row with
-/// a missing value; a line of delimiters alone is a row too.
-fn is_blank(line: &str, columns: usize, delimiter: u8) -> bool {
-    columns > 1 && line.trim().is_empty() && !line.as_bytes().contains(&delimiter)
+/// Whether a line is blank, or has empty cells alone, as spreadsheets write rows that were deleted: for reports a row
+/// without values, otherwise none. In a table of one column it is a row with a missing value.
+fn is_blank(line: &[u8], columns: usize, delimiter: u8) -> bool {
+    let is_empty = |byte: &u8| byte.is_ascii_whitespace() || [b'"', delimiter].contains(byte);
+    columns > 1 && line.iter().all(is_empty)
+}
+
+/// Whether a quoted cell goes on in the next line.
+fn has_open_quote(line: &[u8]) -> bool {
+    line.iter().filter(|byte| **byte == b'"').count() % 2 == 1
+}
+
+/// Refuses a first line that is probably above the names, or not all of them.
+fn check_first(
+    lines: &[(usize, &[u8])],
+    header: bool,
+    candidates: &[u8],
+    how: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<()> {
+    let (line, first) = lines[0];
+    if header && has_open_quote(first) {
+        return Err(Error::new(format!(
+            "a quoted name in line {line} goes on in the next line; write the names in one line, without line breaks in them"
+        )));
+    }
+    if how.header != Header::Auto || !first.starts_with(b"#") {
+        return Ok(());
+    }
+    let names = expected.and_then(|expected| expected.names.as_deref());
+    let are_there = |names: &[String], delimiter: u8| {
+        let cells = Splitter::new(delimiter).cells(first);
+        let cells: BTreeSet<&str> = cells.iter().map(String::as_str).collect();
+        names.iter().all(|name| source_of(name, &cells).is_some())
+    };
+    let mut candidates = candidates.iter();
+    let is_known = names.is_some_and(|names| candidates.any(|by| are_there(names, *by)));
+    let is_comment = |line: &[u8]| line.starts_with(b"#") || line.trim_ascii().is_empty();
+    let below = lines.iter().find(|(_, line)| !is_comment(line));
+    match below {
+        Some((below, _)) if !is_known => Err(Error::new(format!(
+            "line {line} begins with #, as comments do: if line {below} names the columns, delete the lines above it; if line {line} does, take its # off, or give `header` yes if the # belongs to the name"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the first line names the columns, and a note if that was a guess.
@@ -291,7 +331,7 @@ fn is_blank(line: &str, columns: usize, delimiter: u8) -> bool {
 /// For reports no value may decide it: if the study has names the line must have them, otherwise a flag says so. For
 /// other commands the line itself decides.
 fn has_header(
-    first: &str,
+    first: &[u8],
     delimiters: &[u8],
     how: &Settings,
     expected: Option<&ExpectedColumns>,
@@ -321,12 +361,12 @@ fn has_header(
             let names = expected.and_then(|expected| expected.names.as_deref());
             let names: HashSet<&String> = names.unwrap_or_default().iter().collect();
             // Split by each delimiter that occurs; a line without any is one column.
-            let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
+            let some = |delimiter: &&u8| first.contains(*delimiter);
             let read = delimiters.iter().filter(some);
             let read = read.map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)));
             let mut read: Vec<Vec<String>> = read.collect();
             if read.is_empty() {
-                read.push(vec![first.trim().to_owned()]);
+                read.push(vec![text_of(first).into_owned()]);
             }
             if read.iter().flatten().any(|cell| names.contains(cell)) {
                 return Ok((true, None));
@@ -350,19 +390,19 @@ fn has_header(
 }
 
 /// Whether most of these lines, of one column, are several values with spaces between them.
-fn separated_by_spaces(lines: &[(usize, &str)]) -> bool {
-    let values = |line: &str| {
-        line.split_whitespace()
-            .filter(|word| is_value(word))
-            .count()
+fn separated_by_spaces(lines: &[(usize, &[u8])]) -> bool {
+    let values = |line: &[u8]| {
+        let line = text_of(line);
+        let words = line.split_whitespace();
+        words.filter(|word| is_value(word)).count()
     };
-    let spaced = |(_, line): &&(usize, &str)| values(line) > 1;
+    let spaced = |(_, line): &&(usize, &[u8])| values(line) > 1;
     2 * lines.iter().filter(spaced).count() > lines.len()
 }
 
 /// Refuses the first line of a tab-separated file that something else separates.
-fn check_tabs(first: &str, tabs: bool) -> Result<()> {
-    let other = DELIMITERS.iter().find(|by| first.as_bytes().contains(by));
+fn check_tabs(first: &[u8], tabs: bool) -> Result<()> {
+    let other = DELIMITERS.iter().find(|by| first.contains(by));
     match other.filter(|_| tabs) {
         Some(&by) => Err(Error::new(format!(
             "line 1 has no tab; if {0:?} separates the columns, give `delimiter` '{0}'",
@@ -394,7 +434,7 @@ fn looks_like_header(cells: &[String]) -> bool {
 
 /// The error if most lines have another number of fields than expected.
 fn field_count_error(
-    lines: &[(usize, &str)],
+    lines: &[(usize, &[u8])],
     count: usize,
     header: bool,
     delimiter: u8,
@@ -421,13 +461,28 @@ fn field_count_error(
         true => ", or a name for the first column is missing (as when R writes row names)",
         false => "",
     };
+    // The names may stand below a title.
+    let mut lines_with: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+    for (line, text) in lines {
+        if !is_blank(text, 2, delimiter) {
+            let counted = lines_with.entry(splitter.split(text));
+            counted.or_insert((0, *line)).0 += 1;
+        }
+    }
+    let usual = lines_with.into_values().max_by_key(|(lines, _)| *lines);
+    let title = match (header, usual) {
+        (true, Some((_, below))) => {
+            format!("; if line {below} names the columns, delete the lines above it")
+        }
+        _ => String::new(),
+    };
     match (header, expected) {
         (false, Some(expected)) => Error::wrong_dimension(format!(
             "it has {has} columns separated by {separated} (line {line}) but the {} has {count} features{hint}",
             expected.of
         )),
         _ => Error::new(format!(
-            "most lines do not have the {count} fields of line 1: line {line} has {has}, separated by {separated}{hint}{more}"
+            "most lines do not have the {count} fields of line 1: line {line} has {has}, separated by {separated}{hint}{more}{title}"
         )),
     }
 }
@@ -456,7 +511,7 @@ impl Splitter {
     }
 
     /// Splits one line and returns the number of fields. An empty line is one empty field.
-    fn split(&mut self, line: &str) -> usize {
+    fn split(&mut self, line: &[u8]) -> usize {
         self.reader.reset();
         // A line that is too long counts as having too many fields.
         if line.len() > MAX_LINE_BYTES {
@@ -464,13 +519,13 @@ impl Splitter {
             return usize::MAX;
         }
         let line = without_spaces_before_quotes(line, self.delimiter);
-        let line = line.as_ref();
+        let line: &[u8] = &line;
         // Enough for any line, so that the reader's buffers never overflow.
         if self.text.len() <= line.len() {
             self.text.resize(line.len() + 1, 0);
             self.ends.resize(line.len() + 2, 0);
         }
-        let (mut input, mut written, mut ended) = (line.as_bytes(), 0, 0);
+        let (mut input, mut written, mut ended) = (line, 0, 0);
         loop {
             let (result, _, wrote, ends) =
                 self.reader
@@ -492,7 +547,7 @@ impl Splitter {
 
     /// Splits like [`Self::split`]; a line with more fields than these, all of them empty, has delimiters at its end
     /// and counts as having `count`.
-    fn split_into(&mut self, line: &str, count: usize) -> usize {
+    fn split_into(&mut self, line: &[u8], count: usize) -> usize {
         let fields = self.split(line);
         match fields > count && fields != usize::MAX && self.filled() <= count {
             true => count,
@@ -506,51 +561,49 @@ impl Splitter {
         (1..=self.fields).rev().find(filled).unwrap_or(0)
     }
 
-    /// A field of the last split line, trimmed.
-    fn cell(&self, field: usize) -> &str {
+    /// A field of the last split line.
+    fn cell(&self, field: usize) -> Cow<'_, str> {
         let begin = if field == 0 { 0 } else { self.ends[field - 1] };
-        // The line was valid UTF-8, and quotes are removed between characters.
-        std::str::from_utf8(&self.text[begin..self.ends[field]])
-            .unwrap_or_default()
-            .trim()
+        text_of(&self.text[begin..self.ends[field]])
     }
 
-    fn cells(&mut self, line: &str) -> Vec<String> {
+    fn cells(&mut self, line: &[u8]) -> Vec<String> {
         let fields = self.split(line);
         (0..fields)
-            .map(|field| self.cell(field).to_owned())
+            .map(|field| self.cell(field).into_owned())
             .collect()
     }
 }
 
 /// The line without the spaces between a delimiter and a quote, as in `1, "2"`: a field is quoted only if it begins with
 /// the quote.
-fn without_spaces_before_quotes(line: &str, delimiter: u8) -> Cow<'_, str> {
-    if !line.contains(" \"") {
+fn without_spaces_before_quotes(line: &[u8], delimiter: u8) -> Cow<'_, [u8]> {
+    if !line.windows(2).any(|pair| pair == b" \"") {
         return Cow::Borrowed(line);
     }
-    let mut without = String::with_capacity(line.len());
+    let mut without = Vec::with_capacity(line.len());
     let (mut begins, mut quoted) = (true, false);
     let mut spaces_end = 0;
-    for (at, c) in line.char_indices() {
-        if c == ' ' && begins {
+    for (at, &byte) in line.iter().enumerate() {
+        if byte == b' ' && begins {
             // Looked for once in a run of spaces.
             if spaces_end <= at {
-                spaces_end = line.len() - line[at..].trim_start_matches(' ').len();
+                let spaces = line[at..].iter().take_while(|byte| **byte == b' ');
+                spaces_end = at + spaces.count();
             }
-            if line[spaces_end..].starts_with('"') {
+            if line[spaces_end..].starts_with(b"\"") {
                 continue;
             }
         }
-        quoted = match (c, quoted) {
-            ('"', false) => begins,
-            ('"', true) => false,
+        quoted = match (byte, quoted) {
+            (b'"', false) => begins,
+            (b'"', true) => false,
             _ => quoted,
         };
         // A doubled quote inside a quoted field ends it and begins it again.
-        begins = (c == '"' && !quoted && line[at + 1..].starts_with('"'))
-            || (!quoted && c == char::from(delimiter));
-        without.push(c);
+        begins = (byte == b'"' && !quoted && line[at + 1..].starts_with(b"\""))
+            || (!quoted && byte == delimiter);
+        without.push(byte);
     }
     Cow::Owned(without)
 }

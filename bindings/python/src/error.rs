@@ -50,6 +50,11 @@ impl Failure {
         )
     }
 
+    /// A table that cannot be used, under a code that its error does not have.
+    pub(crate) fn of_table(error: &eigenveil_tables::Error, code: &str) -> Self {
+        Self::new("InputError", code, error.detail())
+    }
+
     fn new(kind: &'static str, code: &str, sentence: impl Into<String>) -> Self {
         Self {
             kind,

@@ -161,12 +161,13 @@ impl Simulation {
 pub(crate) fn simulated(
     py: Python<'_>,
     table: PyReadonlyArray2<'_, f64>,
-    persons: Option<PyReadonlyArray1<'_, i64>>,
+    persons: Option<Vec<String>>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     study: String,
     arguments: String,
 ) -> PyResult<PyEstimate> {
     let participants = Table::read(&table, persons, weights);
+    let participants = participants.map_err(|failure| failure.raise(py))?;
     patiently(py, None, move |control| {
         let params = design(&study)?.params()?;
         let fit: Fit = request(&arguments)?;

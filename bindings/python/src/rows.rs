@@ -7,14 +7,16 @@ use eigenveil_client::{
     upload_table,
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
+use eigenveil_tables::{ExpectedColumns, FrameColumn, Settings, identifiers, parse_frame};
 use nalgebra::DMatrix;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::{
     connection::Connection,
     error::{Failure, Result, Value},
+    estimate::array,
     ledger::{Closable, texts},
     study::{PyStudy, check_len},
     use_case::request,
@@ -29,19 +31,23 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `persons` has a label for each row.
+    /// `persons` has an identifier for each row.
     pub(crate) fn read(
         table: &PyReadonlyArray2<'_, f64>,
-        persons: Option<PyReadonlyArray1<'_, i64>>,
+        persons: Option<Vec<String>>,
         weights: Option<PyReadonlyArray1<'_, f64>>,
-    ) -> Self {
+    ) -> Result<Self> {
         let numbers = transposed(table);
         let holders = match (persons, weights) {
-            (Some(labels), _) => Holders::persons(labels.as_array().iter()),
+            (Some(persons), _) => {
+                let persons = identifiers(&persons);
+                let persons = persons.map_err(|error| Failure::of_table(&error, "wrong-persons"));
+                Holders::persons(persons?)
+            }
             (None, Some(weights)) => Holders::Weighted(weights.as_array().to_vec()),
             (None, None) => Holders::Rows(numbers.ncols()),
         };
-        Self { numbers, holders }
+        Ok(Self { numbers, holders })
     }
 }
 
@@ -88,19 +94,19 @@ pub(crate) fn report(
     path: PathBuf,
     study: &PyStudy,
     table: PyReadonlyArray2<'_, f64>,
-    persons: Option<PyReadonlyArray1<'_, i64>>,
+    persons: Option<Vec<String>>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     tokens: Option<Vec<String>>,
     arguments: String,
     progress: Option<&Bound<'_, PyAny>>,
     connection: Option<Connection>,
 ) -> PyResult<String> {
+    let table = Table::read(&table, persons, weights).map_err(|failure| failure.raise(py))?;
     let (asked, ledger) = briefly(py, || {
         let asked: UploadRequest = request(&arguments)?;
         Ok((asked, Closable::new(RowLedger::open_unchanged(path)?)))
     })?;
     let (study, used) = (study.0.clone(), ledger.clone());
-    let table = Table::read(&table, persons, weights);
     let done = patiently(py, progress, move |control| {
         let settings = Connection::settings(connection.as_ref())?;
         check_len(&study, table.numbers.nrows())?;
@@ -134,7 +140,11 @@ pub(crate) fn report(
             let mut answer = control.requests(upload)??;
             let failures = mem::take(&mut answer.sent.failures);
             match failures.into_iter().next() {
-                None => Ok(serde_json::to_string(&answer)?),
+                None => {
+                    let mut document = serde_json::to_value(&answer)?;
+                    document["unusable"] = answer.unusable.into();
+                    Ok(document.to_string())
+                }
                 Some(failure) => Err(unfinished(failure.error, &answer)),
             }
         })
@@ -148,6 +158,65 @@ pub(crate) fn report(
 #[pyfunction]
 pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String)> {
     briefly(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
+}
+
+/// The columns of a data frame: texts by their places, and the others' numbers.
+pub(crate) fn frame_columns(
+    values: &PyReadonlyArray2<'_, f64>,
+    texts: Vec<(usize, Vec<String>)>,
+) -> Vec<FrameColumn> {
+    let values = values.as_array();
+    let columns = values.columns().into_iter();
+    let columns = columns.map(|column| FrameColumn::Numbers(column.to_vec()));
+    let mut columns: Vec<FrameColumn> = columns.collect();
+    for (place, texts) in texts {
+        columns[place] = FrameColumn::Texts(texts);
+    }
+    columns
+}
+
+/// A data frame with columns of text in the order of the expected features: its numbers, and for whoever holds the rows
+/// how many cells are not read.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
+pub(crate) fn read_frame<'py>(
+    py: Python<'py>,
+    names: Option<Vec<String>>,
+    values: PyReadonlyArray2<'py, f64>,
+    texts: Vec<(usize, Vec<String>)>,
+    expected: Option<Vec<String>>,
+    of: &str,
+    reports: bool,
+    persons: bool,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<String>)> {
+    let columns = frame_columns(&values, texts);
+    let expected = ExpectedColumns {
+        of: match of {
+            "the estimate" => "estimate",
+            "the features" => "features",
+            _ => "study",
+        },
+        dimension: expected.as_ref().map_or(columns.len(), Vec::len),
+        names: expected,
+        reports,
+        persons,
+        // A missing number is NaN, about which the caller has its own rule.
+        missing_cells: true,
+    };
+    let (numbers, told) = briefly(py, move || {
+        let read = || {
+            let table = parse_frame(names, columns, &Settings::default(), Some(&expected))?;
+            if !reports {
+                table.check_usable(true)?;
+            }
+            Ok(table)
+        };
+        let table = read()
+            .map_err(|error: eigenveil_tables::Error| Failure::of_table(&error, "invalid-dtype"))?;
+        let numbers = DMatrix::from_row_slice(table.len(), table.dimension(), table.values());
+        Ok((numbers, table.unreadable(true)))
+    })?;
+    Ok((array(py, &numbers), told))
 }
 
 /// The table with a row in each column.

@@ -19,7 +19,9 @@ use eigenveil_shared::{
     preprocess::{Feature, Row},
     privacy::{self, AccountRequest},
 };
-use eigenveil_tables::{ExpectedColumns, RowTable, Settings, features, parse_usable};
+use eigenveil_tables::{
+    ExpectedColumns, RowTable, Settings, features, parse_frame, parse_usable, read_text,
+};
 use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde::{Serialize, de::DeserializeOwned, de::value::MapDeserializer};
@@ -28,7 +30,7 @@ use serde_json::{Map, Value};
 use crate::{
     error::{Failure, Result},
     estimate::{PyEstimate, array},
-    rows::transposed,
+    rows::{frame_columns, transposed},
     wait::{briefly, patiently},
 };
 
@@ -119,20 +121,24 @@ pub(crate) fn plan(
     })
 }
 
-/// Public constants from these rows. A column is given by its name and, if it is a category, by the number of the
-/// column of text that it comes from.
+/// Public constants from the rows of a data frame, of which columns of text may become categories.
 #[pyfunction]
 pub(crate) fn prepare(
     py: Python<'_>,
     arguments: String,
-    table: PyReadonlyArray2<'_, f64>,
-    columns: Vec<(String, Option<usize>)>,
+    names: Vec<String>,
+    values: PyReadonlyArray2<'_, f64>,
+    texts: Vec<(usize, Vec<String>)>,
+    one_hot: Vec<String>,
 ) -> PyResult<Answer> {
-    let values: Vec<f64> = table.as_array().iter().copied().collect();
+    let columns = frame_columns(&values, texts);
     patiently(py, None, move |control| {
         let asked: PrepareRequest = request(&arguments)?;
-        let names = columns.iter().map(|(name, _)| name.clone()).collect();
-        let mut table = RowTable::new(columns.len(), values, Some(names))?;
+        let settings = Settings {
+            one_hot: Some(one_hot),
+            ..Settings::default()
+        };
+        let mut table = parse_frame(Some(names), columns, &settings, None)?;
         table.check_usable(false)?;
         table.note_identifiers();
         let rows = Table {
@@ -140,8 +146,11 @@ pub(crate) fn prepare(
             columns: table.dimension(),
             row: &|index| table.row(index),
         };
-        let columns = columns.into_iter();
-        let columns = columns.map(|(name, category_of)| PublicColumn { name, category_of });
+        let names = table.names().unwrap_or_default().iter();
+        let columns = names.enumerate().map(|(at, name)| PublicColumn {
+            name: name.clone(),
+            category_of: table.is_category(at).then(|| table.taken()[at]),
+        });
         let is_stopped = || control.is_stopped();
         let prepared = planning::prepare(
             &asked,
@@ -235,14 +244,23 @@ fn read(
     constants: Option<&Path>,
 ) -> Result<(RowTable, Option<Vec<Feature>>)> {
     let bytes = |path: &Path| {
-        fs::read(path)
-            .map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))
+        let why = match path.is_dir() {
+            true => "it is a folder; name a file, such as one of its part files".to_owned(),
+            false => match fs::read(path) {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error.to_string(),
+            },
+        };
+        Err(Failure::input(format!(
+            "cannot read {}: {why}",
+            path.display()
+        )))
     };
     let mut settings: Settings = request(settings)?;
     if let Some(path) = constants {
-        let text = String::from_utf8(bytes(path)?);
+        let text = read_text(&bytes(path)?);
         let text =
-            text.map_err(|_| Failure::input(format!("{} is not text in UTF-8", path.display())))?;
+            text.ok_or_else(|| Failure::input(format!("{} is not text in UTF-8", path.display())))?;
         settings.features = Some(features::parse(path, &text)?);
     }
     let known = settings.features.as_deref();

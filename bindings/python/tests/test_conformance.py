@@ -12,12 +12,29 @@ import numpy as np
 import pytest
 
 import eigenveil
-from eigenveil import errors
+from eigenveil import _rows, errors
 
 TABLES = Path(__file__).parents[2] / "conformance"
+CELLS = json.loads((TABLES / "cells.json").read_text(encoding="utf-8"))
 STUDIES = json.loads((TABLES / "studies.json").read_text())
 UPLOADS = json.loads((TABLES / "uploads.json").read_text())
 ANSWERS = [case for case in json.loads((TABLES / "answers.json").read_text()) if not case["batch"]]
+
+
+def test_cells(caplog):
+    frames = [pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow")]
+    frames = [frames[0].DataFrame, frames[1].DataFrame, frames[2].table]
+    for case in CELLS:
+        names = [f"a={category}" for category in case.get("categories", [])] or ["a"]
+        wanted = case["is"] if isinstance(case["is"], list) else [case["is"]] * len(names)
+        wanted = [np.nan if isinstance(number, str) else number for number in wanted]
+        unread = case["is"] == "unreadable" or ("categories" in case and sum(wanted) == 0)
+        for frame in frames:
+            caplog.clear()
+            read = _rows.table(frame({"b": [1.0], "a": [case["cell"]]}), expected=[*names, "b"])
+            found = _rows.ordered(read, [*names, "b"], "study X", reports=True)
+            np.testing.assert_array_equal(found, [[*wanted, 1.0]], case["cell"])
+            assert bool(caplog.records) == unread, case
 
 
 @pytest.mark.parametrize("case", STUDIES, ids=lambda case: case["name"])

@@ -159,10 +159,6 @@ def test_columns_that_cannot_be_matched_are_refused_by_name(study, tmp_path):
         with pytest.raises(errors.InputError, match=word) as refused:
             eigenveil.report(made, pandas.DataFrame(cells, columns=columns), ledger=tmp_path / "rows.ledger")
         assert refused.value.code == "wrong-names"
-    text = pandas.DataFrame({"a": ["987654", "x"], "b": [1, 2], "c": [1, 2]})
-    with pytest.raises(errors.InputError, match="'a'") as refused:
-        eigenveil.report(made, text, ledger=tmp_path / "rows.ledger")
-    assert "987654" not in str(refused.value)
 
 
 def _use(use, queue):
@@ -307,6 +303,35 @@ def test_missing_cells_of_pandas_and_polars_are_missing(study, tmp_path):
         assert (done.accepted, done.unusable) == (2, 1)
 
 
+def test_most_of_20_cells_refuse_a_column_and_nothing_else_does(study, tmp_path, caplog):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "rows.ledger"
+
+    def report(cells, persons=None):
+        rows = range(len(cells))
+        frame = pandas.DataFrame({"a": cells, "b": rows, "c": rows})
+        return eigenveil.report(study(), frame, ledger=path, persons=persons)
+
+    for cells in (["x"] * 20, ["x"] * 11 + ["1"] * 10, ["x"] * 20 + [None] * 10):
+        with pytest.raises(errors.InputError, match=r"column 1 \(a\)") as refused:
+            report(cells)
+        assert refused.value.code == "invalid-dtype" and not path.exists()
+    for cells, unusable in ((["x"] * 19, 19), (["987654", "x"] * 10, 10), (["x"] * 19 + ["NA"] * 9, 28), (["x"] * 33, 33)):
+        path.unlink(missing_ok=True)
+        caplog.clear()
+        assert report(cells, persons=list(range(33)) if len(cells) == 33 else None).unusable == unusable
+        said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert any(f"by column: a: {unusable}" in line for line in said) and not any("987654" in line for line in said)
+    path.unlink()
+    smoker = [{"name": name} for name in ("smoker=no", "smoker=yes", "b")]
+    for cells, column in ((["Yes", "No"] * 10, "smoker"), ([True, False] * 10, "smoker")):
+        frame = pandas.DataFrame({"smoker": cells, "b": range(20)})
+        with pytest.raises(errors.InputError, match='"no", "yes"; they are "(No|false)", "(Yes|true)"'):
+            eigenveil.report(study(features=smoker), frame, ledger=path)
+    frame = pandas.DataFrame({"b": range(20), "smoker": ["yes", "no"] * 10})
+    assert eigenveil.report(study(features=smoker), frame, ledger=path).unusable == 0
+
+
 def test_persons_and_weights(study, analyst, tmp_path):
     numbers = np.random.default_rng(1).normal(size=(6, 3))
     pandas = pytest.importorskip("pandas")
@@ -318,11 +343,12 @@ def test_persons_and_weights(study, analyst, tmp_path):
     weighted = study(weights=True)
     with pytest.raises(errors.InputError, match="count by weights"):
         eigenveil.report(weighted, numbers, ledger=tmp_path / "weights.ledger")
-    with pytest.raises(errors.InputError, match="scale the largest"):
-        eigenveil.report(weighted, numbers, weights=np.full(6, 50.0), ledger=tmp_path / "weights.ledger")
     assert not (tmp_path / "weights.ledger").exists()
-    done = eigenveil.report(weighted, numbers, weights=np.full(6, 0.5), ledger=tmp_path / "weights.ledger")
-    assert (done.accepted, done.unusable) == (6, 0)
+    # Whatever the weights are: one of them must not decide about the others.
+    given = [(np.full(6, 0.5), 0), (np.full(6, 50.0), 0), ([0.5, "50 %", "0.5", "", 1, -1], 3)]
+    for number, (weights, unusable) in enumerate(given):
+        done = eigenveil.report(study(weights=True), numbers, weights=weights, ledger=tmp_path / f"{number}.ledger")
+        assert (done.accepted, done.unusable) == (6, unusable)
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_prepare_plans_with_public_rows(wines, analyst):
     study = analyst.create_study("prepared", features=prepared, epsilon=4)
     assert study.feature_names == names
     rows = np.where(np.arange(rows.size).reshape(rows.shape) == 30, np.nan, rows)
-    with pytest.raises(errors.InputError, match=f"^row 3, column 5 .{names[4]}.: the value is not a number"):
+    with pytest.raises(errors.InputError, match=f"^line 3, column 5 .{names[4]}.: the value is missing"):
         eigenveil.prepare(pandas.DataFrame(rows, columns=names), k=2, n=20_000, epsilon=4)
 
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
+use eigenveil_shared::wording::trimmed;
 use url::Url;
 
 use crate::error::{Error, Result};
@@ -24,7 +25,7 @@ impl FromStr for Server {
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::usage(format!("the server address {why}")));
         // Never echoed: the text may be, or contain, a token or password.
-        let Ok(mut url) = Url::parse(text) else {
+        let Ok(mut url) = Url::parse(trimmed(text)) else {
             return refuse("is not an address; write it like https://study.example");
         };
         if !url.username().is_empty() || url.password().is_some() {
@@ -104,6 +105,7 @@ mod tests {
             ("http://LOCALHOST:8080/", "http://localhost:8080"),
             ("https://study.example/a/b/", "https://study.example/a/b"),
             ("http://[::1]:80", "http://[::1]"),
+            ("\u{feff}http://study.example\r\n", "http://study.example"),
         ] {
             let server: Server = given.parse().unwrap();
             assert_eq!(server.as_str(), kept);

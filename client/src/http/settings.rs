@@ -2,6 +2,7 @@
 
 use std::{fmt, path::Path, time::Duration};
 
+use eigenveil_shared::wording::trimmed;
 use reqwest::{Certificate, header::HeaderValue};
 
 use super::proxy::{ProxyAddress, ProxySetting};
@@ -123,12 +124,12 @@ const SCHEME: &str = "Bearer ";
 pub struct BearerToken(HeaderValue);
 
 impl BearerToken {
-    /// A token; space around it does not count.
+    /// A token; space and byte-order marks around it do not count.
     ///
     /// # Errors
     /// When it is empty or has characters that a token cannot have. The error does not show it.
     pub fn new(token: &str) -> Result<Self> {
-        let token = token.trim();
+        let token = trimmed(token);
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(Error::usage(
                 "the token is empty or has spaces or other characters that no token has",

@@ -61,5 +61,5 @@ mod rows;
 pub use ledger::{Ledger, Participation};
 pub use rows::{
     AdmittedRows, PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger, RowReceipt,
-    RowStudy, UploadRequest, check_weights,
+    RowStudy, UploadRequest,
 };

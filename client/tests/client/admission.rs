@@ -4,7 +4,6 @@ use std::{fs, ops::ControlFlow};
 
 use eigenveil_client::{
     Error, Hint, Prepared, Response, Result, RowFile, RowLedger, Study, UploadRequest,
-    check_weights,
 };
 use eigenveil_shared::{
     Error as SharedError, ErrorCode, enrolment::ParticipantToken, preprocess::Row,
@@ -306,15 +305,4 @@ fn of_two_first_runs_at_once_one_is_refused() {
     assert_eq!(pending(&first, &study).len(), 3);
     drop(first);
     is_refused();
-}
-
-#[test]
-fn weights_of_another_scale_are_refused_and_single_ones_are_not() {
-    let fine: [&[f64]; 4] = [&[], &[9.0, f64::NAN], &[9.0, 1.0, 0.5], &[0.0, 0.1, 1.0]];
-    for weights in fine {
-        check_weights(weights).unwrap();
-    }
-    for wrong in [[9.0, 1.1, 0.5], [0.0, -1.0, 1.0], [f64::NAN; 3]] {
-        assert_eq!(check_weights(&wrong).unwrap_err().name(), "usage");
-    }
 }

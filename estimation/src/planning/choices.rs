@@ -12,7 +12,7 @@ use eigenveil_shared::{
     word,
     wording::percent,
 };
-use nalgebra::DVector;
+use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -206,46 +206,32 @@ fn choice(
     cancel: Cancel<'_>,
 ) -> Result<Choice> {
     let p = features.len();
-    let weight = 1.0 / rows.len() as f64;
-    let mut mean = DVector::<f64>::zeros(p);
-    for row in rows {
-        mean += weight * DVector::from_column_slice(row);
-    }
-    // The mean is removed before rows are multiplied: a large one would leave nothing but rounding of the rest.
-    let mut sum = GramSum::<f64>::new(p);
-    for row in rows {
-        cancel.check()?;
-        let centred = DVector::from_column_slice(row) - &mean;
-        sum.add(centred.as_slice(), weight);
-    }
-    let mut moment = packed_to_dense(&sum.finish());
-    let total = moment.trace() + mean.norm_squared();
-    let mean_share = match total > 0.0 {
-        true => mean.norm_squared() / total,
-        false => 0.0,
-    };
     let centring = params.preprocessing().centring;
-    if centring.is_none() {
-        moment += &mean * mean.transpose();
-    }
-    let eigen = symmetric_eigen(&moment)?;
-    // Rounding can leave a zero slightly negative.
-    let values: Vec<f64> = eigen.values.iter().map(|x| x.max(0.0)).collect();
+    let Moments {
+        squared_mean,
+        values,
+        along,
+        first,
+    } = moments(rows, p, centring.is_some(), cancel)?;
     let mut spectrum = Spectrum::from_eigenvalues(&values, request.k)?;
+    let mut total = spectrum.total();
     if let Some(a) = centring {
-        let along = eigen.vectors.tr_mul(&mean);
         let excess = along.iter().map(|m| (m / a).powi(2));
         spectrum = spectrum.with_excess_along_mean(excess.collect())?;
+        total += squared_mean;
     }
-    let noise = planned_noise(params, spectrum.total(), mean.norm())?;
+    let mean_share = match total > 0.0 {
+        true => squared_mean / total,
+        false => 0.0,
+    };
+    let noise = planned_noise(params, spectrum.total(), squared_mean.sqrt())?;
     let target = PlanTarget::Participants(request.n.get());
     let planned = meet(&SpectrumRange::known(spectrum), &noise, target)?;
-    let first = eigen.vectors.column(0);
     let weights = first.iter().map(|x| x * x).enumerate();
     let (column, weight) = weights
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .unwrap_or_default();
-    let along = first.dot(&mean).powi(2);
+    let along = along[0].powi(2);
     let warning = if centring.is_none() && along > DOMINANT_MEAN_SHARE * values[0] {
         let share = percent(along / values[0]);
         Some(format!("the mean ({share} of its variance)"))
@@ -268,5 +254,113 @@ fn choice(
     })
 }
 
+/// The eigenvectors of the second moment of rows, around their mean or around 0.
+struct Moments {
+    /// Squared length of the mean.
+    squared_mean: f64,
+    /// The p eigenvalues, descending.
+    values: Vec<f64>,
+    /// The mean's coordinate along each eigenvector.
+    along: Vec<f64>,
+    /// The first eigenvector.
+    first: DVector<f64>,
+}
+
+fn moments(rows: &[Vec<f64>], p: usize, around_mean: bool, cancel: Cancel<'_>) -> Result<Moments> {
+    let weight = 1.0 / rows.len() as f64;
+    let mut mean = DVector::<f64>::zeros(p);
+    for row in rows {
+        mean += weight * DVector::from_column_slice(row);
+    }
+    // The moment is the sum of yyᵀ over these vectors. The mean is removed before rows are multiplied: a large one would
+    // leave nothing but rounding of the rest.
+    let centred = rows
+        .iter()
+        .map(|row| weight.sqrt() * (DVector::from_column_slice(row) - &mean));
+    let vectors = centred.chain((!around_mean).then(|| mean.clone()));
+    let count = rows.len() + usize::from(!around_mean);
+    let squared_mean = mean.norm_squared();
+    if count >= p {
+        let mut sum = GramSum::<f64>::new(p);
+        for vector in vectors {
+            cancel.check()?;
+            sum.add(vector.as_slice(), 1.0);
+        }
+        let eigen = symmetric_eigen(&packed_to_dense(&sum.finish()))?;
+        return Ok(Moments {
+            squared_mean,
+            // Rounding can leave a zero slightly negative.
+            values: eigen.values.iter().map(|x| x.max(0.0)).collect(),
+            along: eigen.vectors.tr_mul(&mean).as_slice().to_vec(),
+            first: eigen.vectors.column(0).into_owned(),
+        });
+    }
+    // The products of fewer vectors than columns, yᵢ·yⱼ, have the same eigenvalues, and p² numbers are never there.
+    let table = DMatrix::from_columns(&vectors.collect::<Vec<_>>()).transpose();
+    let mut sum = GramSum::<f64>::new(count);
+    for column in 0..p {
+        cancel.check()?;
+        sum.add(table.column(column).as_slice(), 1.0);
+    }
+    let eigen = symmetric_eigen(&packed_to_dense(&sum.finish()))?;
+    let rounding = eigen.values[0] * count as f64 * f64::EPSILON;
+    let rank = eigen
+        .values
+        .iter()
+        .filter(|value| **value > rounding)
+        .count();
+    let projected = &table * &mean;
+    let (mut values, mut along) = (vec![0.0; p], vec![0.0; p]);
+    for (j, &value) in eigen.values.iter().take(rank).enumerate() {
+        values[j] = value;
+        along[j] = eigen.vectors.column(j).dot(&projected) / value.sqrt();
+    }
+    // All of the other eigenvalues are 0; the rest of the mean lies along one of their eigenvectors.
+    let rest = squared_mean - along.iter().map(|m| m * m).sum::<f64>();
+    along[rank] = rest.max(0.0).sqrt();
+    let length = values[0].sqrt().max(f64::MIN_POSITIVE);
+    Ok(Moments {
+        squared_mean,
+        values,
+        along,
+        first: table.tr_mul(&eigen.vectors.column(0)) / length,
+    })
+}
+
 /// Up to this many public rows are called few: a center is then known to a fifth of its scale, or worse.
 pub(super) const MAX_FEW_ROWS: usize = 25;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row twice is the same population, whose p × p moment is decomposed.
+    #[test]
+    fn few_rows_have_the_moments_of_their_copies() {
+        let (n, p) = (7, 12);
+        let entry = |i: usize, j: usize| ((i * 31 + j * 17 + i * i * j) % 13) as f64 / 13.0 - 0.3;
+        let row = |i: usize| (0..p).map(|j| entry(i, j)).collect::<Vec<_>>();
+        let few: Vec<Vec<f64>> = (0..n).map(row).collect();
+        let many = [few.clone(), few.clone()].concat();
+        for around_mean in [false, true] {
+            let few = moments(&few, p, around_mean, Cancel::NEVER).unwrap();
+            let many = moments(&many, p, around_mean, Cancel::NEVER).unwrap();
+            let rank = if around_mean { n - 1 } else { n };
+            assert_eq!((few.values.len(), few.along.len()), (p, p));
+            assert!(few.values[rank - 1] > 1e-6 && few.values[rank..].iter().all(|x| *x == 0.0));
+            let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-10, "{a} {b}");
+            close(few.squared_mean, many.squared_mean);
+            close(few.first.dot(&many.first).abs(), 1.0);
+            let pairs = |of: &Moments| -> Vec<(f64, f64)> {
+                let along = of.along.iter().map(|m| m.abs());
+                of.values.iter().copied().zip(along).take(rank).collect()
+            };
+            for (few, many) in pairs(&few).into_iter().zip(pairs(&many)) {
+                close(few.0, many.0);
+                close(few.1, many.1);
+            }
+            let rest = |along: &[f64]| along[rank..].iter().map(|m| m * m).sum::<f64>();
+            close(rest(&few.along), rest(&many.along));
+        }
+    }
+}

@@ -54,7 +54,8 @@ pub fn prepare(
     cancel: Cancel<'_>,
 ) -> Result<PrepareAnswer> {
     let mut answer = constants(&from_rows(names, table)?)?;
-    check_columns("prepare with `rows`", true, table.columns)?;
+    let is_square = table.len >= table.columns;
+    check_columns("prepare with `rows`", is_square, table.columns)?;
     let features: Vec<Feature> = answer.columns.iter().map(|c| c.feature.clone()).collect();
     let choices = choices(table, &features, request, progress, cancel)?;
     answer.warnings.extend(few_rows_warning(table.len));

@@ -12,6 +12,7 @@ use crate::{
     codec,
     error::{Error, Result, error},
     study::{from_hex, to_hex},
+    wording::trimmed,
 };
 
 /// Media type of one report.
@@ -58,12 +59,12 @@ impl ParticipantToken {
         Self(bytes)
     }
 
-    /// The token written as 64 hexadecimal digits; surrounding white space is ignored.
+    /// The token written as 64 hexadecimal digits; white space and byte-order marks around it are ignored.
     ///
     /// # Errors
     /// `invalid-request`, without the text.
     pub fn parse(text: &str) -> Result<Self> {
-        let text = text.trim();
+        let text = trimmed(text);
         from_hex(text)
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)

@@ -378,6 +378,20 @@ fn a_role_without_a_right_is_refused() {
     });
 }
 
+/// A purpose with a character that its encoding has not would be refused by the database, long after.
+#[test]
+fn a_database_of_another_encoding_is_refused() {
+    with_servers(0, async |servers| {
+        servers.sql("CREATE DATABASE latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'");
+        let config = StoreConfig {
+            database: Some(servers.database.cluster.url("latin1").parse().unwrap()),
+            ..servers.config.clone()
+        };
+        let refused = migrate_store(&config, &Environment::system()).unwrap_err();
+        assert!(refused.detail().contains("ENCODING 'UTF8'"), "{refused}");
+    });
+}
+
 /// However many keys a commit has, and however many were stored since PostgreSQL has last counted them, each is found by
 /// its index.
 #[test]

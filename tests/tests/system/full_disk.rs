@@ -178,7 +178,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Of this size, such as `12m`; `None` where no file system can be mounted.
+    /// A disk of this size, such as `12m`; `None` where no file system can be mounted.
     fn new(folder: &Folder, size: &str) -> Option<Self> {
         let path = folder.path().join("disk");
         fs::create_dir(&path).unwrap();

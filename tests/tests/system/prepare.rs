@@ -123,10 +123,10 @@ fn create_and_report_warn_of_dominant_columns() {
         message.contains("shares of the squared length") && !message.contains("warning"),
         "{message}"
     );
-    // For a single row nothing is shown.
+    // For a single row no shares are shown, which are nearly its values.
     let one = folder.write("one.csv", "a,b,c,salary\n1,2,3,40000\n");
     let message = report(&bare, &one, 1);
-    assert!(!message.contains("only"), "{message}");
+    assert!(!message.contains("shares"), "{message}");
 }
 
 /// No row is perturbed, charged or sent before the person has answered yes.
@@ -141,10 +141,12 @@ fn report_asks_at_a_terminal() {
     let server = folder.server();
     let study = server.create_study("--p 4 --epsilon 4");
     let url = &server.url;
-    let command = format!(
-        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --by-position"
-    );
-    let report = |answer: &str| {
+    // A single row with nothing conspicuous is asked about alike.
+    let one = folder.write("one.csv", "a,b,c,d\n1,2,3,4\n");
+    let report_of = |rows: &str, answer: &str| {
+        let command = format!(
+            "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --by-position"
+        );
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", &command, "/dev/null"])
             .stdin(Stdio::piped())
@@ -158,6 +160,9 @@ fn report_asks_at_a_terminal() {
         let message = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.success(), message)
     };
+    let report = |answer: &str| report_of(&rows, answer);
+    let (done, message) = report_of(&one, "n\n");
+    assert!(!done && message.contains("Go on? [y/N]"), "{message}");
     for answer in ["n\n", "\n", "what?\n"] {
         let (done, message) = report(answer);
         assert!(!done && message.contains("Go on? [y/N]"), "{message}");
@@ -261,7 +266,7 @@ fn categories_are_encoded_alike_by_every_command() {
     refused(
         &run(&line),
         2,
-        &["column 2: text in most rows, few values", "--one-hot"],
+        &["column 2: most of its cells are no numbers", "--one-hot"],
     );
     run_json(&format!("{line} --one-hot colour"));
     // One scale for the group: √(3·(1/3)(2/3)).
@@ -270,17 +275,21 @@ fn categories_are_encoded_alike_by_every_command() {
         says(&written, &[&format!("\ncolour={category},0.333,0.816\n")]);
     }
     // Participants: other order, a category that nobody knows, a missing one.
-    let people = "colour;size;age\nred;1,5;30\npurple;2;40\n;3;50\n";
+    let people = "colour;size;age\nred;1.5;30\npurple;2;40\n;3;50\n";
     let people = folder.write("people.csv", people);
     let server = folder.server();
     let study = server.create_study(&format!("--epsilon 8 --features {out}"));
     let output = server.cli(&format!("report --json --study {study} --rows {people}"));
     let reported = json_of(&output);
-    has(&reported, "accepted=3 unusable=1");
+    has(&reported, "accepted=3");
     let message = stderr(&output);
     says(
         &message,
-        &["0 and 1 for the categories of the study: \"colour\""],
+        &[
+            "0 and 1 for the categories of the study: \"colour\"",
+            "sent as zero rows: 1 that",
+            "line 3, column 1 (colour): none of the categories",
+        ],
     );
     assert!(!message.contains("purple"), "{message}");
     // The same numbers as a table that somebody encoded by hand.

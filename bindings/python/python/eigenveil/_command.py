@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import _core, _request, _rows
 from ._estimate import Estimate
 from .errors import InputError
@@ -18,8 +16,7 @@ from .errors import InputError
 Numbers = float | Sequence[float]
 Words = str | Sequence[str]
 # How the rows of a file are read.
-_READING = ("format", "header", "delimiter", "decimal", "keep", "drop", "first_index", "by_position")
-_MOST_CATEGORIES = 50
+_READING = ("format", "header", "delimiter", "decimal", "encoding", "keep", "drop", "first_index", "by_position")
 
 
 class EigenveilWarning(UserWarning):
@@ -252,38 +249,21 @@ def prepare(
     epsilon : float
         Of one report.
     one_hot : str or sequence of str, optional
-        Columns of text that become one column of 0 and 1 for each value.
+        Columns of text that become one column of 0 and 1 for each value; ``country=NA`` says that NA is a value of
+        country, and not a missing one.
     """
     found = getattr(rows, "column_names", None)
     names = list(found if found is not None else getattr(rows, "columns", []))
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
     texts = [_rows.text(own, "one_hot") for own in _listed(one_hot) or []]
-    read = _rows.table(rows, aside=list(dict.fromkeys(texts)), what="the table of public rows")
-    own = dict(zip(read.names or [], read.values.T, strict=True))
-    columns: list[tuple[str, int | None]] = []
-    values: list[_rows.Floats] = []
-    for place, name in enumerate(names):
-        categories = _categories(name, read.aside[name]) if name in texts else {}
-        columns += [(category, place) for category in categories] or [(name, None)]
-        values += list(categories.values()) or [own[name]]
+    read = _rows.table(rows, expected=[f"{name}=" for name in texts], what="the table of public rows")
     request = _to_json({"k": k, "n": n, "epsilon": epsilon, "mechanism": mechanism, "delta": delta})
-    answer = _answered(*_core.prepare(request, np.column_stack(values), columns))
+    columns = list((read.texts or {}).items())
+    answer = _answered(*_core.prepare(request, names, read.values, columns, texts))
     keys = ("name", "center", "scale", "observed", "section")
     answer["features"] = [{key: own[key] for key in keys if key in own} for own in answer["columns"]]
     return answer
-
-
-def _categories(name: str, column: Any) -> dict[str, _rows.Floats]:
-    """A column of 0 and 1 for each text of a column, NaN where there is none."""
-    cells = ["" if _rows.is_missing(cell) else str(cell).strip() for cell in _rows.cells(column)]
-    for place, cell in enumerate(cells):
-        if len(cell.splitlines()) > 1:
-            raise InputError(f"column {name!r} has a line break in row {place + 1}; replace it: its texts become names")
-    texts = sorted({*cells} - {""})
-    if not 2 <= len(texts) <= _MOST_CATEGORIES:
-        raise InputError(f"column {name!r} has {len(texts)} different values; one_hot takes 2 to {_MOST_CATEGORIES}")
-    return {f"{name}={text}": np.array([float(cell == text) if cell else np.nan for cell in cells]) for text in texts}
 
 
 def features_of(features: Any) -> list[dict[str, Any]] | None:

@@ -135,7 +135,7 @@ class Estimate(_rows.Copies):
 
     def _table(self, rows: Any) -> Floats:
         names = self._derived["names"] if self._derived["named"] else None
-        values = _rows.ordered(_rows.table(rows), names, "the estimate")
+        values = _rows.ordered(_rows.table(rows, expected=names), names, "the estimate")
         if values.shape[1] != self.n_features_in_:
             sentence = f"the table has {values.shape[1]} columns; the estimate has {self.n_features_in_} features"
             raise InputError(sentence, "wrong-dimension")

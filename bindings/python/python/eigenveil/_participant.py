@@ -412,11 +412,13 @@ def report(
     study : Study
     rows : array, or data frame (pandas, Polars, pyarrow, Arrow stream)
         n × p. Columns are matched with the study's features by name, in any order; an array is in the study's order.
-        Cells that are null, NaN or masked are missing.
+        Cells that are null, NaN or masked are missing. A column of text is read as in a file; one of 20 cells or more
+        is refused where more than half of them are no numbers, or none of the study's categories (never with
+        ``persons``). How many cells are not used is logged before anything is charged.
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional
-        Column (or one label per row) that identifies the person of each row, as text or a number: one row of each
+        Column (or one label per row) that identifies the person of each row, as text or a whole number: one row of each
         person, drawn at random, is reported.
     weights : str or array, optional
         Column (or one number per row), above 0 and at most 1, in a study with weights; more counts as 1, so divide by
@@ -435,13 +437,16 @@ def report(
     """
     checked = _checked(study)
     aside = [label for label in (persons, weights) if isinstance(label, str)]
-    table = _rows.table(rows, aside=aside)
-    values = _rows.ordered(table, study.feature_names, f"study {study.id}")
+    names = study.feature_names
+    table = _rows.table(rows, aside=aside, expected=names)
+    values = _rows.ordered(table, names, f"study {study.id}", reports=True, persons=persons is not None)
     n = len(values)
     if n == 0:
         raise InputError("the table has no rows; give at least one")
     persons = table.aside.get(persons) if isinstance(persons, str) else persons
     weights = table.aside.get(weights) if isinstance(weights, str) else weights
+    holders = _rows.holders(rows, n, persons, weights)
+    _rows.tell(values, holders[1], names)
     arguments = {
         "same_participants": same_participants, "moved": moved, "accept_new_purpose": accept_new_purpose,
         "resend_refused": resend_refused, "connections": connections, "epsilon_per_study": epsilon_per_study,
@@ -452,7 +457,7 @@ def report(
             ledger,
             checked,
             values,
-            *_rows.holders(rows, n, persons, weights),
+            *holders,
             None if tokens is None else list(map(_token, tokens)),
             to_json(arguments),
             told,

@@ -7,16 +7,20 @@ library messages, or names that could be cells of a first row.
 from __future__ import annotations
 
 import copy
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _core
 from .errors import EigenveilError, InputError
 
 Floats = npt.NDArray[np.float64]
+Texts = dict[int, list[str]]
+_log = logging.getLogger("eigenveil")
 
 _SHOWN = 8
 # Series, named tuples, xarray, pyodbc: one row or an array, with names that an array does not have.
@@ -36,13 +40,14 @@ class Copies:
 
 
 class Table(NamedTuple):
-    """A table: its numbers (rows × columns), the names of its columns, columns that were set aside, as they are, and
-    why columns cannot be matched by the names that the table carries."""
+    """A table: its numbers (rows × columns), the names of its columns, columns that were set aside, as they are, why
+    columns cannot be matched by the names that the table carries, and columns of text by place, without numbers yet."""
 
     values: Floats
     names: list[str] | None
     aside: dict[str, Any]
     unmatched: str | None = None
+    texts: Texts | None = None
 
 
 def unmasked(values: Any) -> Any:
@@ -125,18 +130,21 @@ def _column(values: Any, called: str) -> npt.NDArray[Any]:
     return array
 
 
-def table(rows: Any, *, aside: Sequence[str] = (), what: str = "the table") -> Table:
-    """Reads an array, a pandas or Polars frame, a pyarrow table, or what has Arrow's stream, and sets columns aside."""
+def table(
+    rows: Any, *, aside: Sequence[str] = (), expected: Sequence[str] | None = None, what: str = "the table"
+) -> Table:
+    """Reads an array, a pandas or Polars frame, a pyarrow table, or what has Arrow's stream, and sets columns aside.
+    Columns of which the expected features are categories are read as text."""
     kind = type(rows)
     try:
         if isinstance(rows, (np.ndarray, list, tuple)) or any(hasattr(kind, word) for word in _WITH_NAMES):
             return _array(rows, aside, what)
         if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "to_numpy"):
-            return _frame(_from_arrow(rows), aside, what)
+            return _frame(_from_arrow(rows), aside, expected or (), what)
         if hasattr(kind, "columns") and not hasattr(kind, "__len__"):
             raise InputError(f"{what} is a {kind.__name__}, which has no rows yet; collect it first", "invalid-dtype")
         is_frame = hasattr(rows, "columns") and hasattr(rows, "__getitem__")
-        return (_frame if is_frame else _array)(rows, aside, what)
+        return _frame(rows, aside, expected or (), what) if is_frame else _array(rows, aside, what)
     except (EigenveilError, MemoryError):
         raise
     except Exception:
@@ -160,7 +168,7 @@ def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
     return Table(array, None, {}, unmatched)
 
 
-def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
+def _frame(rows: Any, aside: Sequence[str], expected: Sequence[str], what: str) -> Table:
     columns: list[Any] = list(rows.columns)
     if columns and not isinstance(columns[0], str) and hasattr(rows, "column_names"):
         columns = list(rows.column_names)  # pyarrow
@@ -175,18 +183,48 @@ def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
     if not all(isinstance(name, str) for name in taken):
         way = "if they are in the order of the features, give an array, as frame.to_numpy()"
         names, unmatched = None, f"the columns of {what} have labels that are not text; label them with text, or, {way}"
-    whole = None if aside else _whole(rows)
+    own = set(names or ())
+    encoded = {source(name, own) for name in expected}.intersection(own).difference(expected)
+    whole = None if aside or encoded else _whole(rows)
     if whole is not None:
         return Table(whole, names, set_aside, unmatched)
     n = len(rows)
-    values = np.empty((n, len(taken)), dtype=np.float64)
+    values, texts = np.full((n, len(taken)), np.nan), Texts()
     for place, name in enumerate(taken):
         called = _called(places[name], name)
-        column = floats(_column(rows[name], called), called)
+        found = None if name in encoded else _column(rows[name], called)
+        if found is None or _is_text(found):
+            texts[place] = as_text(rows[name])
+            continue
+        column = floats(found, called)
         if column.shape != (n,):
             raise InputError(f"{called} has shape {column.shape}; give one for each of {n} rows", "wrong-dimension")
         values[:, place] = column
-    return Table(values, names, set_aside, unmatched)
+    return Table(values, names, set_aside, unmatched, texts)
+
+
+def _is_text(column: npt.NDArray[Any]) -> bool:
+    """Whether a column of a frame is of text, or has some among other cells."""
+    kind = column.dtype.kind
+    return column.ndim == 1 and (kind in "UT" or (kind == "O" and any(isinstance(cell, str) for cell in column)))
+
+
+def as_text(column: Any) -> list[str]:
+    """The cells of a column as a file has them: nothing where they are missing, truth values as true and false."""
+    column = column if isinstance(column, np.ndarray) else unmasked(column)
+    return ["" if is_missing(cell) else _text(cell) for cell in cells(column)]
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, bytes):
+        return cell.decode(errors="replace")
+    return str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
+
+
+def source(name: str, own: set[str]) -> str:
+    """The column that a feature is read from: ``sex`` of ``sex=f``, where there is none of the whole name."""
+    starts = (name[:at] for at, sign in enumerate(name) if sign == "=")
+    return name if name in own else next((start for start in starts if start in own), name)
 
 
 def check_columns(rows: Any) -> None:
@@ -245,17 +283,40 @@ def _from_arrow(stream: Any) -> Any:
     return pyarrow.table(stream)
 
 
-def ordered(values: Table, expected: Sequence[str] | None, of: str) -> Floats:
-    """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched."""
-    if expected is None:
-        return values.values
-    if values.unmatched is not None:
+def ordered(
+    values: Table, expected: Sequence[str] | None, of: str, *, reports: bool = False, persons: bool = False
+) -> Floats:
+    """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched.
+
+    Text is read as in a file of the same columns. Of rows that are ``reports`` no single cell is refused, and where
+    several may be one of ``persons`` not most of them either: cells that are not read are missing.
+    """
+    if expected is not None and values.unmatched is not None:
         raise InputError(f"{of} has names, and {values.unmatched}", "wrong-names")
-    if values.names is None or list(values.names) == list(expected):
+    if expected is not None and values.names is not None and values.names != list(expected):
+        own = set(values.names)
+        refuse_other_names(values.names, [source(name, own) for name in expected], of)
+    if values.texts:
+        wanted, texts = None if expected is None else list(expected), list(values.texts.items())
+        found, told = _core.read_frame(values.names, values.values, texts, wanted, of, reports, persons)
+        if told is not None:
+            _log.warning("shown only to you: %s", told)
+        return found
+    if expected is None or values.names is None or list(values.names) == list(expected):
         return values.values
-    refuse_other_names(values.names, expected, of)
     places = {name: place for place, name in enumerate(values.names)}
     return np.ascontiguousarray(values.values[:, [places[name] for name in expected]])
+
+
+def tell(values: Floats, weights: Floats | None, names: list[str] | None) -> None:
+    """Tells whoever holds the rows, and nobody else, how many cells are not used."""
+    missing = ((at, int(np.isnan(column).sum())) for at, column in enumerate(values.T))
+    listed = [f"{names[at] if names else at + 1}: {count}" for at, count in missing if count]
+    if listed:
+        more = "" if len(listed) <= 8 else f" and {len(listed) - 8} columns more"
+        _log.warning("shown only to you: cells without a number, by column: %s%s", ", ".join(listed[:8]), more)
+    if weights is not None and (wrong := int((~((weights > 0) & (weights <= 1))).sum())):
+        _log.warning("shown only to you: %d weights are not above 0 and at most 1", wrong)
 
 
 def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -> None:
@@ -335,7 +396,7 @@ def cells(column: Any) -> Any:
     return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
-def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[npt.NDArray[np.int64] | None, Floats | None]:
+def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[list[str] | None, Floats | None]:
     """Persons and weights of n rows; neither of another index than the rows', if both are of pandas."""
     if labels is not None and counts is not None:
         raise InputError("persons and weights cannot be combined; give one of them")
@@ -344,41 +405,38 @@ def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[npt.NDArray[np
         if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
             way = f"give {what}.reindex(rows.index), or, if they are in the order of the rows, {what}.to_numpy()"
             raise InputError(f"the index of {what} is not that of the rows; {way}", "wrong-names")
-    return None if labels is None else numbered(labels, n), None if counts is None else weights(counts, n)
+    return None if labels is None else identifiers(labels, n), None if counts is None else weights(counts, n)
 
 
-def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
-    """Whose each of n rows is, as numbers from 0 in the order of their first rows."""
+def identifiers(labels: Any, n: int) -> list[str]:
+    """Whose each of n rows is, as text; empty where it is missing."""
     in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
     if not in_order or getattr(labels, "shape", (n,)) != (n,) or len(labels) != n:
         raise InputError(f"persons must have one label for each of {n} rows", "wrong-dimension")
-    numbers: dict[Any, int] = {}
-    out = np.empty(n, dtype=np.int64)
-    for place, label in enumerate(cells(labels)):
-        wrong = "" if _says_whose(label) else "does not say whose it is, by one text or number; fill it in or drop it"
-        # With 1 of its own kind: numpy before 2 adds Python's in float64.
-        if isinstance(label, (float, np.floating)) and label + type(label)(1) == label:
-            wrong = "has a label so large that a float is rounded; read identifiers as text"
-        if wrong:
-            raise InputError(f"row {place + 1} {wrong}", "wrong-persons")
-        out[place] = numbers.setdefault(label, len(numbers))
-    return out
+    return [_identifier(label, row) for row, label in enumerate(cells(labels), 1)]
 
 
-def _says_whose(label: Any) -> bool:
-    try:
-        hash(label)
-    except TypeError:
-        return False
-    if isinstance(label, (str, bytes)):
-        return bool(label.strip())
-    # Of several values one could be missing.
-    return not isinstance(label, (tuple, frozenset)) and not is_missing(label)
+def _identifier(label: Any, row: int) -> str:
+    if is_missing(label):
+        return ""
+    label = label.as_py() if hasattr(label, "as_py") else label
+    wrong = ""
+    if isinstance(label, (float, np.floating)):
+        wrong = "has a floating-point number for its person, which may be rounded; read identifiers as text"
+    elif isinstance(label, Iterable) and not isinstance(label, (str, bytes)):  # One of several could be missing.
+        wrong = "does not say whose it is, by one text or number; fill it in or drop it"
+    if wrong:
+        raise InputError(f"row {row} {wrong}", "wrong-persons")
+    return _text(label)
 
 
 def weights(values: Any, n: int) -> Floats:
-    """What each of n rows counts."""
-    found = floats(_column(values, "weights"), "weights")
+    """What each of n rows counts; NaN for a text that is no number."""
+    column = _column(values, "weights")
+    if _is_text(column):
+        texts, nothing = [(0, as_text(values))], np.full((len(column), 1), np.nan)
+        column = _core.read_frame(None, nothing, texts, None, "weights", True, True)[0][:, 0]
+    found = floats(column, "weights")
     if found.shape != (n,):
         raise InputError(f"weights has shape {found.shape} for {n} rows; give one for each", "wrong-dimension")
     return found

@@ -100,7 +100,7 @@ def fit(
     """
     own = features_of(features)
     expected = None if own is None else [str(feature["name"]) for feature in own]
-    values = _rows.ordered(_rows.table(rows), expected, "the features")
+    values = _rows.ordered(_rows.table(rows, expected=expected), expected, "the features")
     request = {
         "algorithm": algorithm, "k": k, "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
         "calibration": calibration, "features": own, "bound_rows": bound_rows, "radius": radius, "seed": seed,

@@ -79,6 +79,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         dimension: estimate.p,
         names: estimate.params.feature_names(),
         reports: false,
+        persons: false,
         missing_cells: estimate.params.preprocessing().allows_missing_cells(),
     };
     let settings = args.table.settings();

@@ -17,13 +17,10 @@ use eigenveil_shared::{
     ErrorCode, api::StudyState, clock::Clock as _, enrolment::ParticipantToken,
     preprocess::LengthShares, privacy::format_delta, study::StudyParams,
 };
-use eigenveil_tables::{ExpectedColumns, Label, Settings};
+use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
 
-use super::{
-    report_check::{RowCheck, RowCounts},
-    report_persons::Persons,
-};
+use super::{report_check::RowCheck, report_persons::Persons};
 use crate::{
     args::ServerArgs,
     commands::study_name::resolve_study_id,
@@ -35,7 +32,7 @@ use crate::{
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there were: --check says so beforehand.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -75,14 +72,13 @@ pub(crate) struct ReportArgs {
     /// Send the reports again that the server refused, unchanged
     #[arg(long)]
     resend_refused: bool,
-    /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length, or if
-    /// more than 1 % of 100 or more rows cannot be used
+    /// Do not ask for confirmation on a terminal
     #[arg(long)]
     yes: bool,
     /// Only say what would be sent, or why it would be refused: nothing is perturbed, charged, written or sent
     #[arg(long)]
     check: bool,
-    /// Rows with the same value in this column are one person's: one of them, drawn at random, is reported, and the
+    /// Rows with the same text in this column are one person's: one of them, drawn at random, is reported, and the
     /// report protects all of the person's rows and their number
     #[arg(long, value_name = "COLUMN")]
     person: Option<String>,
@@ -107,15 +103,11 @@ struct LimitArgs {
     limit_delta: Option<f64>,
 }
 
-/// The document of `--check`.
+/// The document of `--check`. It has nothing about single cells, which are told to a person alone.
 #[derive(Serialize)]
 struct CheckAnswer<'a> {
     study: String,
     participants: usize,
-    #[serde(flatten)]
-    counts: &'a RowCounts,
-    /// Why rows cannot be used, by column.
-    reason: Option<String>,
     /// Reports of this study in the ledger.
     already_made: Option<u64>,
     /// Reports that a run would send, beside the new ones.
@@ -163,9 +155,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     persons.bytes = Vec::new();
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if admitted.counts.total() == 0 {
-        let names = study.params().feature_names();
         let checked = RowCheck::new(&persons, study.params());
-        if !checked.confirmed(args.yes, names.as_deref())? {
+        if !checked.confirmed(args.yes, study.params())? {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
@@ -176,7 +167,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         ..http
     };
     let answer = upload(&study, &mut ledger, admitted, &persons, &patient).await?;
-    finish(&study, &persons, &answer, json)
+    finish(&study, persons.are_labelled(), &answer, json)
 }
 
 /// The study, with the fingerprint that was given.
@@ -371,7 +362,7 @@ async fn upload(
     Err(explain(sent.failures.swap_remove(0).error, &done))
 }
 
-fn finish(study: &Study, persons: &Persons, answer: &UploadAnswer, json: bool) -> Result<()> {
+fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Result<()> {
     let sent = &answer.sent;
     if json {
         output::json(answer)?;
@@ -380,11 +371,7 @@ fn finish(study: &Study, persons: &Persons, answer: &UploadAnswer, json: bool) -
             "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s",
             answer.acknowledged,
             answer.rows,
-            if persons.are_labelled() {
-                "persons"
-            } else {
-                "rows"
-            },
+            if persons { "persons" } else { "rows" },
             sent.accepted,
             sent.duplicates,
             sent.refused,
@@ -404,15 +391,6 @@ fn finish(study: &Study, persons: &Persons, answer: &UploadAnswer, json: bool) -
             format_delta(spent.delta),
             format_delta(limits.delta_total())
         ))?;
-        if answer.unusable > 0 {
-            output::text(&format!(
-                "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
-                answer.unusable
-            ))?;
-            if let Some(why) = what_cannot_be_used(persons, study.params()) {
-                output::text(&format!("what cannot be used: {why}"))?;
-            }
-        }
     }
     check_refused(sent.refused, &answer.refusals)?;
     if sent.pending > 0 {
@@ -444,12 +422,6 @@ fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
     )))
 }
 
-fn what_cannot_be_used(persons: &Persons, params: &StudyParams) -> Option<String> {
-    let missing_cells = params.preprocessing().allows_missing_cells();
-    let why = persons.table.check_usable(missing_cells).err()?;
-    Some(why.to_string())
-}
-
 /// Who asks for reports, and for what purpose.
 fn describe_request(study: &Study) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
@@ -479,7 +451,10 @@ fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Resu
         }
         _ => {}
     }
-    let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
+    let expected = ExpectedColumns {
+        persons: args.person.is_some(),
+        ..ExpectedColumns::study(params.dimension(), params.feature_names())
+    };
     let label = match (&args.person, &args.weight) {
         (None, None) => None,
         (Some(column), _) => Some(("--person", column)),
@@ -496,8 +471,15 @@ fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Resu
     let table = eigenveil_tables::parse(&args.rows, &bytes, &settings, Some(&expected))?;
     let holders = match label {
         None => Holders::Rows(table.len()),
-        Some(("--person", _)) => Persons::labels(&table)?,
-        Some(_) => Persons::weights(&table)?,
+        Some(_) if expected.persons => Holders::persons(identifiers(table.labels())?),
+        Some(_) => {
+            let labels = table.labels().iter();
+            Holders::Weighted(
+                labels
+                    .map(|cell| number_in(cell, settings.decimal))
+                    .collect(),
+            )
+        }
     };
     Ok(Persons {
         table,
@@ -530,14 +512,11 @@ fn print_check(
 ) -> Result<()> {
     let params = study.params();
     let checked = RowCheck::new(persons, params);
-    let counts = &checked.counts;
-    let reason = what_cannot_be_used(persons, params);
     if json {
+        checked.tell(params);
         return output::json(&CheckAnswer {
             study: study.id().to_owned(),
             participants: persons.holders.count(),
-            counts,
-            reason,
             already_made: made.map(eigenveil_client::RowCounts::total),
             pending: made.map(|made| made.pending),
             refused: made.map(|made| made.refused),
@@ -564,7 +543,6 @@ fn print_check(
         )
     }));
     lines.extend(checked.describe(params));
-    lines.extend(reason.map(|why| format!("what cannot be used: {why}")));
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
             .to_owned(),

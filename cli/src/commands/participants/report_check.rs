@@ -2,16 +2,18 @@
 //! first report.
 
 use eigenveil_shared::{
-    preprocess::{LengthShares, Row},
+    preprocess::LengthShares,
     study::StudyParams,
     wording::{first_few, percent},
 };
-use serde::Serialize;
 
 use super::report_persons::Persons;
-use crate::{error::Result, output};
+use crate::{
+    error::{Result, in_flags},
+    output,
+};
 
-/// Share of unusable rows above which somebody must agree.
+/// Share of unusable rows above which there is a warning.
 const MAX_UNUSABLE_SHARE: f64 = 0.01;
 /// Number of rows from which a share of them says something about the file rather than about one participant.
 const MIN_ROWS_FOR_SHARES: usize = 100;
@@ -21,26 +23,27 @@ const MAX_LISTED: usize = 8;
 
 /// Rows that would be sent as they are, in part or as zeros.
 pub(super) struct RowCheck {
-    pub(super) counts: RowCounts,
+    counts: RowCounts,
+    /// Cells that are not read, by column and reason, and rows that are too long.
+    unreadable: Option<String>,
     /// Shares of the squared length of the rows that are not zero; `None` for fewer than two such rows: one row's shares
     /// are nearly its values.
     pub(super) shares: Option<LengthShares>,
 }
 
 /// Counts of a file's rows and cells.
-#[derive(Serialize)]
-pub(super) struct RowCounts {
-    pub(super) rows: usize,
+struct RowCounts {
+    rows: usize,
     /// Rows that are sent as the zero row, because they hold something unusable.
-    pub(super) unusable: usize,
+    unusable: usize,
     /// Rows that are sent as the zero row, because all their cells are missing.
-    pub(super) empty: usize,
-    /// Missing cells of each feature, in a study that allows them.
-    pub(super) missing: Vec<usize>,
+    empty: usize,
+    /// Cells of each feature that are missing or are no number.
+    missing: Vec<usize>,
     /// Weights above 1, which count as 1.
-    pub(super) weights_above_one: usize,
+    weights_above_one: usize,
     /// Weights that are not above 0, which make zero rows.
-    pub(super) weights_unusable: usize,
+    weights_unusable: usize,
 }
 
 impl RowCheck {
@@ -60,21 +63,28 @@ impl RowCheck {
         let mut with_length = 0;
         let rows = (0..table.len()).filter_map(|index| {
             let row = table.row(index);
+            let is_missing = row.values().iter().map(|value| value.is_nan());
+            for (count, is_missing) in counts.missing.iter_mut().zip(is_missing) {
+                *count += usize::from(is_missing);
+            }
             let Ok(features) = preprocessor.prepare_features(&row) else {
                 counts.unusable += 1;
                 return None;
             };
-            counts.count_missing(&row);
+            counts.empty += usize::from(row.values().iter().all(|value| value.is_nan()));
             let has_length = features.as_slice().iter().any(|x| *x != 0.0);
             with_length += usize::from(has_length);
             has_length.then(|| features.as_slice().to_vec())
         });
         let shares = LengthShares::new(params.dimension(), rows);
         let shares = (with_length > 1).then_some(shares);
-        if !params.preprocessing().allows_missing_cells() {
-            counts.missing.clear();
+        let missing_cells = params.preprocessing().allows_missing_cells();
+        let unusable = || Some(table.check_usable(missing_cells).err()?.detail().to_owned());
+        Self {
+            counts,
+            unreadable: table.unreadable(missing_cells).or_else(unusable),
+            shares,
         }
-        Self { counts, shares }
     }
 
     /// Describes what the file would send, in lines for its owner.
@@ -89,9 +99,15 @@ impl RowCheck {
                 "weights: {above} above 1, which count as 1; {unusable} not above 0, whose rows are sent as zero rows"
             ));
         }
-        let zero = match params.preprocessing().allows_missing_cells() {
-            true => "infinite, not a number, too long or too wide",
-            false => "a missing cell, infinite, not a number, too long or too wide",
+        let (zero, without) = match params.preprocessing().allows_missing_cells() {
+            true => (
+                "infinite, not a number, too long or too wide",
+                "missing cells: TOTAL, which count as their centers",
+            ),
+            false => (
+                "a missing cell, infinite, not a number, too long or too wide",
+                "cells without a number: TOTAL, whose rows are sent as zero rows",
+            ),
         };
         lines.push(format!(
             "sent as zero rows: {} that cannot be used ({zero}), {} without any value",
@@ -108,15 +124,23 @@ impl RowCheck {
             let listed = first_few(listed, MAX_LISTED, |others| {
                 format!(", and in {others} other columns")
             });
-            lines.push(format!(
-                "missing cells: {total}, which count as their centers: {listed}"
-            ));
+            let without = without.replace("TOTAL", &total.to_string());
+            lines.push(format!("{without}: {listed}"));
         }
         lines.extend(self.unlike_the_study(params));
         if let Some(shares) = &self.shares {
             lines.push(shares.summary(name));
         }
+        let unreadable = self.unreadable.iter();
+        lines.extend(unreadable.map(|why| format!("what cannot be used: {}", in_flags(why))));
         lines
+    }
+
+    /// Tells the file's owner, whatever else the command prints.
+    pub(super) fn tell(&self, params: &StudyParams) {
+        for line in self.describe(params) {
+            output::print_error_line(&format!("shown only to you: {line}"));
+        }
     }
 
     /// Columns whose share of observed cells is not the one that the study divides by.
@@ -146,44 +170,35 @@ impl RowCheck {
         })
     }
 
-    /// Shows the shares and what is conspicuous about the file, and asks a person at a terminal whether to go on.
-    /// Without a terminal nothing depends on it: whether a file is sent would tell of the row at the edge, exactly.
-    pub(super) fn confirmed(&self, yes: bool, names: Option<&[String]>) -> Result<bool> {
-        let name = |column: usize| name_of(names, column);
-        let mut warnings = Vec::new();
-        if let Some(shares) = &self.shares {
-            output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
-            warnings.extend(shares.warnings(name));
-        }
+    /// Tells what the file has and what is conspicuous about it, and asks a person at a terminal whether to go on, alike
+    /// for every file. Without a terminal nothing depends on it: whether a file is sent would tell of the row at the edge,
+    /// exactly.
+    pub(super) fn confirmed(&self, yes: bool, params: &StudyParams) -> Result<bool> {
+        self.tell(params);
+        let names = params.feature_names();
+        let shares = self.shares.iter();
+        let mut warnings: Vec<String> = shares
+            .flat_map(|shares| shares.warnings(|column| name_of(names.as_deref(), column)))
+            .collect();
         let rows = self.counts.rows;
         let unusable = self.counts.unusable + self.counts.weights_unusable;
         let share = unusable as f64 / rows as f64;
         if rows >= MIN_ROWS_FOR_SHARES && share > MAX_UNUSABLE_SHARE {
             warnings.push(format!(
-                "{unusable} of {rows} rows ({}) cannot be used and would be sent as zero rows, which makes the estimate's variances too small: see eigenveil report --check",
+                "{unusable} of {rows} rows ({}) cannot be used and would be sent as zero rows, which makes the estimate's variances too small",
                 percent(share)
             ));
         }
         for warning in &warnings {
             output::print_error_line(&format!("warning, shown only to you: {warning}"));
         }
-        if warnings.is_empty() || yes {
+        if yes {
             return Ok(true);
         }
         let answer = output::ask(
             "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
         )?;
         Ok(answer.unwrap_or(true))
-    }
-}
-
-impl RowCounts {
-    fn count_missing(&mut self, row: &Row) {
-        let values = row.values();
-        for (count, value) in self.missing.iter_mut().zip(values) {
-            *count += usize::from(value.is_nan());
-        }
-        self.empty += usize::from(values.iter().all(|value| value.is_nan()));
     }
 }
 

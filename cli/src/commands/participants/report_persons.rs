@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
-use eigenveil_client::{Holders, Participants, check_weights};
+use eigenveil_client::{Holders, Participants};
 use eigenveil_shared::preprocess::Row;
-use eigenveil_tables::{RowTable, number_in};
+use eigenveil_tables::RowTable;
 use sha2::{Digest, Sha256};
-
-use crate::error::{CliError, Result};
 
 /// A file's rows, by participant.
 pub(super) struct Persons {
@@ -19,29 +17,6 @@ pub(super) struct Persons {
 }
 
 impl Persons {
-    /// The holders of the rows: rows with the same label belong to one person. A row without a label is wrong usage.
-    pub(super) fn labels(table: &RowTable) -> Result<Holders> {
-        if let Some(row) = table.labels().iter().position(String::is_empty) {
-            return Err(CliError::usage(format!(
-                "row {} does not say whose it is; fill in its cell of the --person column, or leave the row out",
-                row + 1
-            )));
-        }
-        Ok(Holders::persons(table.labels()))
-    }
-
-    /// The holders of the rows: each row is a participant, with the weight in its label. It is wrong usage if most
-    /// labels are not weights.
-    pub(super) fn weights(table: &RowTable) -> Result<Holders> {
-        let weights: Vec<f64> = table.labels().iter().map(|cell| number_in(cell)).collect();
-        check_weights(&weights).map_err(|_| {
-            CliError::usage(
-                "most cells of the --weight column are not numbers above 0 and at most 1; scale the largest weight to 1",
-            )
-        })?;
-        Ok(Holders::Weighted(weights))
-    }
-
     /// Number of weights that count as 1 because they are larger, and of weights that make zero rows.
     pub(super) fn wrong_weights(&self) -> (usize, usize) {
         let Holders::Weighted(weights) = &self.holders else {

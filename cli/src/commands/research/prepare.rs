@@ -59,7 +59,7 @@ pub(crate) struct PrepareArgs {
     #[command(flatten)]
     table: TableArgs,
     /// Columns of text that become one column of 0 and 1 for each value found in the public rows, such as sex=f and
-    /// sex=m
+    /// sex=m; country=NA says that NA is a value of country, and not a missing one
     #[arg(long, value_name = "NAMES", value_parser = tables::names, requires = "rows")]
     one_hot: Option<Names>,
 }

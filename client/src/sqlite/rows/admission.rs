@@ -48,21 +48,6 @@ pub struct UploadRequest {
     pub tokens: Option<Vec<ParticipantToken>>,
 }
 
-/// Refuses three or more weights if most of them are not above 0 and at most 1: the scale is wrong. Fewer weights are
-/// never refused, because one row must not decide about the others.
-///
-/// # Errors
-/// `usage`.
-pub fn check_weights(weights: &[f64]) -> Result<()> {
-    let right = weights.iter().filter(|w| **w > 0.0 && **w <= 1.0).count();
-    if weights.len() < 3 || 2 * right >= weights.len() {
-        return Ok(());
-    }
-    Err(Error::usage(
-        "most weights are not numbers above 0 and at most 1; scale the largest to 1",
-    ))
-}
-
 /// Rows admitted by [`RowLedger::admit_upload`]; nothing is stored yet.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmittedRows<'a> {

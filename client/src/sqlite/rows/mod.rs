@@ -19,7 +19,7 @@ mod receipt;
 mod schema;
 mod tables;
 
-pub use admission::{AdmittedRows, UploadRequest, check_weights};
+pub use admission::{AdmittedRows, UploadRequest};
 pub use ledger::{RowFile, RowLedger};
 pub use prepare::Prepared;
 pub use queue::{PendingReport, RefusedRow, RowCounts};

@@ -112,6 +112,12 @@ pub(crate) async fn check_server(target: &Target, client: &Client) -> Result<(),
             setting(client, "server_version").await?
         ));
     }
+    let encoding = setting(client, "server_encoding").await?;
+    if encoding != "UTF8" {
+        return refuse(format!(
+            "has the encoding {encoding}, which has not every character that a study's text may have; make one with ENCODING 'UTF8'"
+        ));
+    }
     // Told when the session began: a pooler would have passed on another session, or nothing.
     if setting(client, "eigenveil.session").await? != "kept" {
         return refuse("is reached through a pooler, which loses a session's settings; give the address of PostgreSQL itself".into());

@@ -1,0 +1,146 @@
+//! The encoding of text.
+
+use std::{borrow::Cow, str};
+
+use encoding_rs::{Encoding as Standard, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::{
+    cells::normal,
+    error::{Error, Result},
+};
+
+/// Stands for bytes that are no character of their encoding: a cell that has it is unreadable.
+pub(crate) const LOST: char = char::REPLACEMENT_CHARACTER;
+
+/// The characters of the bytes from 128 on in DOS, in Western Europe: the standard of browsers does not have them.
+const IBM850: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜø£Ø×ƒáíóúñÑªº¿®¬½¼¡«»░▒▓│┤ÁÂÀ©╣║╗╝¢¥┐\
+    └┴┬├─┼ãÃ╚╔╩╦╠═╬¤ðÐÊËÈıÍÎÏ┘┌█▄¦Ì▀ÓßÔÒõÕµþÞÚÛÙýÝ¯´\u{ad}±‗¾¶§÷¸°¨·¹³²■\u{a0}";
+
+/// An encoding of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Standard(&'static Standard),
+    Ibm850,
+}
+
+/// The encoding of this name, one of the Encoding Standard (<https://encoding.spec.whatwg.org/#names-and-labels>) or
+/// ibm850.
+///
+/// # Errors
+/// It is no such name.
+pub fn encoding(name: &str) -> Result<Encoding> {
+    let kind = match name.trim().to_ascii_lowercase().as_str() {
+        "ibm850" | "cp850" => Some(Kind::Ibm850),
+        name => Standard::for_label_no_replacement(name.as_bytes()).map(Kind::Standard),
+    };
+    kind.map(Encoding).ok_or_else(|| {
+        Error::new(
+            "it must be an encoding such as utf-8, windows-1250, iso-8859-2, macintosh, ibm850, shift_jis or utf-16le",
+        )
+    })
+}
+
+impl<'de> Deserialize<'de> for Encoding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        encoding(&name).map_err(|error| de::Error::custom(error.detail()))
+    }
+}
+
+/// The bytes of a file in UTF-8, without byte-order marks: as they are, or from UTF-16 that its mark shows, or from the
+/// stated encoding, by lines, so that no byte changes how other rows are read. Bytes that are no character become [`LOST`].
+pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
+    let (encoding, mut bytes) = match Standard::for_bom(bytes) {
+        Some((marked, mark)) if marked != UTF_8 => {
+            (Some(Encoding(Kind::Standard(marked))), &bytes[mark..])
+        }
+        _ => (stated, bytes),
+    };
+    while let Some(rest) = bytes.strip_prefix("\u{feff}".as_bytes()) {
+        bytes = rest;
+    }
+    match encoding.map(|encoding| encoding.0) {
+        None => Cow::Borrowed(bytes),
+        Some(Kind::Standard(wide)) if wide == UTF_16LE || wide == UTF_16BE => {
+            Cow::Owned(decoded(wide, bytes).into_bytes())
+        }
+        Some(kind) => {
+            let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+            let lines = lines.map(|line| match kind {
+                Kind::Standard(encoding) => decoded(encoding, line),
+                Kind::Ibm850 => line.iter().map(|&byte| in_dos(byte)).collect(),
+            });
+            Cow::Owned(lines.collect::<String>().into_bytes())
+        }
+    }
+}
+
+/// The text of a cell or name: UTF-8, or by itself Windows-1252, so that no byte changes how others are read; as it is
+/// compared.
+pub(crate) fn text_of(cell: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(cell) {
+        Ok(text) => normal(text),
+        Err(_) => Cow::Owned(normal(&decoded(WINDOWS_1252, cell)).into_owned()),
+    }
+}
+
+/// The text of a file that is no table of rows: UTF-8, or UTF-16 that its mark shows; `None` for other bytes.
+pub fn read_text(bytes: &[u8]) -> Option<String> {
+    String::from_utf8(in_utf8(bytes, None).into_owned()).ok()
+}
+
+fn decoded(encoding: &'static Standard, bytes: &[u8]) -> String {
+    let (text, _) = encoding.decode_without_bom_handling(bytes);
+    // For bytes that Windows-1252 does not have the standard has control characters.
+    text.replace(|c: char| ('\u{80}'..='\u{9f}').contains(&c), "\u{fffd}")
+}
+
+fn in_dos(byte: u8) -> char {
+    let high = byte.checked_sub(128).map(usize::from);
+    high.map_or(char::from(byte), |at| {
+        IBM850.chars().nth(at).unwrap_or(LOST)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes as the encoders of Python 3.11 and iconv write them.
+    #[test]
+    fn text_is_read_in_its_encoding() {
+        let lines: [(&str, &[u8], &str); 8] = [
+            ("ibm850", b"l\x82ger;\xd1\n", "léger;Ð\n"),
+            ("CP850", b"\x9c\xe1\n", "£ß\n"),
+            ("macintosh", b"\x8etat\xcf\n", "étatœ\n"),
+            ("iso-8859-2", b"\xb1\xf8", "ąř"),
+            ("windows-1250", b"\x8a", "Š"),
+            (
+                "shift_jis",
+                b"\x92j|\x8f\x97\n\x81\n7",
+                "男|女\n\u{fffd}\n7",
+            ),
+            ("utf-16le", b"a\0\x53\x01", "aœ"),
+            ("utf-8", b"\xf6,\xc3\xb6", "\u{fffd},ö"),
+        ];
+        for (name, bytes, wanted) in lines {
+            let read = in_utf8(bytes, Some(encoding(name).unwrap()));
+            assert_eq!(str::from_utf8(&read).unwrap(), wanted, "{name}");
+        }
+        for bytes in [&b"\xff\xfea\0\x53\x01"[..], b"\xfe\xff\0a\x01\x53"] {
+            assert_eq!(read_text(bytes).unwrap(), "aœ");
+        }
+        assert_eq!(read_text(b"\xef\xbb\xbfa").unwrap(), "a");
+        assert!(read_text(b"\xf6").is_none() && encoding("utf-7").is_err());
+        // One byte after the other: what the standard leaves undefined is lost, and nothing else.
+        let wanted = "€�‚ƒ„…†‡ˆ‰Š‹Œ�Ž��‘’“”•–—˜™š›œ�žŸ";
+        let bytes: Vec<u8> = (0x80..=0x9f).collect();
+        assert_eq!(text_of(&bytes), wanted);
+        // Two ways to write one text.
+        assert_eq!(text_of("e\u{301}\u{a0}".as_bytes()), "é");
+    }
+}
