@@ -114,7 +114,7 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
         let line = record.position().map_or(1, ::csv::Position::line);
         let mut feature = Feature::new("", 0.0, 1.0);
         for (column, cell) in columns.iter().zip(&record) {
-            let mut constant = |default: f64| {
+            let constant = |default: f64| {
                 if cell.is_empty() {
                     return Ok(default);
                 }
