@@ -17,6 +17,7 @@ const MAX_VALUES: usize = 1 << 27;
 
 /// How the values of a column are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(not(feature = "parquet"), allow(dead_code))]
 pub(crate) enum Kind {
     /// Signed whole numbers, and truth values.
     Whole,
