@@ -574,6 +574,8 @@ mod tests {
                         continue;
                     }
                     "dates" => DATES,
+                    // fastparquet writes durations as times, and pandas' own words tell them apart.
+                    "times" if of == "timedelta" => DURATIONS,
                     "times" => TIMES,
                     "decimals" => DECIMALS,
                     "durations" => DURATIONS,
