@@ -208,7 +208,8 @@ fn select(found: FileColumns, how: &Settings) -> Result<(ColumnMapping, bool)> {
         .names
         .map(|names| names.into_iter().enumerate().map(named).collect());
     // Regardless of a flag or the format: the first row of a file without names is easily taken for names.
-    let row = |name: &String| is_date(name) || (is_value(name) && !is_word(name));
+    let row =
+        |name: &String| is_date(name) || name.split([';', ',', '|', '\t']).any(could_be_a_cell);
     let mut is_shown = found.shown && !names.iter().flatten().any(row);
     let mut find = |name: &str, by: &str| -> Result<usize> {
         let at = match &names {
@@ -505,6 +506,12 @@ fn shell_quoted(word: &str) -> String {
     }
 }
 
+/// Whether a row could have this piece of a name, in a file whose columns something else separates, too.
+fn could_be_a_cell(piece: &str) -> bool {
+    let cell = piece.trim_matches(|c: char| c == '%' || c.is_whitespace());
+    !cell.is_empty() && is_value(cell) && !is_word(cell)
+}
+
 /// A column of the file, from 0, and its name where it has one, for a message.
 pub(crate) fn column_called(column: usize, name: Option<&str>) -> String {
     let number = column + 1;
@@ -610,6 +617,11 @@ mod tests {
         let error = default_mapping(found(&["a", "17.25", "99.5"], false), &expected);
         let error = error.unwrap_err();
         assert_says(&error, &["lacks \"b\""], &["17.25"]);
+        // Read with another mark between the columns, or in percent.
+        for row in ["17.25;99.5;female", "17.25 | 3", "17.25%"] {
+            let error = default_mapping(found(&[row], false), &expected).unwrap_err();
+            assert_says(&error, &[], &["17.25"]);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
     cell::Cell,
     fmt,
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,6 +19,7 @@ use std::{
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction,
     config::DbConfig,
+    ffi,
     types::{ToSqlOutput, ValueRef},
 };
 
@@ -212,15 +213,15 @@ impl FileSchema {
     /// Refuses to create a file in a folder that takes none, or where the log of another one is left.
     fn check_can_be_created(&self, path: &Path) -> Result<()> {
         check_folder(folder_of(path)).map_err(|error| self.cannot_be_created(path, &error))?;
-        let log = beside(path, "-wal");
-        if fs::symlink_metadata(&log).is_err() {
+        let logs = ["-wal", "-journal"].map(|suffix| beside(path, suffix));
+        let Some(log) = logs.iter().find(|log| fs::symlink_metadata(log).is_ok()) else {
             return Ok(());
-        }
+        };
         Err(Error::file(
             self.name,
             path,
             format_args!(
-                "there is no such file, but its write-ahead log is here ({}): the file was moved away or lost. Restore it; delete the log only if there never was a file here",
+                "there is no such file, but its log is here ({}): the file was moved away or lost. Restore it; delete the log only if there never was a file here",
                 log.display()
             ),
         ))
@@ -353,6 +354,20 @@ impl FileSchema {
                 format_args!(
                     "beside it is a journal that this program did not write ({}) and that would undo what the file holds; move it away",
                     journal.display()
+                ),
+            ));
+        }
+        // SQLite would empty it and remove it, whatever it is. A header that a crash cut off begins with zeros.
+        let mut magic = [0; 4];
+        if File::open(&wal).is_ok_and(|mut log| log.read_exact(&mut magic).is_ok())
+            && !matches!(magic, [0, 0, 0, 0] | [0x37, 0x7f, 0x06, 0x82 | 0x83])
+        {
+            return Err(Error::file(
+                self.name,
+                path,
+                format_args!(
+                    "{} has the name of its write-ahead log and is another file; move it away",
+                    wal.display()
                 ),
             ));
         }
@@ -718,8 +733,14 @@ fn revisions(connection: &Connection) -> rusqlite::Result<Revisions> {
 fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
-    debug_assert_eq!(mode, "wal");
-    Ok(())
+    match mode == "wal" {
+        true => Ok(()),
+        // A write failed that SQLite does not tell of.
+        false => Err(rusqlite::Error::SqliteFailure(
+            ffi::Error::new(ffi::SQLITE_IOERR_WRITE),
+            None,
+        )),
+    }
 }
 
 /// Device and number of a file: the same for all its names.

@@ -253,10 +253,15 @@ fn a_ledger_that_is_not_written_to_changes_no_file() {
 fn a_ledger_that_cannot_be_made_is_refused_before_anything_is_made() {
     use std::os::unix::fs::symlink;
     type Case<'a> = (&'a str, &'a dyn Fn(&Folder), &'a str);
-    let cases: [Case<'_>; 5] = [
+    let cases: [Case<'_>; 6] = [
         (
             "rows",
             &|folder| fs::write(folder.at("rows-wal"), "x").unwrap(),
+            "moved away or lost",
+        ),
+        (
+            "rows",
+            &|folder| fs::write(folder.at("rows-journal"), "x").unwrap(),
             "moved away or lost",
         ),
         (
@@ -285,6 +290,17 @@ fn a_ledger_that_cannot_be_made_is_refused_before_anything_is_made() {
         assert!(folder.contents() == before, "{name}: {word}");
         assert_says(RowLedger::open(folder.at(name)).unwrap_err(), &[word]);
     }
+}
+
+/// SQLite would take it for the log, and remove it.
+#[test]
+fn another_file_by_the_name_of_the_log_is_refused_and_kept() {
+    let (folder, path, ledger, _) = ledger_of(3);
+    drop(ledger);
+    let other = folder.at("rows-wal");
+    fs::write(&other, "SQLite format 3").unwrap();
+    assert_says(RowLedger::open(&path).unwrap_err(), &["is another file"]);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "SQLite format 3");
 }
 
 /// Both found no ledger; the one that writes later was admitted to another one.

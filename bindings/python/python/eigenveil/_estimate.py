@@ -83,7 +83,7 @@ class Estimate(_rows.Copies):
         self.groups_: list[dict[str, Any]] = document["groups"]
         self.alignments_ = _numbers(derived["alignment"])
         self.alignment_errors_ = _numbers(derived["alignment_se"])
-        self.expected_error_ = _number(document["expected_error"])
+        self.expected_error_ = float(_numbers([document["expected_error"]])[0])
         found = document["expected_error_range"]
         self.expected_error_range_ = None if found is None else (float(found[0]), float(found[1]))
         self.eigenvalues_ = _numbers(document["eigenvalues"])
@@ -310,7 +310,8 @@ class Estimate(_rows.Copies):
         above, k = self.verdicts_.count("above"), self.n_components_
         found = "no component above the noise floor"
         if k > 0:
-            found = f"{above} of {k} components above the noise floor, expected error {self.expected_error_:.3f}"
+            error = "not known" if np.isnan(self.expected_error_) else f"{self.expected_error_:.3f}"
+            found = f"{above} of {k} components above the noise floor, expected error {error}"
         return f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {found})"
 
     def _repr_html_(self) -> str:
