@@ -432,7 +432,7 @@ CALLS = {
     "simulate": "eigenveil.simulate(p=60, k=2, n=50_000_000, epsilon=4)",
     "fit": "eigenveil.LocalDPPCA(2, 1.0).fit(np.random.default_rng(1).normal(size=(400_000, 40)))",
     "plan": "eigenveil.plan(p=400, k=20, spectrum=[0.04] * 20, epsilon=4, n=range(1_000, 200_000))",
-    "choices": "import pandas; rows = np.random.default_rng(1).normal(size=(25, 500)); "
+    "choices": "import pandas; rows = np.random.default_rng(1).normal(size=(600, 500)); "
     "eigenveil.prepare(pandas.DataFrame(rows).add_prefix('x'), k=2, n=9_000, epsilon=4)",
     "audit": "eigenveil.audit(p=40, epsilon=4, trials=5_000_000)",
     "baseline": "central.fit('dp-gd-reap', np.random.default_rng(1).normal(size=(20_000, 100)), k=2, iterations=100_000)",
