@@ -212,7 +212,8 @@ pub struct CentralRun {
 ///
 /// # Errors
 /// `invalid-request` unless there is either a model with `p` and `n` or a table, and for an algorithm, parameters or
-/// noise that do not fit; `invalid-budget`; those of preparing rows and of [`Baseline::fit`].
+/// noise that do not fit, and for `seed` and `repeats` where nothing is random; `invalid-budget`; those of preparing
+/// rows and of [`Baseline::fit`].
 pub fn run(
     request: &CentralRequest,
     table: Option<Table<'_>>,
@@ -239,6 +240,13 @@ pub fn run(
         let traced = request.trace && number == 0;
         let comparison =
             Threads::available().run(|| source.run(&baseline, privacy, traced, &mut rng))?;
+        if number == 0 && rng.get_word_pos() == 0 {
+            let given = [
+                ("seed", request.seed.is_some()),
+                ("repeats", request.repeats > 1),
+            ];
+            Error::if_given(&given, "nothing is random here, and every run is the same")?;
+        }
         errors.push(comparison.error);
         captured += comparison.captured;
         algorithm_time += comparison.algorithm;

@@ -11,7 +11,7 @@ mod tables;
 
 use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
 
-use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand, parser::ValueSource};
 
 pub use crate::error::{CliError, Result};
 
@@ -91,8 +91,16 @@ pub fn run_line(words: &[OsString]) -> u8 {
 }
 
 fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
-    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words);
-    matches.and_then(|matches| Cli::from_arg_matches(&matches))
+    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words)?;
+    // For clap the variable would conflict as the flag does.
+    if let Some(moment) = matches.subcommand_matches("moment")
+        && moment.contains_id("estimate")
+        && moment.value_source("server") == Some(ValueSource::CommandLine)
+    {
+        let wrong = "--server has no effect: --estimate needs no server; leave it out";
+        return Err(Cli::command().error(clap::error::ErrorKind::ArgumentConflict, wrong));
+    }
+    Cli::from_arg_matches(&matches)
 }
 
 /// Accepts "-1" as a value of every flag, so that the flag's own parser reports what is wrong with it.

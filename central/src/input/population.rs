@@ -39,8 +39,8 @@ pub struct ModelSettings {
 
 impl ModelSettings {
     /// # Errors
-    /// `invalid-request` for a parameter of another model than this one, or of any without a model, and for noise below
-    /// 0.
+    /// `invalid-request` for a parameter of another model than this one, or of any without a model, and for a value
+    /// outside its limits.
     pub(crate) fn check(&self, model: Option<ModelKind>) -> Result<()> {
         let used: &[&str] = match model {
             Some(ModelKind::Spiked | ModelKind::Sparse) => &["spike"],
@@ -48,16 +48,41 @@ impl ModelSettings {
             Some(ModelKind::PlusMinus) => &["sign_noise"],
             Some(ModelKind::WangXu) | None => &[],
         };
-        for (field, value) in [
-            ("spike", self.spike),
-            ("inliers", self.inliers),
-            ("inlier_noise", self.inlier_noise),
-            ("sign_noise", self.sign_noise),
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        let share = |x: f64| x > 0.0 && x <= 1.0;
+        let noise = |x: f64| x.is_finite() && x >= 0.0;
+        let (of_spike, of_share) = ("a positive finite number", "above 0 and at most 1");
+        let of_noise = "a finite number, 0 or more";
+        for (field, value, holds, limits) in [
+            (
+                "spike",
+                self.spike,
+                self.spike.is_none_or(positive),
+                of_spike,
+            ),
+            (
+                "inliers",
+                self.inliers,
+                self.inliers.is_none_or(share),
+                of_share,
+            ),
+            (
+                "inlier_noise",
+                self.inlier_noise,
+                self.inlier_noise.is_none_or(noise),
+                of_noise,
+            ),
+            (
+                "sign_noise",
+                self.sign_noise,
+                self.sign_noise.is_none_or(noise),
+                of_noise,
+            ),
         ] {
             let unused = value.is_some() && !used.contains(&field);
             Error::if_given(&[(field, unused)], "it is a parameter of another `model`")?;
-            if let Some(value) = value.filter(|value| value.is_nan() || *value < 0.0) {
-                let wrong = format!("`{field}` is {value}; it must be 0 or more");
+            if let (Some(value), false) = (value, holds) {
+                let wrong = format!("`{field}` is {value}; it must be {limits}");
                 return Err(Error::invalid_request(wrong).of_field(field));
             }
         }
@@ -69,7 +94,7 @@ impl ModelKind {
     /// The model of these settings.
     ///
     /// # Errors
-    /// `invalid-request` if `s` is missing, and for `s`, parameters of another model and noise below 0.
+    /// `invalid-request` if `s` is missing, and for `s`, parameters of another model and values outside their limits.
     pub fn model(
         self,
         p: usize,

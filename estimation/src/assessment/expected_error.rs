@@ -1,4 +1,4 @@
-//! The expected error of a spectrum that is known or as reports show it, with its range
+//! The expected error of a spectrum that is known, in part or as reports show it, with its range
 //! (`docs/derivations/eigengap.md`). Estimates, plans, pages and curves all compute from here.
 
 use eigenveil_shared::{
@@ -21,8 +21,8 @@ const MODEL_ERROR: f64 = 1.1;
 /// Where the next component is unseen the gap has two uncertain ends; each moves by √½ of the quantile.
 const EACH_OF_TWO: f64 = 1.163;
 
-/// The spectrum of a population: known, or as reports show it, with the gap after component k as small and as large as
-/// noise allows.
+/// The spectrum of a population: known, in part, or as reports show it, with the gap after component k as small and as
+/// large as that allows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpectrumRange {
     /// Known, or as it shows.
@@ -35,6 +35,10 @@ pub struct SpectrumRange {
 #[derive(Clone, Debug, PartialEq)]
 enum Ends {
     Known,
+    /// The central spectrum has the smallest error, this one the largest, of those with the eigenvalues that are known.
+    KnownInPart {
+        worst: Spectrum,
+    },
     /// Component k does not stand above the noise: any error is possible, down to that of this spectrum.
     Unseen {
         largest: Spectrum,
@@ -93,6 +97,25 @@ impl SpectrumRange {
         }
     }
 
+    /// A spectrum of which some eigenvalues are known: the others are between those of `best` and of `worst`. The range of
+    /// its errors is of that alone.
+    pub fn known_in_part(best: Spectrum, worst: Spectrum) -> Self {
+        let ends = match best == worst {
+            true => Ends::Known,
+            false => Ends::KnownInPart { worst },
+        };
+        Self {
+            central: best,
+            ends,
+            selection: None,
+        }
+    }
+
+    /// Whether errors have no range.
+    pub fn is_known(&self) -> bool {
+        self.ends == Ends::Known
+    }
+
     /// The spectrum of a study with the noise of `n_eff` reports, for its first `k` components and the gap after them.
     pub fn of(spectrum: &SpectrumEstimate, n_eff: f64, k: usize) -> Result<Self> {
         let count = spectrum.standing.len();
@@ -134,6 +157,13 @@ impl SpectrumRange {
                     high: central,
                 });
             }
+            Ends::KnownInPart { worst } => {
+                return Ok(ExpectedError {
+                    central,
+                    low: central,
+                    high: at(worst, 0.0)?.max(central),
+                });
+            }
             Ends::Unseen { largest } => (at(largest, selection.low)?.min(central), most),
             Ends::Gap { smallest, largest } => (
                 at(largest, selection.low)?.min(central),
@@ -157,6 +187,7 @@ impl SpectrumRange {
         let central = needed(&self.central, target, selection.central)?;
         let (low, high) = match &self.ends {
             Ends::Known => (central, central),
+            Ends::KnownInPart { worst } => (central, needed(worst, target, 0.0)?),
             Ends::Unseen { largest } => {
                 (needed(largest, target * MODEL_ERROR, selection.low)?, None)
             }

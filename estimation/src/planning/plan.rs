@@ -48,7 +48,7 @@ pub struct PlanRequest {
     /// Whether the published noise of symmetric-gaussian is compared too.
     #[serde(default, deserialize_with = "word")]
     pub calibration: Calibration,
-    /// The k leading eigenvalues of `E[xxᵀ]` of prepared rows, or more; the rest is spread evenly.
+    /// The k leading eigenvalues of `E[xxᵀ]` of prepared rows, or more; errors have a range for the others.
     #[serde(default)]
     pub spectrum: Vec<f64>,
     /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F.
@@ -137,14 +137,14 @@ pub struct PlanRow {
     /// Mechanism and ε.
     #[serde(flatten)]
     pub setting: PlanSetting,
-    /// A sufficient number of participants, by the cautious end of a pilot's range; `null` if possibly no number is
+    /// A sufficient number of participants, by the cautious end of the range; `null` if possibly no number is
     /// sufficient.
     pub n: Option<u64>,
-    /// Necessary number of participants: fewer cannot suffice; with a pilot and a target error only.
+    /// Necessary number of participants: fewer cannot suffice; where there is a range and a target error.
     pub n_at_least: Option<u64>,
     /// Expected error with `n` participants.
     pub error: Option<f64>,
-    /// Its range, with a pilot.
+    /// Its range, unless the whole spectrum is known.
     pub error_range: Option<(f64, f64)>,
     /// Bytes of one report.
     pub report_bytes: usize,
@@ -248,7 +248,7 @@ fn errors(
         Some(target) => vec![PlanTarget::Error(target)],
         None => participants.collect(),
     };
-    let is_range = pilot.is_some();
+    let is_range = !spectrum.is_known();
     let range = |error: ExpectedError| (error.low, error.high);
     let mut rows = Vec::new();
     for (setting, params) in settings {
@@ -468,12 +468,19 @@ impl PlanRequest {
         };
         let total = self.total_variance()?;
         let mean_length = self.mean_length.unwrap_or(0.0);
+        let spectrum = spectrum_from_eigenvalues(p, k, &self.spectrum, total)?;
+        let in_part = (!spectrum.is_known()).then(|| {
+            format!(
+                "{} of {p} eigenvalues are given: the range is from others that are all equal to others as near to component {k} as their sum and the last one given allow. More eigenvalues make it narrower.",
+                self.spectrum.len()
+            )
+        });
         let centred = self.centring.map(|_| "Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
         Ok(Population {
-            spectrum: spectrum_from_eigenvalues(p, k, &self.spectrum, total)?,
+            spectrum,
             preprocessing: self.preprocessing(p),
             mean_length,
-            notes: centred.into_iter().collect(),
+            notes: in_part.into_iter().chain(centred).collect(),
         })
     }
 

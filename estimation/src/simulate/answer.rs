@@ -37,7 +37,7 @@ pub struct SimulateAnswer {
     pub error_mean: f64,
     /// Its standard deviation over several repeats.
     pub error_sd: Option<f64>,
-    /// The floor's prediction from the noiseless spectrum.
+    /// The floor's prediction from the noiseless spectrum; `None` for the sparse estimator and with rows' components on s features.
     pub error_predicted_from_truth: Option<f64>,
     /// Error without noise.
     pub nonprivate_error: f64,

@@ -14,7 +14,7 @@ use crate::{
     components::ComponentsReport,
     dense::{pca::pca, principal},
     input::moment::NoisyMoment,
-    linalg::{require_rank, submatrix, symmetric_eigen},
+    linalg::{require_rank, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
     sparse::sparse_components,
 };
@@ -68,8 +68,9 @@ pub struct Repeat {
     pub pca_error: f64,
     /// Error of plain PCA on the same rows without noise.
     pub nonprivate_error: f64,
-    /// The floor's prediction from the noiseless spectrum, restricted to the true support for the sparse
-    /// estimator: what a planner who knew the spectrum would say. `None` where there is no bulk (k = p).
+    /// The floor's prediction from the noiseless spectrum: what a planner who knew the spectrum would say. `None` where
+    /// there is no bulk (k = p), for the sparse estimator, whose error depends on the features that it selects, and
+    /// against a reference that is not the principal components.
     pub predicted_error: Option<f64>,
     /// The smallest squared cosine in that prediction, 0 if a component is invisible.
     pub predicted_alignment: Option<f64>,
@@ -188,13 +189,16 @@ fn repeat(
             (sparse_report, support, converged)
         }
     };
-    let oracle = experiment.sparse.and(participants.support());
     let ComponentsReport {
         vectors,
         floor_report,
         ..
     } = found;
-    let prediction = predicted(&clean, oracle, k, &noisy)?;
+    let prediction = match (experiment.sparse, experiment.source) {
+        (None, RowSource::Rows(_) | RowSource::Model(_)) => predicted(&clean, k, &noisy)?,
+        // The error is that of other features, or against something else than the principal components.
+        (Some(_), _) | (None, RowSource::Referenced(..)) => None,
+    };
     Ok(Repeat {
         error: projector_distance(&vectors, truth)?,
         pca_error,
@@ -208,31 +212,17 @@ fn repeat(
     })
 }
 
-/// The prediction from the noiseless moment, on the rows of `support` where they are known.
-fn predicted(
-    clean: &NoisyMoment,
-    support: Option<&[usize]>,
-    k: usize,
-    noisy: &NoisyMoment,
-) -> Result<Option<Prediction>> {
-    let mut moment = clean.dense();
-    if let Some(rows) = support {
-        moment = submatrix(&moment, rows);
-    }
+/// The prediction for plain PCA from the noiseless moment.
+fn predicted(clean: &NoisyMoment, k: usize, noisy: &NoisyMoment) -> Result<Option<Prediction>> {
+    let moment = clean.dense();
     if k >= moment.nrows() {
         return Ok(None);
     }
     let eigen = symmetric_eigen(&moment)?;
     let mut spectrum = Spectrum::from_eigenvalues(eigen.values.as_slice(), k)?;
     if let Some(mean) = clean.estimated_mean() {
-        let directions = eigen.vectors.column_iter();
-        let excess = match support {
-            None => directions.map(|v| mean.excess_along(v)).collect(),
-            Some(rows) => {
-                let mean = mean.on_rows(rows);
-                directions.map(|v| mean.excess_along(v)).collect()
-            }
-        };
+        let excess = eigen.vectors.column_iter();
+        let excess = excess.map(|v| mean.excess_along(v)).collect();
         spectrum = spectrum.with_excess_along_mean(excess)?;
     }
     predict(&spectrum, noisy.noise(), noisy.n_eff()).map(Some)

@@ -30,8 +30,10 @@ fn leading_eigenvalue(p: usize, k: usize, spike: f64) -> f64 {
 fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let (p, k, spike) = (40, 5, 20.0);
     let params = params(p, mechanism, epsilon);
-    let leading = vec![leading_eigenvalue(p, k, spike); k];
-    let spectrum = spectrum_from_eigenvalues(p, k, &leading, Some(1.0)).unwrap();
+    let leading = leading_eigenvalue(p, k, spike);
+    let mut all = vec![leading; k];
+    all.resize(p, (1.0 - k as f64 * leading) / (p - k) as f64);
+    let spectrum = spectrum_from_eigenvalues(p, k, &all, Some(1.0)).unwrap();
     let planned = meet(&spectrum, &params.noise_model(), PlanTarget::Error(target)).unwrap();
     let source = RowSource::Model(Model::spiked(p, k, spike));
     let (_, summary) = simulated(&params, source, (planned.n.unwrap(), k), (4, 7));

@@ -83,6 +83,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
         &format!("--rows {libsvm}"),
         // Compared with the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
+        &format!("--rows {csv} --s 2"),
         &format!("--rows {csv} --bound-rows clip --centring=0.6"),
     ] {
         for noise in ["from-sum", "per-report"] {
@@ -94,6 +95,12 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
             assert_eq!(
                 result["support_f1"].is_null(),
                 !source.contains("--sparse"),
+                "{source}"
+            );
+            // Predicted is the error of plain PCA against the population's own components.
+            assert_eq!(
+                result["error_predicted_from_truth"].is_null(),
+                source.contains("--sparse") || source.contains("--s 2"),
                 "{source}"
             );
         }

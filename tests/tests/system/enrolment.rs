@@ -83,8 +83,7 @@ fn analyst_tokens_and_rotation_work() {
     let mut server = folder.server();
     let id = server.create_study("--p 2 --epsilon 4");
     server.report(&id, &folder.write("rows.csv", "1,2\n3,4\n5,6\n"));
-    let mine = folder.at("mine");
-    let started = server.cli_json(&format!("estimate --study {id} --k 1 --out {mine}"));
+    let started = server.cli_json(&format!("estimate --study {id} --k 1"));
     assert_eq!(started["job"], 1);
     let alice = folder.at("alice");
     let made = server.cli_json(&format!(
@@ -94,11 +93,11 @@ fn analyst_tokens_and_rotation_work() {
     let listed = server.cli_json("token list");
     assert_eq!(listed["tokens"][0]["name"], "alice");
     assert_eq!(listed["tokens"][0]["study"], id.as_str());
-    let hers = format!(
-        "estimate --study {id} --token-file {alice} --out {} --overwrite",
+    let hers = format!("estimate --study {id} --token-file {alice}");
+    let fetch = format!(
+        "{hers} --job 1 --wait --out {} --overwrite",
         folder.at("hers")
     );
-    let fetch = format!("{hers} --job 1 --wait");
     succeeded(&server.cli(&fetch));
     refused(&server.cli(&format!("{hers} --k 1")), 1, &["[forbidden]"]);
     let token = made["id"].as_str().unwrap();

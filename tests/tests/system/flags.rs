@@ -30,8 +30,15 @@ moment --estimate ESTIMATE
   --study x : cannot be used
   --on b : --regress
   --overwrite : --out
+  --server http://127.0.0.1:9 : --server has no effect
+  --token-file x : cannot be used
+  --proxy none : cannot be used
+  --insecure-http : cannot be used
+  --ca-cert x : cannot be used
 estimate --study x
   --timeout 9 : --wait
+  --out FOLDER/result : --wait
+  --overwrite : --wait
   --lambda auto : --sparse
   --refit=no : --sparse
   --job 1 --k 2 : cannot be used
@@ -45,6 +52,11 @@ simulate --p 6 --n 100 --k 1 --epsilon 4 --model spiked
   --features f.csv : cannot be used
   --title x : --plot
   --radius 2 : --radius 2 is not used
+  --spike 0 : --spike is 0; it must be a positive finite number
+  --spike -3 : --spike is -3; it must be a positive finite number
+simulate --p 6 --n 100 --k 1 --epsilon 4 --model haystack
+  --inliers 0 : --inliers is 0; it must be above 0 and at most 1
+  --inliers -1 : --inliers is -1; it must be above 0 and at most 1
 simulate --p 6 --n 100 --k 1 --epsilon 4 --model plus-minus
   --spike 3 : --spike has no effect
   --sign-noise=-1 : 0 or more
@@ -60,6 +72,11 @@ central pca --rows ROWS --k 1
   --inliers 0.4 : --inliers has no effect
   --s 2 : cannot be used
   --out FOLDER/scores.npy : ends in .csv
+  --seed 3 : --seed has no effect
+  --repeats 3 : --repeats has no effect
+central sparse-pca --rows ROWS --k 1 --lambda 0
+  --starts 5 : --starts has no effect
+  --seed 3 : --seed has no effect
 central pca --model haystack --p 6 --n 50 --k 1
   --keep a : cannot be used
   --spike 3 : --spike has no effect
@@ -69,6 +86,12 @@ prepare --description none.csv --out FOLDER/constants.csv
   --delta 1e-6 : cannot be used
   --drop a : cannot be used
   --one-hot a : cannot be used
+prepare --rows ROWS --k 1 --n 1000 --epsilon 4
+  --out FOLDER/constants.npy : ends in .csv
+report --study x --rows ROWS --check
+  --yes : cannot be used
+  --no-batch : cannot be used
+  --connections 2 : cannot be used
 project --estimate ESTIMATE --rows ROWS
   --out FOLDER/scores.npy : ends in .csv
   --axes 2,1 : --plot

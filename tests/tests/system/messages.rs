@@ -64,9 +64,9 @@ fn printed_numbers_are_labelled() {
         .find(|line| line.starts_with("above the floor"))
         .unwrap();
     says(above, &["of all 12 eigenvalues", "k = 6"]);
-    let plan = "plan --p 40 --k 4 --spectrum 0.2,0.15,0.1,0.08 --epsilon 2";
+    let plan = "plan --p 40 --k 4 --spectrum 0.2,0.15,0.1,0.08,0.02 --epsilon 2";
     for (more, says) in [
-        ("--n 100000", " of at most 2.83."),
+        ("--n 100000", " of at most 2.83, range "),
         ("--target-error 0.3", "error of 0.3 of at most 2.83:"),
     ] {
         let message = succeeded(&run(&format!("{plan} {more}")));

@@ -127,7 +127,7 @@ def plan(
     Examples
     --------
     >>> import eigenveil
-    >>> planned = eigenveil.plan(p=40, k=2, spectrum=[0.3, 0.2], epsilon=4, target_error=0.3, mechanism="double-cap")
+    >>> planned = eigenveil.plan(p=40, k=1, spectrum=[0.4, 0.1], epsilon=4, target_error=0.3, mechanism="double-cap")
     >>> planned["rows"][0]["n"] < 20_000
     True
     """

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use eigenveil_client::http::EstimateFormat;
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{component_rows, estimate_figures};
@@ -23,6 +23,7 @@ use crate::{
 /// Estimate the principal subspace of a study and fetch the result
 #[derive(Debug, Args)]
 #[command(
+    group(ArgGroup::new("fetches").args(["job", "wait"]).multiple(true)),
     after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
@@ -51,10 +52,15 @@ pub(crate) struct EstimateArgs {
     )]
     timeout: u64,
     /// Directory for the result; one that has a result already is refused
-    #[arg(long, value_name = "DIR", default_value = "eigenveil-estimate")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "eigenveil-estimate",
+        requires = "fetches"
+    )]
     out: PathBuf,
     /// Replace the result that is there, once the new one is computed
-    #[arg(long)]
+    #[arg(long, requires = "fetches")]
     overwrite: bool,
 }
 
@@ -88,7 +94,11 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = args.operator.client()?;
     // Before the server computes anything.
     let names = [&RESULT_FILES.map(|(_, file)| file)[..], &results::NAMES].concat();
-    results::check(&args.out, &names, args.overwrite)?;
+    // What is only started is not fetched, even if it is done at once.
+    let fetches = args.wait || args.job.is_some();
+    if fetches {
+        results::check(&args.out, &names, args.overwrite)?;
+    }
     let study = resolve_study_id(client.list(), &args.study).await?;
     let number = match args.job {
         Some(number) => number,
@@ -111,7 +121,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     }
     let mut out = None;
     let mut files = Vec::new();
-    if let Some(estimate) = &document.estimate {
+    if let (true, Some(estimate)) = (fetches, &document.estimate) {
         let mut written = Vec::new();
         for (format, file) in RESULT_FILES {
             let bytes = client.fetch_estimate_file(&study, number, format).await?;

@@ -39,7 +39,11 @@ pub(crate) struct MomentArgs {
     #[arg(long, value_name = "ID", required_unless_present = "estimate")]
     study: Option<String>,
     /// Read an estimate.json that moment --out wrote, instead of asking the server
-    #[arg(long, value_name = "FILE", conflicts_with = "study")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["study", "token_file", "proxy", "insecure_http", "ca_cert"]
+    )]
     estimate: Option<PathBuf>,
     /// Fetch the estimate with this number, which an earlier `eigenveil moment` started, instead of starting one
     #[arg(long, value_name = "N", conflicts_with = "estimate")]

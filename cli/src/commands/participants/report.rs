@@ -76,7 +76,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     yes: bool,
     /// Only say what would be sent, or why it would be refused: nothing is perturbed, charged, written or sent
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["yes", "no_batch", "connections"])]
     check: bool,
     /// Rows with the same text in this column are one person's: one of them, drawn at random, is reported, and the
     /// report protects all of the person's rows and their number

@@ -26,7 +26,7 @@ use crate::{
 /// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\n  eigenveil plan --p 40 --k 3 --epsilon 4 --n 20000,100000\n\nThe error is a root mean square of the distance between projectors, 0 to √(2k); single runs vary around it.\nTake the spectrum from a pilot, from public data, or from a guess, never from the participants' own rows.\nWith a pilot the plan has a range that holds the truth in nine of ten cases: the plan uses the pessimistic end of that range.\nWithout either no error is known: the plan says how small a component n participants can show."
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1,0.02 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\n  eigenveil plan --p 40 --k 3 --epsilon 4 --n 20000,100000\n\nThe error is a root mean square of the distance between projectors, 0 to √(2k); single runs vary around it.\nTake the spectrum from a pilot, from public data, or from a guess, never from the participants' own rows.\nWith a pilot the plan has a range that holds the truth in nine of ten cases: the plan uses the pessimistic end of that range. With a part of the eigenvalues it has one, too: the error depends on the difference of components k and k + 1, so give k + 1 of them or more.\nWithout either no error is known: the plan says how small a component n participants can show."
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
@@ -47,8 +47,8 @@ pub(crate) struct PlanArgs {
     /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
-    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. With --bound-rows normalize all p of them sum to 1; the
-    /// rest is spread evenly over the other directions
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or better more: at least the next one. With --bound-rows
+    /// normalize all p of them sum to 1
     #[arg(
         long,
         value_name = "A,B,…",

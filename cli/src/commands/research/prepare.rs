@@ -86,6 +86,7 @@ impl PrepareArgs {
 }
 
 pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
+    files::check_table(&args.out)?;
     let prepared = match (&args.rows, args.request(), &args.description) {
         (Some(path), Some(request), _) => from_rows(args, path, &request)?,
         (_, _, Some(path)) => describe(&descriptions(path)?)
