@@ -52,7 +52,7 @@ fn with_ascii_minus(cell: &str) -> Cow<'_, str> {
 }
 
 /// The number with a decimal point and without the mark between its thousands, which come in groups of three.
-fn ungrouped(cell: &str, mark: DecimalMark) -> Option<String> {
+pub(crate) fn ungrouped(cell: &str, mark: DecimalMark) -> Option<String> {
     let (point, by) = match mark {
         DecimalMark::Point => ('.', ','),
         DecimalMark::Comma => (',', '.'),
