@@ -45,7 +45,6 @@ mod typed_columns;
 
 use std::path::Path;
 
-use crate::table::mapping_without_names;
 pub use crate::{
     cells::DecimalMark,
     columns::ExpectedColumns,
@@ -123,7 +122,7 @@ pub fn parse(
         match format {
             Format::Csv => text::parse(bytes, false, how, expected),
             Format::Tsv => text::parse(bytes, true, how, expected),
-            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, expected)),
+            Format::Npy => npy::parse(bytes, how, expected),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::parse(bytes, how, expected),
             #[cfg(not(feature = "parquet"))]
@@ -416,6 +415,43 @@ mod tests {
             assert_eq!(read(1, cell, false).is_ok(), missing, "{cell:?}");
             let table = read(1, cell, true).unwrap();
             assert!(table.values().iter().step_by(2).all(|value| value.is_nan()));
+        }
+    }
+
+    /// Numbers that are stored as such: infinite ones are as unreadable as in text, and NaN is missing.
+    #[test]
+    fn stored_numbers_are_judged_as_text_is() {
+        for (planted, persons, every, refused, unreadable) in [
+            (f64::INFINITY, false, 1, true, true),
+            (f64::NEG_INFINITY, false, 20, false, true),
+            (f64::INFINITY, true, 1, false, true),
+            (f64::NAN, false, 1, false, false),
+        ] {
+            let last = |row: usize| row as f64;
+            let first = |row: usize| match row % every {
+                0 => planted,
+                _ => last(row),
+            };
+            let study = ExpectedColumns {
+                persons,
+                ..ExpectedColumns::study(2, None)
+            };
+            let settings = Settings::default();
+            let array = npy::write(40, 2, (0..40).flat_map(|row| [first(row), last(row)]));
+            let columns = [
+                FrameColumn::Numbers((0..40).map(first).collect()),
+                FrameColumn::Numbers((0..40).map(last).collect()),
+            ];
+            for table in [
+                parse(Path::new("a.npy"), &array, &settings, Some(&study)),
+                parse_frame(None, columns.into(), &settings, Some(&study)),
+            ] {
+                assert_eq!(table.is_err(), refused, "{planted} {every}");
+                let Ok(table) = table else { continue };
+                assert!(table.row(0).values()[0].is_nan());
+                let told = table.unreadable(true);
+                assert_eq!(told.is_some(), unreadable, "{planted} {every}");
+            }
         }
     }
 

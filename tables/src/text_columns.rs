@@ -27,6 +27,13 @@ pub(crate) trait TextCells {
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()>;
 }
 
+/// A table of numbers alone.
+impl TextCells for () {
+    fn each_cell(&mut self, _: &[usize], _: &mut dyn FnMut(usize, &str)) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Reads the cells of a table, and counts what cannot be read.
 pub(crate) struct Reading {
     mark: Option<DecimalMark>,
