@@ -80,9 +80,10 @@ pub fn parse_usable(
 ///
 /// A field that is not a number becomes NaN, not an error: its row is sent as the zero row, because whether a row is
 /// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
-/// with an index beyond the dimension, and for a line with another number of fields than the header. The form can be an
-/// error, and a column of 20 cells or more that are not empty if more than half of them are not read, or are none of the
-/// column's categories; not where rows may be one person's.
+/// with an index beyond the dimension, and for a line with another number of fields than the header; where several rows
+/// may be one person's, whose such a line is cannot be read, and it is an error. The form can be an error, and a column of
+/// 20 cells or more that are not empty if more than half of them are not read, or are none of the column's categories; not
+/// where several rows may be one person's.
 ///
 /// # Errors
 /// Names and number of columns, their types, LIBSVM text without labels, bytes of another format; such a column;

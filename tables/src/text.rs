@@ -103,6 +103,9 @@ pub(crate) fn parse(
             &lines, count, header, delimiter, expected,
         ));
     }
+    if !by_majority {
+        check_persons_lines(&lines, count, &mut splitter)?;
+    }
     check_columns(count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
@@ -110,7 +113,8 @@ pub(crate) fn parse(
         .iter()
         .map(|(_, line)| is_blank(line, count, delimiter));
     let blank = blank.filter(|blank| *blank).count();
-    if reports && blank > 0 {
+    // A blank line says of nobody that it is theirs.
+    if reports && by_majority && blank > 0 {
         mapping.notes.push(format!(
             "{blank} blank lines count as rows without values, because one line is one participant; if they are nobody's, remove them before anything is sent"
         ));
@@ -324,6 +328,32 @@ fn check_first(
         ))),
         _ => Ok(()),
     }
+}
+
+/// Refuses a line of which no person's identifier can be read: alone, its row would be a person of its own.
+fn check_persons_lines(
+    lines: &[(usize, &[u8])],
+    wants: usize,
+    splitter: &mut Splitter,
+) -> Result<()> {
+    let delimiter = splitter.delimiter;
+    for &(line, text) in lines {
+        let has = splitter.split_into(text, wants);
+        // An open quote takes what follows into its cell.
+        let open = has_open_quote(text)
+            && splitter.split(&[text, &[delimiter][..]].concat()) == splitter.split(text);
+        if is_blank(text, wants, delimiter) || (has == wants && !open) {
+            continue;
+        }
+        let why = match open {
+            true => "a quoted cell that does not end on it".to_owned(),
+            false => format!("{has} fields and not {wants}"),
+        };
+        return Err(Error::new(format!(
+            "line {line} has {why}, so whose it is cannot be read; mend the line, or leave it out"
+        )));
+    }
+    Ok(())
 }
 
 /// Whether the first line names the columns, and a note if that was a guess.

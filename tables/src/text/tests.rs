@@ -276,16 +276,32 @@ fn rows_of_one_person_do_not_decide() {
             persons,
             ..study(Some(&["a", "b"]), 2)
         };
-        for row in [
-            "z,foo,1",
-            "z,\"1,234\",1",
-            "z,5 %,1",
-            "z,1",
-            "z,2.345,\"1,5\"",
-        ] {
+        for row in ["z,foo,1", "z,\"1,234\",1", "z,5 %,1", "z,2.345,\"1,5\""] {
             let text = format!("who,a,b\np,1,2\nq,2,3\n{}", format!("{row}\n").repeat(30));
             let table = parse(text.as_bytes(), false, &settings, Some(&named));
             assert_eq!(table.is_ok(), persons, "{row}");
+        }
+        // Whose a broken line is nobody can tell; without persons it is the zero row.
+        for (line, words) in [
+            ("z,1", "line 4 has 2 fields and not 3"),
+            ("z,1,2,3", "line 4 has 4 fields and not 3"),
+            ("\"z,1,2", "line 4 has a quoted cell"),
+            ("z,1,\"2", "line 4 has a quoted cell"),
+            ("z,1,2\"", ""),
+            ("", ""),
+            (",,", ""),
+        ] {
+            let text = format!("who,a,b\np,1,2\nq,2,3\n{line}\nr,4,5\n");
+            let table = parse(text.as_bytes(), false, &settings, Some(&named));
+            let told = table.as_ref().err().map(ToString::to_string);
+            match persons && !words.is_empty() {
+                true => assert!(told.unwrap().contains(words), "{line}"),
+                // A blank line is nobody's.
+                false => {
+                    let rows = 4 - usize::from(persons && !line.contains('z'));
+                    assert_eq!(table.unwrap().len(), rows, "{line}");
+                }
+            }
         }
     }
 }
