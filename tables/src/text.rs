@@ -69,9 +69,11 @@ pub(crate) fn parse(
     let (delimiter, count) = if header {
         by_header(&lines, &candidates, expected, reports)
     } else {
-        // Without a header the study's dimension is the number of fields, if all columns are taken.
+        // Without a header the study's dimension is the number of fields, if all columns but that of labels are taken.
         let all = how.keep.is_none() && how.drop.is_none();
-        by_lines(&lines, &candidates, expected.filter(|_| all), reports)
+        let fields = expected.filter(|_| all);
+        let fields = fields.map(|own| own.dimension + usize::from(how.label.is_some()));
+        by_lines(&lines, &candidates, fields, reports)
     };
     let mut splitter = Splitter::new(delimiter);
     let found = FileColumns {
@@ -84,7 +86,12 @@ pub(crate) fn parse(
     let by_majority = expected.is_none_or(|expected| !expected.persons);
     let several = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
     if count == 1 && how.delimiter.is_none() {
-        if (several || !reports) && separated_by_spaces(&lines) {
+        // No cell decides it where there are names to compare: a category may have spaces.
+        let spaced = match expected {
+            Some(expected) => header && names_between_spaces(first, expected),
+            None => how.one_hot.is_none() && separated_by_spaces(&lines),
+        };
+        if spaced {
             return Err(Error::new(SPACES));
         }
         check_tabs(first, tabs)?;
@@ -160,20 +167,20 @@ fn by_header(
     }
 }
 
-/// The delimiter and number of fields of lines without a header: those that suit most lines, so that no single line
-/// decides.
+/// The delimiter and number of fields of lines without a header, or of these `fields`: those that suit most lines, so that
+/// no single line decides.
 fn by_lines(
     lines: &[(usize, &[u8])],
     candidates: &[u8],
-    expected: Option<&ExpectedColumns>,
+    fields: Option<usize>,
     reports: bool,
 ) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
-        let (suited, count) = match expected.map(|expected| expected.dimension) {
-            Some(p) => {
-                let suits = |(_, line): &&(usize, &[u8])| splitter.split_into(line, p) == p;
-                (lines.iter().filter(suits).count(), p)
+        let (suited, count) = match fields {
+            Some(count) => {
+                let suits = |(_, line): &&(usize, &[u8])| splitter.split_into(line, count) == count;
+                (lines.iter().filter(suits).count(), count)
             }
             None => {
                 let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
@@ -417,6 +424,15 @@ fn has_header(
             ))
         }
     }
+}
+
+/// Whether a header of one column has all names that are expected, with spaces between them.
+fn names_between_spaces(header: &[u8], expected: &ExpectedColumns) -> bool {
+    let header = text_of(header);
+    let words: BTreeSet<&str> = header.split_whitespace().collect();
+    let is_there = |name: &String| source_of(name, &words).is_some();
+    let names = expected.names.as_ref();
+    words.len() > 1 && names.is_some_and(|names| names.iter().all(is_there))
 }
 
 /// Whether most of these lines, of one column, are several values with spaces between them.

@@ -356,6 +356,16 @@ fn one_line_does_not_decide_the_number_of_columns() {
             "{usual} {odd}"
         );
     }
+    // A column that is no feature is not counted.
+    let labelled = Settings {
+        label: Some(crate::Label {
+            flag: "`person`",
+            column: "3".to_owned(),
+        }),
+        ..with(Header::No)
+    };
+    let table = parse(b"1,2,x\n3,4,y\n", false, &labelled, Some(&unnamed)).unwrap();
+    assert_eq!((table.dimension(), table.labels().len()), (2, 2));
     for odd in ["1.5", "9,2", "1,5;2"] {
         let text = format!("{}{odd}\n", "1.5;2\n".repeat(5));
         let table = report(&text, Header::No, &unnamed).unwrap();
@@ -740,6 +750,16 @@ fn categories_are_exact_text() {
         ..smoker
     };
     assert!(report(&text, Header::Auto, &local).is_err());
+    // Numbers with spaces between them are no columns where they are categories.
+    for reports in [true, false] {
+        let ages = ExpectedColumns {
+            reports,
+            ..study(Some(&["age=18 29", "age=30 44"]), 2)
+        };
+        let text = "age\n18 29\n30 44\n18 29\n30 44\n";
+        let table = report(text, Header::Auto, &ages).unwrap();
+        assert_eq!(table.row(1).values(), [0.0, 1.0]);
+    }
 }
 
 /// Public rows whose words for missing values may be values: how many there are, and how they are kept.
