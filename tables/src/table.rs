@@ -146,9 +146,7 @@ impl RowTable {
         })
     }
 
-    /// A text that is none of the categories counts as one that is no feature.
     fn refuse(&self, problems: Problems) -> Result<()> {
-        let problems = problems.without(UnreadableReason::OtherCategory);
         let Some(mut text) = problems.describe(|at| self.mapping.column(at)) else {
             return Ok(());
         };

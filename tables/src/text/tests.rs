@@ -744,12 +744,23 @@ fn categories_are_exact_text() {
         &["(smoker)", "\"no\", \"yes\"", "\"No\", \"Yes\""],
         &["only one"],
     );
-    // The same where nothing is sent.
+    // Where nothing is sent one cell is enough.
     let local = ExpectedColumns {
         reports: false,
         ..smoker
     };
     assert!(report(&text, Header::Auto, &local).is_err());
+    for (cells, words) in [
+        (
+            "yes,1\nNo,2\nno,3\n",
+            "; no two rows have the same instead;",
+        ),
+        ("no,1\nNo,2\nno,3\nno,4\nno,5\nNo,6\n", "; they are \"No\";"),
+    ] {
+        let error = report(&format!("smoker,b\n{cells}"), Header::Auto, &local).unwrap_err();
+        let some = "column 1 (smoker): some of its cells are none of the categories";
+        assert_says(&error, &[some, "\"no\", \"yes\"", words, "line 3"], &[]);
+    }
     // Numbers with spaces between them are no columns where they are categories.
     for reports in [true, false] {
         let ages = ExpectedColumns {
