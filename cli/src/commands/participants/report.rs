@@ -15,7 +15,7 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{
     ErrorCode, api::StudyState, clock::Clock as _, enrolment::ParticipantToken,
-    preprocess::LengthShares, privacy::format_delta, study::StudyParams,
+    privacy::format_delta, study::StudyParams,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
@@ -103,9 +103,9 @@ struct LimitArgs {
     limit_delta: Option<f64>,
 }
 
-/// The document of `--check`. It has nothing about single cells, which are told to a person alone.
+/// The document of `--check`. It has nothing that depends on cells, which is told to a person alone.
 #[derive(Serialize)]
-struct CheckAnswer<'a> {
+struct CheckAnswer {
     study: String,
     participants: usize,
     /// Reports of this study in the ledger.
@@ -114,8 +114,6 @@ struct CheckAnswer<'a> {
     pending: Option<u64>,
     /// Reports that the server refused, and that a run would not send.
     refused: Option<u64>,
-    #[serde(flatten)]
-    shares: Option<&'a LengthShares>,
     epsilon: f64,
     delta: f64,
 }
@@ -520,7 +518,6 @@ fn print_check(
             already_made: made.map(eigenveil_client::RowCounts::total),
             pending: made.map(|made| made.pending),
             refused: made.map(|made| made.refused),
-            shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
         });
