@@ -454,6 +454,13 @@ mod tests {
                 assert_eq!(told.is_some(), unreadable, "{planted} {every}");
             }
         }
+        let settings = Settings {
+            decimal: Some(DecimalMark::Comma),
+            ..Settings::default()
+        };
+        let columns = vec![FrameColumn::Numbers(vec![1.0])];
+        let error = parse_frame(None, columns, &settings, None).unwrap_err();
+        assert_says(&error, &["`decimal` is for numbers in text"], &[]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use crate::{
     cells::{is_value, is_word},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
-    encoding::{in_utf8, text_of},
+    encoding::{check_mark, in_utf8, text_of},
     error::{Error, Result},
     problems::{Unreadable, UnreadableReason},
     settings::{Header, SPACES, Settings},
@@ -34,6 +34,7 @@ pub(crate) fn parse(
 ) -> Result<RowTable> {
     let reports = expected.is_some_and(|expected| expected.reports);
     check_is_text(bytes, how.encoding.is_some())?;
+    check_mark(bytes, how.encoding)?;
     let text = in_utf8(bytes, how.encoding);
     // The whole file would be line 1, whose cells are taken for names and may be shown.
     if !text.contains(&b'\n') && text.trim_ascii_end().contains(&b'\r') {
@@ -53,8 +54,11 @@ pub(crate) fn parse(
     if how.header != Header::No {
         let is_empty_line = |line: &[u8]| candidates.iter().any(|by| is_blank(line, 2, *by));
         let begin = lines.iter().position(|(_, line)| !is_empty_line(line));
-        // For reports the error is that of any other first row.
-        let none = if reports { 0 } else { lines.len() };
+        // Where line 1 may be a row of a report the error is that of any other first row.
+        let none = match how.header == Header::Auto && reports {
+            true => 0,
+            false => lines.len(),
+        };
         lines.drain(..begin.unwrap_or(none));
     }
     let &(_, first) = lines.first().ok_or_else(no_rows)?;

@@ -48,6 +48,12 @@ pub(crate) fn table<C: TypedColumns>(
     how: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
+    let mut taken = mapping.take.iter().chain(&mapping.label);
+    if how.decimal.is_some() && !taken.any(|&at| columns.kind(at) == Kind::Text) {
+        return Err(Error::new(
+            "`decimal` is for numbers in text, and none of its columns is text; leave `decimal` out",
+        ));
+    }
     let way_out = encode(how, &mut columns, &mut mapping)?;
     let (rows, wide) = (columns.rows(), mapping.take.len());
     if rows.saturating_mul(wide) > MAX_VALUES {

@@ -122,7 +122,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let http = args.server.settings()?;
     let study = fetch(args, &http).await?;
     // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
-    if files::is_transient(&args.rows) && args.ledger.is_none() {
+    if files::is_transient(&args.rows) && !args.rows.is_dir() && args.ledger.is_none() {
         return Err(CliError::usage(format!(
             "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
             args.rows.display()
