@@ -89,13 +89,14 @@ pub(crate) struct TableArgs {
     /// Columns to leave out, such as id,"Unnamed: 0"
     #[arg(long, value_name = "NAMES", value_parser = names, conflicts_with = "keep")]
     drop: Option<Names>,
-    /// Names of the columns of a table without names: one a line, or the features file of study create
+    /// Names of the columns of a table without names: one a line, or the features file of study create; names that the
+    /// table has stay
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Index of the first column in LIBSVM text: 0 if scikit-learn wrote it [default: 1]
     #[arg(long, value_name = "0|1", value_parser = first_index)]
     first_index: Option<usize>,
-    /// Match columns by position and ignore their names
+    /// Match columns by position with the names of a study, an estimate or a features file, and ignore their own
     #[arg(long)]
     by_position: bool,
 }

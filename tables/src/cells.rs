@@ -44,6 +44,15 @@ pub(crate) fn number(cell: &str, mark: Option<DecimalMark>) -> Result<f64, Unrea
     }
 }
 
+/// A number that is stored as one: missing where it is NaN, and as unreadable as in text where it is infinite.
+pub(crate) fn stored(number: f64) -> Result<f64, UnreadableReason> {
+    match number {
+        _ if number.is_nan() => Err(UnreadableReason::Missing),
+        _ if number.is_infinite() => Err(UnreadableReason::NotANumber),
+        _ => Ok(number),
+    }
+}
+
 fn with_ascii_minus(cell: &str) -> Cow<'_, str> {
     match cell.contains('\u{2212}') {
         true => Cow::Owned(cell.replace('\u{2212}', "-")),
@@ -52,7 +61,7 @@ fn with_ascii_minus(cell: &str) -> Cow<'_, str> {
 }
 
 /// The number with a decimal point and without the mark between its thousands, which come in groups of three.
-fn ungrouped(cell: &str, mark: DecimalMark) -> Option<String> {
+pub(crate) fn ungrouped(cell: &str, mark: DecimalMark) -> Option<String> {
     let (point, by) = match mark {
         DecimalMark::Point => ('.', ','),
         DecimalMark::Comma => (',', '.'),

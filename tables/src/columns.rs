@@ -467,10 +467,10 @@ fn other_columns(
     ))
 }
 
-/// Whether these are 0, 1, 2, …, in this order.
+/// Whether these are 0, 1, 2, …, in this order, at least one.
 pub(crate) fn is_numbering(names: &[impl AsRef<str>]) -> bool {
-    let mut names = names.iter().enumerate();
-    names.all(|(at, name)| name.as_ref() == at.to_string())
+    let mut numbered = names.iter().enumerate();
+    !names.is_empty() && numbered.all(|(at, name)| name.as_ref() == at.to_string())
 }
 
 /// Names that pandas gives to an index column, in CSV and in Parquet.
@@ -671,6 +671,7 @@ mod tests {
         for line in [
             &["17.25", "secret"][..],
             &["", "17.25"],
+            &[""],
             &["secret", "secret"],
             &["secret"],
         ] {

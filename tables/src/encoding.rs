@@ -66,6 +66,8 @@ pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
     match encoding.map(|encoding| encoding.0) {
         None => Cow::Borrowed(bytes),
         Some(Kind::Standard(wide)) if wide == UTF_16LE || wide == UTF_16BE => {
+            // A single byte at the end is no character of anybody's.
+            let bytes = &bytes[..bytes.len() & !1];
             Cow::Owned(decoded(wide, bytes).into_bytes())
         }
         Some(kind) => {
@@ -76,6 +78,19 @@ pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
             });
             Cow::Owned(lines.collect::<String>().into_bytes())
         }
+    }
+}
+
+/// Refuses a stated encoding that is not the one of the byte-order mark.
+pub(crate) fn check_mark(bytes: &[u8], stated: Option<Encoding>) -> Result<()> {
+    match (Standard::for_bom(bytes), stated) {
+        (Some((marked, _)), Some(stated)) if stated.0 != Kind::Standard(marked) => {
+            Err(Error::new(format!(
+                "it begins with the mark of {}, and `encoding` says otherwise; leave `encoding` out",
+                marked.name()
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -131,9 +146,23 @@ mod tests {
             let read = in_utf8(bytes, Some(encoding(name).unwrap()));
             assert_eq!(str::from_utf8(&read).unwrap(), wanted, "{name}");
         }
-        for bytes in [&b"\xff\xfea\0\x53\x01"[..], b"\xfe\xff\0a\x01\x53"] {
+        for bytes in [
+            &b"\xff\xfea\0\x53\x01"[..],
+            b"\xfe\xff\0a\x01\x53",
+            b"\xff\xfea\0\x53\x017",
+        ] {
             assert_eq!(read_text(bytes).unwrap(), "aœ");
+            for (stated, agrees) in [
+                (None, true),
+                (Some("macintosh"), false),
+                (Some("utf-8"), false),
+            ] {
+                let stated = stated.map(|name| encoding(name).unwrap());
+                assert_eq!(check_mark(bytes, stated).is_ok(), agrees);
+            }
         }
+        let marked = check_mark(b"\xef\xbb\xbfa", Some(encoding("utf-8").unwrap()));
+        assert!(marked.is_ok());
         assert_eq!(read_text(b"\xef\xbb\xbfa").unwrap(), "a");
         assert!(read_text(b"\xf6").is_none() && encoding("utf-7").is_err());
         // One byte after the other: what the standard leaves undefined is lost, and nothing else.

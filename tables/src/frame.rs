@@ -91,10 +91,9 @@ impl TypedColumns for Frame {
         }
     }
 
-    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(Option<f64>)) -> Result<()> {
+    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(f64)) -> Result<()> {
         if let FrameColumn::Numbers(numbers) = &self.columns[column] {
-            let numbers = numbers.iter().copied();
-            numbers.for_each(|number| each(Some(number).filter(|number| !number.is_nan())));
+            numbers.iter().copied().for_each(each);
         }
         Ok(())
     }

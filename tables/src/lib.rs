@@ -45,7 +45,6 @@ mod typed_columns;
 
 use std::path::Path;
 
-use crate::table::mapping_without_names;
 pub use crate::{
     cells::DecimalMark,
     columns::ExpectedColumns,
@@ -81,9 +80,10 @@ pub fn parse_usable(
 ///
 /// A field that is not a number becomes NaN, not an error: its row is sent as the zero row, because whether a row is
 /// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
-/// with an index beyond the dimension, and for a line with another number of fields than the header. The form can be an
-/// error, and a column of 20 cells or more that are not empty if more than half of them are not read, or are none of the
-/// column's categories; not where rows may be one person's.
+/// with an index beyond the dimension, and for a line with another number of fields than the header; where several rows
+/// may be one person's, whose such a line is cannot be read, and it is an error. The form can be an error, and a column of
+/// 20 cells or more that are not empty if more than half of them are not read, or are none of the column's categories; not
+/// where several rows may be one person's.
 ///
 /// # Errors
 /// Names and number of columns, their types, LIBSVM text without labels, bytes of another format; such a column;
@@ -123,7 +123,7 @@ pub fn parse(
         match format {
             Format::Csv => text::parse(bytes, false, how, expected),
             Format::Tsv => text::parse(bytes, true, how, expected),
-            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, expected)),
+            Format::Npy => npy::parse(bytes, how, expected),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::parse(bytes, how, expected),
             #[cfg(not(feature = "parquet"))]
@@ -417,6 +417,50 @@ mod tests {
             let table = read(1, cell, true).unwrap();
             assert!(table.values().iter().step_by(2).all(|value| value.is_nan()));
         }
+    }
+
+    /// Numbers that are stored as such: infinite ones are as unreadable as in text, and NaN is missing.
+    #[test]
+    fn stored_numbers_are_judged_as_text_is() {
+        for (planted, persons, every, refused, unreadable) in [
+            (f64::INFINITY, false, 1, true, true),
+            (f64::NEG_INFINITY, false, 20, false, true),
+            (f64::INFINITY, true, 1, false, true),
+            (f64::NAN, false, 1, false, false),
+        ] {
+            let last = |row: usize| row as f64;
+            let first = |row: usize| match row % every {
+                0 => planted,
+                _ => last(row),
+            };
+            let study = ExpectedColumns {
+                persons,
+                ..ExpectedColumns::study(2, None)
+            };
+            let settings = Settings::default();
+            let array = npy::write(40, 2, (0..40).flat_map(|row| [first(row), last(row)]));
+            let columns = [
+                FrameColumn::Numbers((0..40).map(first).collect()),
+                FrameColumn::Numbers((0..40).map(last).collect()),
+            ];
+            for table in [
+                parse(Path::new("a.npy"), &array, &settings, Some(&study)),
+                parse_frame(None, columns.into(), &settings, Some(&study)),
+            ] {
+                assert_eq!(table.is_err(), refused, "{planted} {every}");
+                let Ok(table) = table else { continue };
+                assert!(table.row(0).values()[0].is_nan());
+                let told = table.unreadable(true);
+                assert_eq!(told.is_some(), unreadable, "{planted} {every}");
+            }
+        }
+        let settings = Settings {
+            decimal: Some(DecimalMark::Comma),
+            ..Settings::default()
+        };
+        let columns = vec![FrameColumn::Numbers(vec![1.0])];
+        let error = parse_frame(None, columns, &settings, None).unwrap_err();
+        assert_says(&error, &["`decimal` is for numbers in text"], &[]);
     }
 
     #[test]

@@ -2,7 +2,11 @@
 
 use eigenveil_shared::{Error, Result};
 
-use crate::{columns::ColumnMapping, table::RowTable};
+use crate::{
+    columns::ExpectedColumns,
+    settings::Settings,
+    table::{RowTable, mapping_without_names},
+};
 
 /// An n × p array.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,14 +94,16 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     })
 }
 
-/// The rows of an n × p array, one a participant; `mapping` says which of the p columns are taken.
+/// The rows of an n × p array, one a participant.
 pub(crate) fn parse(
     bytes: &[u8],
-    mapping: impl FnOnce(usize) -> crate::Result<ColumnMapping>,
+    how: &Settings,
+    expected: Option<&ExpectedColumns>,
 ) -> crate::Result<RowTable> {
     let array = read(bytes).map_err(|error| crate::Error::new(error.detail()))?;
-    let mapping = mapping(array.columns)?;
-    Ok(RowTable::new(array.columns, array.values, None)?.with_columns_selected(mapping))
+    let mapping = mapping_without_names(array.columns, how, expected)?;
+    let table = RowTable::new(array.columns, array.values, None)?;
+    table.with_columns_selected(mapping).judged(expected)
 }
 
 /// A rows × columns array of f64 as a file, in C order, format 1.0; `values` row by row.

@@ -129,7 +129,7 @@ impl TypedColumns for Columns<'_> {
         self.kinds[column]
     }
 
-    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(Option<f64>)) -> Result<()> {
+    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(f64)) -> Result<()> {
         let is_unsigned = self.kinds[column] == Kind::Unsigned;
         self.each_chunk(column, |chunk| chunk.each_number(is_unsigned, &mut *each))
     }
@@ -221,17 +221,18 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Calls `each` with the numbers; `None` for a null or a NaN.
+    /// Calls `each` with the numbers; NaN for a null.
     fn each_number(
         self,
         unsigned: bool,
-        each: &mut dyn FnMut(Option<f64>),
+        each: &mut dyn FnMut(f64),
     ) -> std::result::Result<(), ParquetError> {
         let (optional, rows) = (self.optional, self.rows);
-        let mut each = |number: Option<f64>| each(number.filter(|number| !number.is_nan()));
         macro_rules! read {
             ($reader:expr, $number:expr) => {
-                each_value($reader, optional, rows, |value| each(value.map($number)))
+                each_value($reader, optional, rows, |value| {
+                    each(value.map_or(f64::NAN, $number));
+                })
             };
         }
         match self.reader {

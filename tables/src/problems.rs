@@ -29,7 +29,7 @@ pub(crate) enum UnreadableReason {
     OtherSpelling,
     /// A byte that is no character of the text's encoding.
     OtherEncoding,
-    /// A text that is none of the categories; its row counts as of none.
+    /// A text that is none of the categories; the row of a report counts as of none.
     OtherCategory,
     /// A LIBSVM index beyond the study's dimension.
     Outside,

@@ -9,11 +9,13 @@ use eigenveil_shared::{
 };
 
 use crate::{
+    cells::stored,
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     encoding::LOST,
     error::{Error, Result},
     problems::{Problems, UnreadableReason},
     settings::Settings,
+    text_columns::{Reading, RefusedColumns},
 };
 
 /// Number of lines from which "most lines" means something.
@@ -91,6 +93,22 @@ impl RowTable {
         Self { mapping, ..self }
     }
 
+    /// This table of numbers that are stored as such, NaN where one is infinite, which is then not read.
+    ///
+    /// # Errors
+    /// A column of 20 numbers or more, NaN aside, of which more than half are infinite; not where rows may be one
+    /// person's.
+    pub fn judged(mut self, expected: Option<&ExpectedColumns>) -> Result<Self> {
+        let mut reading = Reading::new(&Settings::default(), expected, &self.mapping);
+        for (at, value) in self.values.iter_mut().enumerate() {
+            let (row, named) = (at / self.columns, at % self.columns);
+            *value = reading.number(row + 1, named, stored(*value), &self.mapping);
+        }
+        reading.check(&self.mapping, RefusedColumns::default(), &mut ())?;
+        self.problems = reading.problems;
+        Ok(self)
+    }
+
     /// Cells that are not read, or are none of their column's categories: by column and reason, how many, and where the
     /// first is; not those that are missing, where they may be. For whoever holds the rows only.
     pub fn unreadable(&self, missing_cells: bool) -> Option<String> {
@@ -128,9 +146,7 @@ impl RowTable {
         })
     }
 
-    /// A text that is none of the categories counts as one that is no feature.
     fn refuse(&self, problems: Problems) -> Result<()> {
-        let problems = problems.without(UnreadableReason::OtherCategory);
         let Some(mut text) = problems.describe(|at| self.mapping.column(at)) else {
             return Ok(());
         };

@@ -14,7 +14,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use crate::{
     cells::{is_value, is_word},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
-    encoding::{in_utf8, text_of},
+    encoding::{check_mark, in_utf8, text_of},
     error::{Error, Result},
     problems::{Unreadable, UnreadableReason},
     settings::{Header, SPACES, Settings},
@@ -34,6 +34,7 @@ pub(crate) fn parse(
 ) -> Result<RowTable> {
     let reports = expected.is_some_and(|expected| expected.reports);
     check_is_text(bytes, how.encoding.is_some())?;
+    check_mark(bytes, how.encoding)?;
     let text = in_utf8(bytes, how.encoding);
     // The whole file would be line 1, whose cells are taken for names and may be shown.
     if !text.contains(&b'\n') && text.trim_ascii_end().contains(&b'\r') {
@@ -53,8 +54,11 @@ pub(crate) fn parse(
     if how.header != Header::No {
         let is_empty_line = |line: &[u8]| candidates.iter().any(|by| is_blank(line, 2, *by));
         let begin = lines.iter().position(|(_, line)| !is_empty_line(line));
-        // For reports the error is that of any other first row.
-        let none = if reports { 0 } else { lines.len() };
+        // Where line 1 may be a row of a report the error is that of any other first row.
+        let none = match how.header == Header::Auto && reports {
+            true => 0,
+            false => lines.len(),
+        };
         lines.drain(..begin.unwrap_or(none));
     }
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
@@ -69,9 +73,11 @@ pub(crate) fn parse(
     let (delimiter, count) = if header {
         by_header(&lines, &candidates, expected, reports)
     } else {
-        // Without a header the study's dimension is the number of fields, if all columns are taken.
+        // Without a header the study's dimension is the number of fields, if all columns but that of labels are taken.
         let all = how.keep.is_none() && how.drop.is_none();
-        by_lines(&lines, &candidates, expected.filter(|_| all), reports)
+        let fields = expected.filter(|_| all);
+        let fields = fields.map(|own| own.dimension + usize::from(how.label.is_some()));
+        by_lines(&lines, &candidates, fields, reports)
     };
     let mut splitter = Splitter::new(delimiter);
     let found = FileColumns {
@@ -84,7 +90,12 @@ pub(crate) fn parse(
     let by_majority = expected.is_none_or(|expected| !expected.persons);
     let several = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
     if count == 1 && how.delimiter.is_none() {
-        if (several || !reports) && separated_by_spaces(&lines) {
+        // No cell decides it where there are names to compare: a category may have spaces.
+        let spaced = match expected {
+            Some(expected) => header && names_between_spaces(first, expected),
+            None => how.one_hot.is_none() && separated_by_spaces(&lines),
+        };
+        if spaced {
             return Err(Error::new(SPACES));
         }
         check_tabs(first, tabs)?;
@@ -103,6 +114,9 @@ pub(crate) fn parse(
             &lines, count, header, delimiter, expected,
         ));
     }
+    if !by_majority {
+        check_persons_lines(&lines, count, &mut splitter)?;
+    }
     check_columns(count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
@@ -110,7 +124,8 @@ pub(crate) fn parse(
         .iter()
         .map(|(_, line)| is_blank(line, count, delimiter));
     let blank = blank.filter(|blank| *blank).count();
-    if reports && blank > 0 {
+    // A blank line says of nobody that it is theirs.
+    if reports && by_majority && blank > 0 {
         mapping.notes.push(format!(
             "{blank} blank lines count as rows without values, because one line is one participant; if they are nobody's, remove them before anything is sent"
         ));
@@ -156,20 +171,20 @@ fn by_header(
     }
 }
 
-/// The delimiter and number of fields of lines without a header: those that suit most lines, so that no single line
-/// decides.
+/// The delimiter and number of fields of lines without a header, or of these `fields`: those that suit most lines, so that
+/// no single line decides.
 fn by_lines(
     lines: &[(usize, &[u8])],
     candidates: &[u8],
-    expected: Option<&ExpectedColumns>,
+    fields: Option<usize>,
     reports: bool,
 ) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
-        let (suited, count) = match expected.map(|expected| expected.dimension) {
-            Some(p) => {
-                let suits = |(_, line): &&(usize, &[u8])| splitter.split_into(line, p) == p;
-                (lines.iter().filter(suits).count(), p)
+        let (suited, count) = match fields {
+            Some(count) => {
+                let suits = |(_, line): &&(usize, &[u8])| splitter.split_into(line, count) == count;
+                (lines.iter().filter(suits).count(), count)
             }
             None => {
                 let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
@@ -326,6 +341,32 @@ fn check_first(
     }
 }
 
+/// Refuses a line of which no person's identifier can be read: alone, its row would be a person of its own.
+fn check_persons_lines(
+    lines: &[(usize, &[u8])],
+    wants: usize,
+    splitter: &mut Splitter,
+) -> Result<()> {
+    let delimiter = splitter.delimiter;
+    for &(line, text) in lines {
+        let has = splitter.split_into(text, wants);
+        // An open quote takes what follows into its cell.
+        let open = has_open_quote(text)
+            && splitter.split(&[text, &[delimiter][..]].concat()) == splitter.split(text);
+        if is_blank(text, wants, delimiter) || (has == wants && !open) {
+            continue;
+        }
+        let why = match open {
+            true => "a quoted cell that does not end on it".to_owned(),
+            false => format!("{has} fields and not {wants}"),
+        };
+        return Err(Error::new(format!(
+            "line {line} has {why}, so whose it is cannot be read; mend the line, or leave it out"
+        )));
+    }
+    Ok(())
+}
+
 /// Whether the first line names the columns, and a note if that was a guess.
 ///
 /// For reports no value may decide it: if the study has names the line must have them, otherwise a flag says so. For
@@ -387,6 +428,15 @@ fn has_header(
             ))
         }
     }
+}
+
+/// Whether a header of one column has all names that are expected, with spaces between them.
+fn names_between_spaces(header: &[u8], expected: &ExpectedColumns) -> bool {
+    let header = text_of(header);
+    let words: BTreeSet<&str> = header.split_whitespace().collect();
+    let is_there = |name: &String| source_of(name, &words).is_some();
+    let names = expected.names.as_ref();
+    words.len() > 1 && names.is_some_and(|names| names.iter().all(is_there))
 }
 
 /// Whether most of these lines, of one column, are several values with spaces between them.

@@ -27,6 +27,13 @@ pub(crate) trait TextCells {
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()>;
 }
 
+/// A table of numbers alone.
+impl TextCells for () {
+    fn each_cell(&mut self, _: &[usize], _: &mut dyn FnMut(usize, &str)) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Reads the cells of a table, and counts what cannot be read.
 pub(crate) struct Reading {
     mark: Option<DecimalMark>,
@@ -49,6 +56,12 @@ struct Counts {
     /// Neither blank nor a word for a missing value.
     filled: usize,
     unreadable: usize,
+}
+
+impl Counts {
+    fn is_mostly_unreadable(self) -> bool {
+        2 * self.unreadable > self.filled
+    }
 }
 
 const NO_NUMBERS: &str = "most of its cells are no numbers such as 1234.5: say another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, let prepare `one_hot` make 0 and 1 of categories, or leave the column out with `drop`";
@@ -149,42 +162,53 @@ impl Reading {
     }
 
     /// Refuses columns of which most cells cannot be read, because most rows would be unusable, together with those in
-    /// `refused`. A single row cannot decide this unless the others are evenly split. One error names all columns that
-    /// must be mended.
+    /// `refused`. A single row cannot decide this unless the others are evenly split. Where nothing is sent, one cell that
+    /// is none of the categories refuses its column. One error names all columns that must be mended.
     pub(crate) fn check(
         &self,
         mapping: &ColumnMapping,
         mut refused: RefusedColumns,
         cells: &mut dyn TextCells,
     ) -> Result<()> {
+        let is_category = |at: usize| mapping.category(at).is_some();
         let unfit = |at: &usize| {
             let counts = self.columns[*at].unwrap_or_default();
-            counts.filled >= MIN_FILLED && 2 * counts.unreadable > counts.filled
+            let some = !self.reports && is_category(*at) && counts.unreadable > 0;
+            some || self.by_majority && counts.filled >= MIN_FILLED && counts.is_mostly_unreadable()
         };
-        let unfit = (0..self.columns.len()).filter(|at| self.by_majority && unfit(at));
+        let unfit = (0..self.columns.len()).filter(unfit);
         let (categories, numbers): (Vec<usize>, Vec<usize>) =
-            unfit.partition(|&at| mapping.category(at).is_some());
+            unfit.partition(|&at| is_category(at));
+        refused.add(&numbers, NO_NUMBERS, mapping);
+        let mended = refused.columns.clone();
         for at in categories {
-            let why = self.other_categories(mapping.take[at], cells)?;
+            let why = self.other_categories(at, mapping.take[at], cells)?;
             refused.add(&[at], &why, mapping);
         }
-        refused.add(&numbers, NO_NUMBERS, mapping);
         if refused.columns.is_empty() {
             return Ok(());
         }
         let mut sentences = refused.sentences;
         if !self.reports {
-            let others = self.problems.clone().without_columns(&refused.columns);
+            // Of categories, where the first cell is, too.
+            let others = self.problems.clone().without_columns(&mended);
             sentences.extend(others.describe(|at| mapping.column(at)));
         }
         Err(Error::new(sentences.join("\n")))
     }
 
-    /// Why a column of categories is refused, with the categories and the texts that several rows have instead.
-    fn other_categories(&self, column: usize, cells: &mut dyn TextCells) -> Result<String> {
+    /// Why a column of categories is refused, with the categories and the texts that several rows have instead; the
+    /// table's column `at` is the first of them, and `column` is the file's.
+    fn other_categories(
+        &self,
+        at: usize,
+        column: usize,
+        cells: &mut dyn TextCells,
+    ) -> Result<String> {
+        let categories = &self.categories[&column];
         let mut rows: BTreeMap<String, usize> = BTreeMap::new();
         cells.each_cell(&[column], &mut |_, cell| {
-            if !is_missing(cell) {
+            if !is_missing(cell) && !categories.contains(cell) {
                 *rows.entry(cell.to_owned()).or_default() += 1;
             }
         })?;
@@ -192,15 +216,20 @@ impl Reading {
         let mut texts: Vec<(String, usize)> = rows.into_iter().filter(|(_, n)| *n > 1).collect();
         texts.sort_by_key(|(_, rows)| Reverse(*rows));
         let texts: Vec<String> = texts.into_iter().map(|(text, _)| text).collect();
-        let mut known: Vec<&String> = self.categories[&column].iter().collect();
+        let mut known: Vec<&String> = categories.iter().collect();
         known.sort_unstable();
+        let counts = self.columns[at].unwrap_or_default();
         Ok(format!(
-            "most of its cells are none of the categories of the {}, which are {}; they {}; write them as there, or name their encoding with `encoding`",
+            "{} of its cells are none of the categories of the {}, which are {}; {}; write them as there, or name their encoding with `encoding`",
+            match counts.is_mostly_unreadable() {
+                true => "most",
+                false => "some",
+            },
             self.of,
             list_names(&known),
             match texts.is_empty() {
-                true => "differ in all rows".to_owned(),
-                false => format!("are {}", list_names(&texts)),
+                true => "no two rows have the same instead".to_owned(),
+                false => format!("they are {}", list_names(&texts)),
             }
         ))
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    cells::stored,
     columns::{ColumnMapping, ExpectedColumns},
     error::{Error, Result},
-    problems::UnreadableReason,
     settings::Settings,
     table::RowTable,
     text_columns::{Reading, RefusedColumns, TextCells, encode},
@@ -37,8 +37,8 @@ pub(crate) trait TypedColumns: TextCells {
     fn rows(&self) -> usize;
     /// How a column is read.
     fn kind(&self, column: usize) -> Kind;
-    /// Calls `each` with the numbers of a column that is neither text nor refused; `None` for a missing one.
-    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(Option<f64>)) -> Result<()>;
+    /// Calls `each` with the numbers of a column that is neither text nor refused; NaN for a missing one.
+    fn each_number(&mut self, column: usize, each: &mut dyn FnMut(f64)) -> Result<()>;
 }
 
 /// The table of these columns; a column of text is read like one of a text table.
@@ -48,6 +48,12 @@ pub(crate) fn table<C: TypedColumns>(
     how: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
+    let mut taken = mapping.take.iter().chain(&mapping.label);
+    if how.decimal.is_some() && !taken.any(|&at| columns.kind(at) == Kind::Text) {
+        return Err(Error::new(
+            "`decimal` is for numbers in text, and none of its columns is text; leave `decimal` out",
+        ));
+    }
     let way_out = encode(how, &mut columns, &mut mapping)?;
     let (rows, wide) = (columns.rows(), mapping.take.len());
     if rows.saturating_mul(wide) > MAX_VALUES {
@@ -74,8 +80,7 @@ pub(crate) fn table<C: TypedColumns>(
             (Kind::Refused(_), _) => continue,
             (Kind::Whole | Kind::Unsigned | Kind::Floating, None) => {
                 columns.each_number(at, &mut |number| {
-                    let number = number.ok_or(UnreadableReason::Missing);
-                    into.push(reading.number(into.len() + 1, named, number, &mapping));
+                    into.push(reading.number(into.len() + 1, named, stored(number), &mapping));
                 })?;
             }
             _ => columns.each_cell(&[at], &mut |_, cell| {

@@ -312,11 +312,13 @@ def test_most_of_20_cells_refuse_a_column_and_nothing_else_does(study, tmp_path,
         frame = pandas.DataFrame({"a": cells, "b": rows, "c": rows})
         return eigenveil.report(study(), frame, ledger=path, persons=persons)
 
-    for cells in (["x"] * 20, ["x"] * 11 + ["1"] * 10, ["x"] * 20 + [None] * 10):
+    infinite = [np.inf] * 11 + [1.0] * 10
+    for cells in (["x"] * 20, ["x"] * 11 + ["1"] * 10, ["x"] * 20 + [None] * 10, infinite):
         with pytest.raises(errors.InputError, match=r"column 1 \(a\)") as refused:
             report(cells)
         assert refused.value.code == "invalid-dtype" and not path.exists()
-    for cells, unusable in ((["x"] * 19, 19), (["987654", "x"] * 10, 10), (["x"] * 19 + ["NA"] * 9, 28), (["x"] * 33, 33)):
+    sent = [(["x"] * 19, 19), (["987654", "x"] * 10, 10), (["x"] * 19 + ["NA"] * 9, 28), (["x"] * 33, 33)]
+    for cells, unusable in [*sent, ([-np.inf] * 19, 19), ([np.inf, 987654.0] * 10, 10), ([np.inf] * 33, 33)]:
         path.unlink(missing_ok=True)
         caplog.clear()
         assert report(cells, persons=list(range(33)) if len(cells) == 33 else None).unusable == unusable

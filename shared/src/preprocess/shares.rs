@@ -1,7 +1,5 @@
 //! Shares of the columns and of the mean in the squared length of rows.
 
-use serde::Serialize;
-
 use crate::wording::percent;
 
 /// Share above which the mean is called dominant.
@@ -14,13 +12,11 @@ pub fn dominant_column_share(p: usize) -> f64 {
 }
 
 /// Shares of `E‖x‖²`, the trace of `E xxᵀ`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LengthShares {
     /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 if every row is 0.
-    #[serde(rename = "column_shares")]
     pub columns: Vec<f64>,
     /// `‖E x‖²/E‖x‖²`, 0 to 1.
-    #[serde(rename = "mean_share")]
     pub mean: f64,
 }
 

@@ -276,16 +276,32 @@ fn rows_of_one_person_do_not_decide() {
             persons,
             ..study(Some(&["a", "b"]), 2)
         };
-        for row in [
-            "z,foo,1",
-            "z,\"1,234\",1",
-            "z,5 %,1",
-            "z,1",
-            "z,2.345,\"1,5\"",
-        ] {
+        for row in ["z,foo,1", "z,\"1,234\",1", "z,5 %,1", "z,2.345,\"1,5\""] {
             let text = format!("who,a,b\np,1,2\nq,2,3\n{}", format!("{row}\n").repeat(30));
             let table = parse(text.as_bytes(), false, &settings, Some(&named));
             assert_eq!(table.is_ok(), persons, "{row}");
+        }
+        // Whose a broken line is nobody can tell; without persons it is the zero row.
+        for (line, words) in [
+            ("z,1", "line 4 has 2 fields and not 3"),
+            ("z,1,2,3", "line 4 has 4 fields and not 3"),
+            ("\"z,1,2", "line 4 has a quoted cell"),
+            ("z,1,\"2", "line 4 has a quoted cell"),
+            ("z,1,2\"", ""),
+            ("", ""),
+            (",,", ""),
+        ] {
+            let text = format!("who,a,b\np,1,2\nq,2,3\n{line}\nr,4,5\n");
+            let table = parse(text.as_bytes(), false, &settings, Some(&named));
+            let told = table.as_ref().err().map(ToString::to_string);
+            match persons && !words.is_empty() {
+                true => assert!(told.unwrap().contains(words), "{line}"),
+                // A blank line is nobody's.
+                false => {
+                    let rows = 4 - usize::from(persons && !line.contains('z'));
+                    assert_eq!(table.unwrap().len(), rows, "{line}");
+                }
+            }
         }
     }
 }
@@ -340,6 +356,16 @@ fn one_line_does_not_decide_the_number_of_columns() {
             "{usual} {odd}"
         );
     }
+    // A column that is no feature is not counted.
+    let labelled = Settings {
+        label: Some(crate::Label {
+            flag: "`person`",
+            column: "3".to_owned(),
+        }),
+        ..with(Header::No)
+    };
+    let table = parse(b"1,2,x\n3,4,y\n", false, &labelled, Some(&unnamed)).unwrap();
+    assert_eq!((table.dimension(), table.labels().len()), (2, 2));
     for odd in ["1.5", "9,2", "1,5;2"] {
         let text = format!("{}{odd}\n", "1.5;2\n".repeat(5));
         let table = report(&text, Header::No, &unnamed).unwrap();
@@ -718,12 +744,33 @@ fn categories_are_exact_text() {
         &["(smoker)", "\"no\", \"yes\"", "\"No\", \"Yes\""],
         &["only one"],
     );
-    // The same where nothing is sent.
+    // Where nothing is sent one cell is enough.
     let local = ExpectedColumns {
         reports: false,
         ..smoker
     };
     assert!(report(&text, Header::Auto, &local).is_err());
+    for (cells, words) in [
+        (
+            "yes,1\nNo,2\nno,3\n",
+            "; no two rows have the same instead;",
+        ),
+        ("no,1\nNo,2\nno,3\nno,4\nno,5\nNo,6\n", "; they are \"No\";"),
+    ] {
+        let error = report(&format!("smoker,b\n{cells}"), Header::Auto, &local).unwrap_err();
+        let some = "column 1 (smoker): some of its cells are none of the categories";
+        assert_says(&error, &[some, "\"no\", \"yes\"", words, "line 3"], &[]);
+    }
+    // Numbers with spaces between them are no columns where they are categories.
+    for reports in [true, false] {
+        let ages = ExpectedColumns {
+            reports,
+            ..study(Some(&["age=18 29", "age=30 44"]), 2)
+        };
+        let text = "age\n18 29\n30 44\n18 29\n30 44\n";
+        let table = report(text, Header::Auto, &ages).unwrap();
+        assert_eq!(table.row(1).values(), [0.0, 1.0]);
+    }
 }
 
 /// Public rows whose words for missing values may be values: how many there are, and how they are kept.

@@ -24,6 +24,7 @@ fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
     refused(&report(&two), 2, &words);
     refused(&report(&folder.write("empty.csv", "")), 2, &["no rows"]);
     refused(&report("/no/such/file.npy"), 2, &["/no/such/file.npy"]);
+    refused(&report(&folder.at(".")), 2, &["is a folder"]);
     let bad = folder.write("bad.npy", "not numpy");
     let output = server.cli(&format!("report --study {id} --rows {bad}"));
     refused(&output, 2, &["not a .npy file"]);

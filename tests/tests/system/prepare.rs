@@ -292,13 +292,24 @@ fn categories_are_encoded_alike_by_every_command() {
         ],
     );
     assert!(!message.contains("purple"), "{message}");
+    // Where nothing is sent the table can be mended.
+    let line = format!("central pca --k 2 --features {out} --rows {people}");
+    refused(
+        &run(&line),
+        2,
+        &[
+            "some of its cells are none of the categories of the features file",
+            "\"blue\", \"green\", \"red\"",
+            "line 3, column 1 (colour): none of the categories",
+        ],
+    );
     // The same numbers as a table that somebody encoded by hand.
     let people = folder.write(
         "two.csv",
-        "colour,size,age\nred,1.5,30\npurple,2,40\nblue,3,41\n",
+        "colour,size,age\nred,1.5,30\ngreen,2,40\nblue,3,41\n",
     );
     let by_hand =
-        "age,colour=blue,colour=green,colour=red,size\n30,0,0,1,1.5\n40,0,0,0,2\n41,1,0,0,3\n";
+        "age,colour=blue,colour=green,colour=red,size\n30,0,0,1,1.5\n40,0,1,0,2\n41,1,0,0,3\n";
     let by_hand = folder.write("hand.csv", by_hand);
     let loadings = [&people, &by_hand].map(|rows| {
         let loadings = folder.at("loadings.csv");

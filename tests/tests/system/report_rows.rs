@@ -81,27 +81,22 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
             "sent as zero rows: 120 that",
             "cells without a number: 200",
             "(weight): 80",
+            "shares of the squared length: ",
         ],
     );
     let checked = json_of(&output);
-    let keys = checked.as_object().unwrap().keys();
-    assert!(keys.into_iter().all(|key| {
-        [
-            "study",
-            "participants",
-            "already_made",
-            "pending",
-            "refused",
-            "epsilon",
-            "delta",
-        ]
-        .contains(&key.as_str())
-            || key.ends_with("shares")
-            || key.ends_with("share")
-    }));
-    let shares = checked["column_shares"].as_array().unwrap();
-    let sum: f64 = shares.iter().map(|share| share.as_f64().unwrap()).sum();
-    assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");
+    let mut keys: Vec<&String> = checked.as_object().unwrap().keys().collect();
+    keys.sort();
+    let known = [
+        "already_made",
+        "delta",
+        "epsilon",
+        "participants",
+        "pending",
+        "refused",
+        "study",
+    ];
+    assert_eq!(keys, known);
     assert_eq!(files(), before, "a file was written");
     assert_eq!(
         (server.accepted(&id), server.accepted(&whole)),

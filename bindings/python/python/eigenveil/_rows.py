@@ -289,7 +289,7 @@ def ordered(
     """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched.
 
     Text is read as in a file of the same columns. Of rows that are ``reports`` no single cell is refused, and where
-    several may be one of ``persons`` not most of them either: cells that are not read are missing.
+    several may be one of ``persons`` not most of them either: cells that are not read, infinite ones too, are missing.
     """
     if expected is not None and values.unmatched is not None:
         raise InputError(f"{of} has names, and {values.unmatched}", "wrong-names")
@@ -299,13 +299,17 @@ def ordered(
     if values.texts:
         wanted, texts = None if expected is None else list(expected), list(values.texts.items())
         found, told = _core.read_frame(values.names, values.values, texts, wanted, of, reports, persons)
-        if told is not None:
-            _log.warning("shown only to you: %s", told)
-        return found
-    if expected is None or values.names is None or list(values.names) == list(expected):
-        return values.values
-    places = {name: place for place, name in enumerate(values.names)}
-    return np.ascontiguousarray(values.values[:, [places[name] for name in expected]])
+    else:
+        found, told = values.values, None
+        if expected is not None and values.names is not None and list(values.names) != list(expected):
+            places = {name: place for place, name in enumerate(values.names)}
+            found = np.ascontiguousarray(found[:, [places[name] for name in expected]])
+        if reports and np.isinf(found).any():
+            known = None if expected is None or len(expected) != found.shape[1] else list(expected)
+            found, told = _core.read_numbers(found, known, persons)
+    if told is not None:
+        _log.warning("shown only to you: %s", told)
+    return found
 
 
 def tell(values: Floats, weights: Floats | None, names: list[str] | None) -> None:

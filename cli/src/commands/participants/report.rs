@@ -15,7 +15,7 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{
     ErrorCode, api::StudyState, clock::Clock as _, enrolment::ParticipantToken,
-    preprocess::LengthShares, privacy::format_delta, study::StudyParams,
+    privacy::format_delta, study::StudyParams,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
@@ -103,9 +103,9 @@ struct LimitArgs {
     limit_delta: Option<f64>,
 }
 
-/// The document of `--check`. It has nothing about single cells, which are told to a person alone.
+/// The document of `--check`. It has nothing that depends on cells, which is told to a person alone.
 #[derive(Serialize)]
-struct CheckAnswer<'a> {
+struct CheckAnswer {
     study: String,
     participants: usize,
     /// Reports of this study in the ledger.
@@ -114,8 +114,6 @@ struct CheckAnswer<'a> {
     pending: Option<u64>,
     /// Reports that the server refused, and that a run would not send.
     refused: Option<u64>,
-    #[serde(flatten)]
-    shares: Option<&'a LengthShares>,
     epsilon: f64,
     delta: f64,
 }
@@ -124,7 +122,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let http = args.server.settings()?;
     let study = fetch(args, &http).await?;
     // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
-    if files::is_transient(&args.rows) && args.ledger.is_none() {
+    if files::is_transient(&args.rows) && !args.rows.is_dir() && args.ledger.is_none() {
         return Err(CliError::usage(format!(
             "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
             args.rows.display()
@@ -520,7 +518,6 @@ fn print_check(
             already_made: made.map(eigenveil_client::RowCounts::total),
             pending: made.map(|made| made.pending),
             refused: made.map(|made| made.refused),
-            shares: checked.shares.as_ref(),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
         });

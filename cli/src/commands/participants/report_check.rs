@@ -28,7 +28,7 @@ pub(super) struct RowCheck {
     unreadable: Option<String>,
     /// Shares of the squared length of the rows that are not zero; `None` for fewer than two such rows: one row's shares
     /// are nearly its values.
-    pub(super) shares: Option<LengthShares>,
+    shares: Option<LengthShares>,
 }
 
 /// Counts of a file's rows and cells.
