@@ -302,20 +302,31 @@ impl Study {
     }
 
     /// Reports one of the rows of a person who has several, drawn uniformly from the operating system's randomness: as
-    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number. Without
-    /// any row it is the report of the zero row. The estimate is then one of persons, each of whom counts the same.
+    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number
+    /// (`docs/derivations/persons.md`). Without any row it is the report of the zero row. The estimate is then one of
+    /// persons, each of whom counts the same.
     ///
     /// # Errors
     /// As [`report`](Self::report), for any of the rows.
     pub fn report_one_of(&self, rows: &[Row], now: u64) -> Result<PreparedReport> {
+        Ok(self.report_one_of_measured(rows, now)?.0)
+    }
+
+    /// [`report_one_of`](Self::report_one_of), with the cost as in [`report_measured`](Self::report_measured).
+    #[doc(hidden)]
+    pub fn report_one_of_measured(
+        &self,
+        rows: &[Row],
+        now: u64,
+    ) -> Result<(PreparedReport, SamplingCost)> {
         let p = self.params().dimension();
         if let Some(other) = rows.iter().find(|row| row.values().len() != p) {
             // The error does not depend on which row is drawn.
-            return self.report(other, now);
+            return self.report_measured(other, None, now);
         }
         match rows {
-            [] => self.report(&Row::new(vec![f64::NAN; p]), now),
-            rows => self.report(&rows[draw_below(rows.len())?], now),
+            [] => self.report_measured(&Row::new(vec![f64::NAN; p]), None, now),
+            rows => self.report_measured(&rows[draw_below(rows.len())?], None, now),
         }
     }
 

@@ -453,10 +453,18 @@ fn finish(study: &Study, persons: &Persons, answer: &UploadAnswer, json: bool) -
     if json {
         return Ok(());
     }
-    output::text(&format!(
+    output::text(&what_one_report_reveals(study, persons))
+}
+
+fn what_one_report_reveals(study: &Study, persons: &Persons) -> String {
+    let mut privacy = study.privacy();
+    if persons.are_labelled() {
+        privacy = privacy.of_person();
+    }
+    format!(
         "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.privacy())
-    ))
+        output::privacy_text(&privacy)
+    )
 }
 
 fn what_cannot_be_used(persons: &Persons, params: &StudyParams) -> Option<String> {
@@ -589,8 +597,5 @@ fn print_check(
             .to_owned(),
     );
     output::text(&lines.join("\n"))?;
-    output::text(&format!(
-        "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.privacy())
-    ))
+    output::text(&what_one_report_reveals(study, persons))
 }

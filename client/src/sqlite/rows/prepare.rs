@@ -107,7 +107,7 @@ impl RowLedger {
         self.store.write(|ledger| {
             let number = match known {
                 Some(number) => number,
-                None => insert_study(ledger, study, cost, now)?,
+                None => insert_study(ledger, study, file, cost, now)?,
             };
             insert_file(ledger, number, file)?;
             ledger
@@ -132,10 +132,14 @@ impl RowLedger {
 fn insert_study(
     ledger: &Connection,
     study: &Study,
+    file: &RowFile,
     cost: Budget,
     now: u64,
 ) -> rusqlite::Result<i64> {
-    let statement = study.privacy();
+    let statement = match file.persons {
+        true => study.privacy().of_person(),
+        false => study.privacy(),
+    };
     ledger.execute(
         "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
             neighbours, sentence, epsilon, delta, day)
