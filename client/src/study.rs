@@ -22,6 +22,7 @@ use rand::{
 use crate::{
     error::{Error, Result, printable},
     exchange::{Request, Response, Server},
+    study_name::is_whole_id,
 };
 
 /// Size a batch aims at: large enough for few requests, small enough to repeat.
@@ -49,6 +50,8 @@ struct Inner {
     params: StudyParams,
     format: ReportFormat,
     max_batch: usize,
+    /// What a person called it, if that was not its whole identifier.
+    called: Option<String>,
 }
 
 impl Study {
@@ -66,6 +69,7 @@ impl Study {
             max_batch: codec::max_batch(format.payload_len()),
             params,
             format,
+            called: None,
         }))
     }
 
@@ -106,6 +110,14 @@ impl Study {
     pub fn with_info(mut self, name: impl Into<String>, about: About) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         (inner.name, inner.about) = (Some(name.into()), about);
+        self
+    }
+
+    /// Says what a person called it. If that is not its whole identifier but its name, say, it may have meant another
+    /// study before: a ledger that knows that one refuses this one.
+    #[must_use]
+    pub fn called(mut self, called: &str) -> Self {
+        Arc::make_mut(&mut self.0).called = (!is_whole_id(called)).then(|| called.to_owned());
         self
     }
 
@@ -188,6 +200,7 @@ impl Study {
             max_batch: document.max_batch_reports,
             params,
             format,
+            called: None,
         })))
     }
 
@@ -204,6 +217,10 @@ impl Study {
     /// Its name, where it is known.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
+    }
+
+    pub(crate) fn how_called(&self) -> Option<&str> {
+        self.0.called.as_deref()
     }
 
     /// The notice; empty where parameters came alone.

@@ -307,6 +307,27 @@ def test_missing_cells_of_pandas_and_polars_are_missing(study, tmp_path):
         assert (done.accepted, done.unusable) == (2, 1)
 
 
+def test_a_study_made_again_under_its_name_is_charged_only_by_its_identifier(analyst, tmp_path):
+    ledger = tmp_path / "rows.ledger"
+
+    def report(called):
+        made = eigenveil.Study.fetch(analyst.url, called)
+        return eigenveil.report(made, np.ones((3, 2)), ledger=ledger).prepared
+
+    first = analyst.create_study("made again", dimension=2, epsilon=4)
+    assert [report("made again"), report(first.id[:8])] == [3, 0]
+    analyst.close(first)
+    analyst.delete(first)
+    second = analyst.create_study("made again", dimension=2, epsilon=4)
+    with pytest.raises(errors.LedgerError) as refused:
+        report("made again")
+    assert refused.value.code == "already-participated"
+    assert first.id in str(refused.value) and second.id in str(refused.value)
+    assert len(eigenveil.receipt(ledger).studies) == 1
+    # Whoever gives the whole identifier means it.
+    assert [report(second.id), report("made again")] == [3, 0]
+
+
 def test_persons_and_weights(study, analyst, tmp_path):
     numbers = np.random.default_rng(1).normal(size=(6, 3))
     pandas = pytest.importorskip("pandas")

@@ -49,6 +49,7 @@ use crate::{
         Limits, PrivacyCost, StudyTerms, TOKEN_ERRORS, charge, check_known, check_move, compose,
     },
     study::{Study, random_bytes},
+    study_name::check_called,
 };
 
 pub use entry::{Entry, EntryState};
@@ -180,12 +181,17 @@ impl Book {
     ///
     /// # Errors
     /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier at another
-    /// address; `wrong-fingerprint` when the study's parameters have changed since the device took part;
+    /// address, or in another one of this server that had the name by which this one was [called](Study::called);
+    /// `wrong-fingerprint` when the study's parameters have changed since the device took part;
     /// `study-not-open`, `study-ended`, `wrong-dimension`, `randomness-unavailable`.
     pub fn take_part(&self, study: &Study, row: &Row, now: u64) -> Result<Step> {
         if let Some(entry) = self.known(study)? {
             return Ok(Step::Known(entry.clone()));
         }
+        let here = self.entries.iter();
+        let here = here.filter(|entry| entry.servers.contains(study.server()));
+        let here = here.map(|entry| (entry.study(), entry.terms.name.as_deref()));
+        check_called(study, "the device", here)?;
         study.check_open(now)?;
         let statement = study.privacy();
         let charge = charge(study.id(), study.params(), &statement)?;

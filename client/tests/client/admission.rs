@@ -28,6 +28,8 @@ struct Case {
     study: Map<String, Value>,
     #[serde(default)]
     elsewhere: bool,
+    /// What a person calls the study now, if not its identifier.
+    called: Option<String>,
     ask: Map<String, Value>,
     refused: Option<String>,
     sent: u64,
@@ -101,6 +103,10 @@ fn uploads_are_admitted_as_the_table_says() {
             &case.study,
             [SERVER, ELSEWHERE][usize::from(case.elsewhere)],
         );
+        let study = match &case.called {
+            Some(called) => study.called(called),
+            None => study,
+        };
         let before = state(&ledger, &then);
         let done = take_part(&mut ledger, &study, &file, &asked(case.ask));
         let refused = done.err().map(|error| error.name().to_owned());

@@ -103,7 +103,9 @@ class Study(_rows.Copies):
         url : str
             Address of the server, such as ``"https://study.example"``.
         id : str
-            Identifier of the study, 32 hexadecimal digits.
+            Identifier of the study (32 hexadecimal digits), the first four digits or more of it, or its name. A ledger that
+            knows another study of this server by that beginning or name refuses this one (``already-participated``): give
+            the whole identifier.
         fingerprint : str, optional
             The fingerprint that the study must have. Ship it with the program: without it a server could give each
             participant other constants and recognise its report by them.
@@ -111,7 +113,7 @@ class Study(_rows.Copies):
         Raises
         ------
         StudyError
-            ``wrong-fingerprint``, ``study-not-found``, parameters whose noise does not keep the budget.
+            ``wrong-fingerprint``, ``study-not-found`` (``usage`` if several are called so), parameters whose noise does not keep the budget.
         ServerError
             The server could not be reached.
         """

@@ -19,6 +19,7 @@ use crate::{
     rules::{Limits, charge},
     sqlite::tables::read_terms,
     study::{PreparedReport, Study},
+    study_name::check_called,
 };
 
 /// A request for an upload of rows, by whoever is responsible for them.
@@ -167,7 +168,8 @@ impl RowLedger {
     /// returns the cost for each of them.
     ///
     /// # Errors
-    /// `already-participated` when rows took part in this study at another address;
+    /// `already-participated` when rows took part in this study at another address, or in another one of this server that
+    /// had the name by which this one was [called](Study::called);
     /// `budget-exceeded` when it would pass a row's limit; `wrong-fingerprint`;
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
@@ -183,15 +185,31 @@ impl RowLedger {
         moved: bool,
     ) -> Result<Budget> {
         let known = self.known(study.id())?;
-        if let Some(known) = &known {
-            known.check(study, moved)?;
-            self.check_reading(known, file)?;
+        match &known {
+            Some(known) => {
+                known.check(study, moved)?;
+                self.check_reading(known, file)?;
+            }
+            None => self.check_called(study)?,
         }
         self.check_file(file)?;
         let cost = charge(study.id(), study.params(), &study.privacy())?;
         let here = known.map(|known| known.number);
         self.check_limits(limits, study, here, file, cost)?;
         Ok(cost)
+    }
+
+    /// Refuses a study whose name meant another one of this server before.
+    fn check_called(&self, study: &Study) -> Result<()> {
+        let here: Vec<(String, Option<String>)> = self.store.all(
+            "SELECT study, name FROM study JOIN study_terms USING (number)
+             WHERE server = ?1 OR number IN (SELECT moved.number FROM moved WHERE moved.server = ?1)",
+            [study.server().as_str()],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let here = here.iter();
+        let here = here.map(|(id, name)| (id.as_str(), name.as_deref()));
+        check_called(study, "the rows", here)
     }
 
     /// Refuses a file that is read otherwise than when the first reports of the study were made from it.
