@@ -337,6 +337,14 @@ def test_persons_and_weights(study, analyst, tmp_path):
     with pytest.raises(errors.InputError, match="'who'"):
         eigenveil.report(made, frame, ledger=tmp_path / "other.ledger")
     weighted = study(weights=True)
+    with eigenveil.Ledger(tmp_path / "device.ledger") as device:
+        with pytest.raises(errors.InputError, match="count by weights"):
+            device.take_part(weighted, ROW)
+        with pytest.raises(errors.InputError, match="count"):
+            device.take_part(made, ROW, weight=0.5)
+        assert not device.receipt().studies
+        assert "weight" in device.take_part(weighted, ROW, weight=np.nan).local_warning
+        assert device.take_part(study(weights=True), ROW, weight=0.5).local_warning is None
     with pytest.raises(errors.InputError, match="count by weights"):
         eigenveil.report(weighted, numbers, ledger=tmp_path / "weights.ledger")
     with pytest.raises(errors.InputError, match="scale the largest"):

@@ -285,7 +285,9 @@ class Ledger:
         """Closes the file, so that another process can open it."""
         self._core.close()
 
-    def take_part(self, study: Study, row: Any, *, token: str | None = None) -> Participation:
+    def take_part(
+        self, study: Study, row: Any, *, weight: float | None = None, token: str | None = None
+    ) -> Participation:
         """Perturbs the row and keeps its report, charged and durable; once per study, however often it is called.
 
         Parameters
@@ -295,6 +297,9 @@ class Ledger:
             ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the
             study allows no missing cells) is sent as the zero row, so that taking part says nothing of the data;
             ``local_warning`` says so.
+        weight : float, optional
+            How much the row counts in a study with weights, above 0 and at most 1 (more counts as 1); protected with the
+            row. Such a study is refused without one.
         token : str, optional
             The one-time token of a study that needs one.
 
@@ -310,7 +315,8 @@ class Ledger:
         """
         checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = _object(self._core.take_part(checked, numbers, None if token is None else _token(token)))
+        counts = None if weight is None else float(_rows.floats([weight], "weight")[0])
+        kept = _object(self._core.take_part(checked, numbers, counts, None if token is None else _token(token)))
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
         return Participation(**kept)
 

@@ -165,9 +165,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     persons.bytes = Vec::new();
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if admitted.counts.total() == 0 {
-        let names = study.params().feature_names();
         let checked = RowCheck::new(&persons, study.params());
-        if !checked.confirmed(args.yes, names.as_deref())? {
+        if !checked.confirmed(args.yes, study.params())? {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));

@@ -148,8 +148,12 @@ impl RowCheck {
 
     /// Shows the shares and what is conspicuous about the file, and asks a person at a terminal whether to go on.
     /// Without a terminal nothing depends on it: whether a file is sent would tell of the row at the edge, exactly.
-    pub(super) fn confirmed(&self, yes: bool, names: Option<&[String]>) -> Result<bool> {
-        let name = |column: usize| name_of(names, column);
+    pub(super) fn confirmed(&self, yes: bool, params: &StudyParams) -> Result<bool> {
+        let names = params.feature_names();
+        let name = |column: usize| name_of(names.as_deref(), column);
+        if let Some(differ) = self.unlike_the_study(params) {
+            output::print_error_line(&format!("shown only to you: {differ}"));
+        }
         let mut warnings = Vec::new();
         if let Some(shares) = &self.shares {
             output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
