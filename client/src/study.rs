@@ -22,7 +22,6 @@ use rand::{
 use crate::{
     error::{Error, Result, printable},
     exchange::{Request, Response, Server},
-    study_name::is_whole_id,
 };
 
 /// Size a batch aims at: large enough for few requests, small enough to repeat.
@@ -50,7 +49,7 @@ struct Inner {
     params: StudyParams,
     format: ReportFormat,
     max_batch: usize,
-    /// What a person called it, if that was not its whole identifier.
+    /// Name or beginning of the identifier by which a person called it; `None` for the whole identifier.
     called: Option<String>,
 }
 
@@ -117,7 +116,9 @@ impl Study {
     /// study before: a ledger that knows that one refuses this one.
     #[must_use]
     pub fn called(mut self, called: &str) -> Self {
-        Arc::make_mut(&mut self.0).called = (!is_whole_id(called)).then(|| called.to_owned());
+        let inner = Arc::make_mut(&mut self.0);
+        let whole = called.eq_ignore_ascii_case(&inner.id);
+        inner.called = (!whole).then(|| called.to_owned());
         self
     }
 

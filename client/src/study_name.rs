@@ -21,14 +21,10 @@ pub async fn resolve_study_id(
     list: impl Future<Output = Result<Vec<StudySummary>>>,
     called: &str,
 ) -> Result<String> {
-    if is_whole_id(called) {
+    if called.len() == ID_DIGITS && called.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(called.to_owned());
     }
     find_study(&list.await?, called)
-}
-
-pub(crate) fn is_whole_id(called: &str) -> bool {
-    called.len() == ID_DIGITS && called.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 fn begins(id: &str, called: &str) -> bool {

@@ -20,7 +20,7 @@ const DIMENSIONS: [usize; 4] = [40, 400, 1_000, 4_000];
 /// A pair of raw rows with the public constants that make it hard.
 struct Pair {
     name: &'static str,
-    /// What every feature has, but for its name.
+    /// A feature with the constants of all, but without a name.
     feature: Option<Feature>,
     rows: [Vec<f64>; 2],
 }

@@ -52,8 +52,8 @@ impl PyStudy {
             let pinned = pinned(fingerprint.as_deref())?;
             let settings = Connection::settings(connection.as_ref())?;
             let client = StudyClient::with_settings(&url, &settings)?;
-            let found = control.requests(client.find_study(&id, pinned))?;
-            Ok(Self(found?))
+            let study = control.requests(client.find_study(&id, pinned))?;
+            Ok(Self(study?))
         })
     }
 

@@ -28,7 +28,7 @@ struct Case {
     study: Map<String, Value>,
     #[serde(default)]
     elsewhere: bool,
-    /// What a person calls the study now, if not its identifier.
+    /// How a person calls the study now, if not by its identifier.
     called: Option<String>,
     ask: Map<String, Value>,
     refused: Option<String>,

@@ -153,10 +153,10 @@ fn a_device_takes_part_with_a_weight_where_a_study_has_them_and_as_a_person_else
     assert!(!ledger.participate(&weighted, &rows[0]).unwrap().is_new());
     let taken = ledger.participate_as_person(&other, &rows);
     assert!(taken.unwrap().is_new());
-    let said = ledger.receipt().unwrap().studies;
-    let said = said.iter().map(|study| &study.record.neighbours);
-    let of_persons: Vec<bool> = said.map(|said| said.contains("of one person")).collect();
-    assert_eq!(of_persons, [false, true]);
+    let studies = ledger.receipt().unwrap().studies;
+    let neighbours = studies.iter().map(|study| &study.record.neighbours);
+    let of_persons = neighbours.map(|text| text.contains("of one person"));
+    assert!(of_persons.eq([false, true]));
 }
 
 #[test]

@@ -116,7 +116,7 @@ pub(super) fn masked(value: f64, mask: u64) -> f64 {
 /// from makes it a compare and a jump, wherever values are not in a vector.
 #[inline(always)]
 fn keep(values: &mut [f64], mask: impl Fn(f64) -> u64) -> u64 {
-    let mut kept = 0;
+    let mut count = 0;
     let (blocks, rest) = values.as_chunks_mut::<LANES>();
     for block in blocks {
         let mut masks = [0; LANES];
@@ -126,15 +126,15 @@ fn keep(values: &mut [f64], mask: impl Fn(f64) -> u64) -> u64 {
         let masks = black_box(masks);
         for lane in 0..LANES {
             block[lane] = masked(block[lane], masks[lane]);
-            kept += masks[lane] & 1;
+            count += masks[lane] & 1;
         }
     }
     for value in rest {
         let mask = black_box(mask(*value));
         *value = masked(*value, mask);
-        kept += mask & 1;
+        count += mask & 1;
     }
-    kept
+    count
 }
 
 /// Sets what is below `limit` in magnitude to 0, and leaves NaN.

@@ -294,8 +294,8 @@ fn a_study_made_again_under_its_name_is_taken_by_its_identifier_only() {
     let bench = Bench::new(3);
     let server = &bench.server;
     let create = || {
-        let made = server.cli_json("study create --name again --p 3 --epsilon 4");
-        made["id"].as_str().unwrap().to_owned()
+        let study = server.cli_json("study create --name again --p 3 --epsilon 4");
+        study["id"].as_str().unwrap().to_owned()
     };
     let first = create();
     assert_eq!(json_of(&bench.report("again", ""))["accepted"], 3);

@@ -9,8 +9,8 @@ pub(crate) async fn resolve_study_id(
     list: impl Future<Output = eigenveil_client::Result<Vec<StudySummary>>>,
     called: &str,
 ) -> Result<String> {
-    let found = eigenveil_client::resolve_study_id(list, called).await;
-    found.map_err(not_one_study)
+    let id = eigenveil_client::resolve_study_id(list, called).await;
+    id.map_err(not_one_study)
 }
 
 /// Calling no study, or several, is wrong usage; an identifier that the server does not know is not.
