@@ -129,7 +129,7 @@ impl Device for SeededDevice {
     fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let bounded = match of.more_rows.len() {
             0 => prepare(&self.params, of)?,
-            // As on a device, the generator of the draw is not that of the noise, and a word of it is not counted.
+            // As on a device, the draw does not count among the words of the noise.
             more => match rng.random_range(0..=more) {
                 0 => prepare(&self.params, of)?,
                 other => {
