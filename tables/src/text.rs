@@ -103,6 +103,13 @@ pub(crate) fn parse(
             &lines, count, header, delimiter, expected,
         ));
     }
+    // A row of nobody's would be a person of its own.
+    let broken = lines.iter().find(|line| !by_majority && is_bad(line));
+    if let Some((line, _)) = broken {
+        return Err(Error::new(format!(
+            "line {line} does not have the {count} fields of the others, so whose it is cannot be read; mend the line, or leave it out"
+        )));
+    }
     check_columns(count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));

@@ -55,10 +55,23 @@ def test_studies(case, tmp_path):
 
 
 class _Answering(http.server.BaseHTTPRequestHandler):
-    """Answers every report as `case` says."""
+    """Answers every report as `case` says, and has one study."""
 
     case: dict = {}
+    document: dict = {}
     posts = 0
+
+    def do_GET(self):
+        document = self.document
+        summary = {key: document.get(key) for key in ("id", "name", "state", "fingerprint", "reports_accepted", "created_at_ms")}
+        summary["dimension"] = document["params"]["preprocessing"]["dimension"]
+        summary |= {key: document["privacy"][key] for key in ("mechanism", "epsilon", "delta")}
+        body = json.dumps(document if "/studies/" in self.path else {"studies": [summary]}).encode()
+        self.send_response_only(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_POST(self):
         type(self).posts += 1
@@ -124,7 +137,11 @@ def test_uploads(case, answering, tmp_path):
             eigenveil.report(there, rows, ledger=path, connection=once)
     before = kept()
     _Answering.case, _Answering.posts = _batch_of_one(accepted=1), 0
-    study = eigenveil.Study.from_document({**document, **case["study"]}, answering)
+    _Answering.document = {**document, **case["study"]}
+    if "called" in case:
+        study = eigenveil.Study.fetch(answering, case["called"])
+    else:
+        study = eigenveil.Study.from_document(_Answering.document, answering)
     try:
         eigenveil.report(study, rows, ledger=path, connection=once, **case["ask"])
         code = None

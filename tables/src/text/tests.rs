@@ -276,16 +276,18 @@ fn rows_of_one_person_do_not_decide() {
             persons,
             ..study(Some(&["a", "b"]), 2)
         };
-        for row in [
-            "z,foo,1",
-            "z,\"1,234\",1",
-            "z,5 %,1",
-            "z,1",
-            "z,2.345,\"1,5\"",
-        ] {
+        for row in ["z,foo,1", "z,\"1,234\",1", "z,5 %,1", "z,2.345,\"1,5\""] {
             let text = format!("who,a,b\np,1,2\nq,2,3\n{}", format!("{row}\n").repeat(30));
             let table = parse(text.as_bytes(), false, &settings, Some(&named));
             assert_eq!(table.is_ok(), persons, "{row}");
+        }
+        // Whose a broken line is nobody can tell; without persons it is the zero row.
+        for broken in ["z,1", "z,1,2,3"] {
+            let text = format!("who,a,b\np,1,2\nq,2,3\n{broken}\nr,4,5\n");
+            let table = parse(text.as_bytes(), false, &settings, Some(&named));
+            let refused = table.err().map(|error| error.to_string());
+            let line = refused.is_some_and(|refused| refused.contains("line 4 "));
+            assert_eq!(line, persons, "{broken}");
         }
     }
 }

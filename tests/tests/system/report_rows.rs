@@ -115,6 +115,16 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     assert!(stderr(&output).contains("120 of 400 rows (30.0 %)"));
     assert_eq!(server.accepted(&whole), 400);
 
+    // Shares that differ bias the estimate: said also where the reports are sent.
+    let others = study(&server, &folder, "others", &FEATURES.replace("0.8", "0.5"));
+    let output = server.cli(&format!(
+        "report --study {others} --rows {rows} --drop person --ledger {}",
+        folder.at("differ")
+    ));
+    succeeded(&output);
+    let differ = "\"weight\" 80.0 % here, 50.0 % in the study";
+    assert!(stderr(&output).contains(differ), "{}", stderr(&output));
+
     let sent = server.cli_json(&format!(
         "report --study {id} --rows {rows} --drop person --ledger {}",
         folder.at("other")
@@ -138,7 +148,9 @@ fn a_person_with_several_rows_sends_one_report() {
     let rows = folder.write("visits.csv", people());
     let report = format!("report --study {id} --rows {rows} --person person");
     let printed = succeeded(&server.cli(&format!("{report} --check")));
-    assert!(printed.contains("persons: 100"), "{printed}");
+    for words in ["persons: 100", "the rows of one person"] {
+        assert!(printed.contains(words), "{printed}");
+    }
     let sent = server.cli_json(&report);
     has(&sent, "accepted=100 rows=100");
     assert_eq!(sent["charged"]["rows"], 100);

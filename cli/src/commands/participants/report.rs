@@ -14,8 +14,13 @@ use eigenveil_client::{
     upload_table,
 };
 use eigenveil_shared::{
-    ErrorCode, api::StudyState, clock::Clock as _, enrolment::ParticipantToken,
-    preprocess::LengthShares, privacy::format_delta, study::StudyParams,
+    ErrorCode,
+    api::StudyState,
+    clock::Clock as _,
+    enrolment::ParticipantToken,
+    preprocess::LengthShares,
+    privacy::format_delta,
+    study::{Fingerprint, StudyParams},
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
@@ -23,7 +28,7 @@ use serde::Serialize;
 use super::{report_check::RowCheck, report_persons::Persons};
 use crate::{
     args::ServerArgs,
-    commands::study_name::resolve_study_id,
+    commands::study_name::not_one_study,
     error::{CliError, Result},
     files, output,
     tables::TableArgs,
@@ -37,7 +42,8 @@ use crate::{
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Identifier of the study, the beginning of it, or the study's name
+    /// Identifier of the study, the beginning of it, or the study's name; if the ledger knows another study by these,
+    /// only the whole identifier is taken
     #[arg(long, value_name = "ID")]
     study: String,
     /// Fingerprint that the study must have; any other study is refused
@@ -173,14 +179,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 /// The study, with the fingerprint that was given.
 async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<Study> {
     let client = StudyClient::with_settings(&args.server.server, http)?;
-    let id = resolve_study_id(client.list(), &args.study).await?;
-    Ok(match &args.fingerprint {
-        Some(pinned) => {
-            let pinned = pinned.to_ascii_lowercase().parse()?;
-            client.fetch_study_pinned(&id, pinned).await?
-        }
-        None => client.fetch_study(&id).await?,
-    })
+    let pinned = args.fingerprint.as_deref();
+    let pinned: Option<Fingerprint> = pinned
+        .map(|hex| hex.to_ascii_lowercase().parse())
+        .transpose()?;
+    let study = client.find_study(&args.study, pinned).await;
+    study.map_err(not_one_study)
 }
 
 /// The upload that these arguments ask for, and the line of each token in its file.
@@ -402,10 +406,18 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     if json {
         return Ok(());
     }
-    output::text(&format!(
+    output::text(&what_one_report_reveals(study, persons))
+}
+
+fn what_one_report_reveals(study: &Study, persons: bool) -> String {
+    let mut privacy = study.privacy();
+    if persons {
+        privacy = privacy.of_person();
+    }
+    format!(
         "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.privacy())
-    ))
+        output::privacy_text(&privacy)
+    )
 }
 
 /// Fails if reports were refused; `first` are some of them.
@@ -548,8 +560,5 @@ fn print_check(
             .to_owned(),
     );
     output::text(&lines.join("\n"))?;
-    output::text(&format!(
-        "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.privacy())
-    ))
+    output::text(&what_one_report_reveals(study, persons.are_labelled()))
 }
