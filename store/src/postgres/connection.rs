@@ -39,7 +39,8 @@ const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan
 /// last counted, endless. A bitmap is made of nothing but what was looked up.
 const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off -c enable_indexscan=off \
     -c enable_indexonlyscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
-const POOL: &str = " -c idle_in_transaction_session_timeout=60s";
+/// A VACUUM leaves the disk to reports, as PostgreSQL's own do.
+const POOL: &str = " -c idle_in_transaction_session_timeout=60s -c vacuum_cost_delay=2ms";
 /// To each host: of one that is lost no answer comes.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Connections for everything but reports.

@@ -20,6 +20,7 @@ mod operators;
 #[cfg(test)]
 mod races;
 mod registry;
+mod rewrite;
 mod schema;
 mod snapshot;
 mod statements;

@@ -13,7 +13,10 @@ use crate::{
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added, and what servers of the
 /// version before need is removed by a later step.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/1.sql"),
+    include_str!("migrations/2.sql"),
+];
 pub(super) const VERSION: usize = MIGRATIONS.len();
 /// The oldest that the tests have run with.
 const MIN_SERVER: i32 = 150_000;
