@@ -213,13 +213,13 @@ async fn names_are_escaped_and_participants_see_what_they_reveal() {
         assert_eq!(page.all("script").len(), 1, "{path}");
     }
     let page = anybody.page(&participate).await;
-    // e^4/(1+e^4) = 0.98201…
-    page.says("#belief", "98.2 %");
+    // e^4/(1+e^4) = 0.98201…, rounded up
+    page.says("#belief", "98.3 %");
     page.says("main", &study.fingerprint);
     page.says("main", "74 bytes");
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
     let picture = anybody.figure(&format!("{path}/belief.svg")).await;
-    assert!(String::from_utf8(picture.body).unwrap().contains("98.2"));
+    assert!(String::from_utf8(picture.body).unwrap().contains("98.3"));
 }
 
 /// Public pages. A new route must be listed here, or in the lists of the test below.
