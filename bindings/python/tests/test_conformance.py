@@ -16,6 +16,7 @@ from eigenveil import _rows, errors
 
 TABLES = Path(__file__).parents[2] / "conformance"
 CELLS = json.loads((TABLES / "cells.json").read_text(encoding="utf-8"))
+PERSONS = json.loads((TABLES / "persons.json").read_text(encoding="utf-8"))
 STUDIES = json.loads((TABLES / "studies.json").read_text())
 UPLOADS = json.loads((TABLES / "uploads.json").read_text())
 ANSWERS = [case for case in json.loads((TABLES / "answers.json").read_text()) if not case["batch"]]
@@ -35,6 +36,21 @@ def test_cells(caplog):
             found = _rows.ordered(read, [*names, "b"], "study X", reports=True)
             np.testing.assert_array_equal(found, [[*wanted, 1.0]], case["cell"])
             assert bool(caplog.records) == unread, case
+
+
+def test_persons(study, tmp_path):
+    pandas, made = pytest.importorskip("pandas"), study(dimension=2)
+    for number, case in enumerate(PERSONS):
+        rows = np.ones((len(case["labels"]), 2))
+        for labels in (case["labels"], pandas.Series(case["labels"], dtype=object)):
+            path = tmp_path / f"{number} {type(labels).__name__}"
+            if "refused" in case:
+                with pytest.raises(errors.InputError, match=f"row {case['refused']} ") as refused:
+                    eigenveil.report(made, rows, persons=labels, ledger=path)
+                assert refused.value.code == "wrong-persons" and not path.exists()
+            else:
+                done = eigenveil.report(made, rows, persons=labels, ledger=path)
+                assert done.participants == max(case["persons"]) + 1, case
 
 
 @pytest.mark.parametrize("case", STUDIES, ids=lambda case: case["name"])

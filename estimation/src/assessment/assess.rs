@@ -219,7 +219,7 @@ impl<'a> Counted<'a> {
         whole
     }
 
-    /// What choosing features adds to the loss of each component, as mean squared sines.
+    /// Losses of each component by the choice of features, as mean squared sines.
     fn selection_losses(
         &self,
         verdicts: &[EigenvalueVerdict],

@@ -63,7 +63,7 @@ pub struct Support<'a> {
     pub refitted: Option<Refitted<'a>>,
 }
 
-/// What tells the error of components that are PCA on the selected rows.
+/// Numbers that tell the error of components that are PCA on the selected rows.
 #[derive(Clone, Copy)]
 pub struct Refitted<'a> {
     /// Eigenvalues of S̃ on those rows, descending.

@@ -15,8 +15,8 @@ const FALSELY_SEEN: f64 = 0.05;
 /// Most missing features whose rows are fitted together with the selected ones.
 const MAX_SEEN: usize = 1_000;
 
-/// What choosing features adds to the loss of each component within the chosen `rows`: mean squared sines, nothing for
-/// one that does not stand out.
+/// Losses of each component by the choice of features, beside that within the chosen `rows`: mean squared sines, nothing
+/// for one that does not stand out.
 pub(super) fn losses(
     measured: &Measured<'_>,
     rows: &[usize],
@@ -143,8 +143,8 @@ impl<'a> Choice<'a> {
         Ok(cosines.column_iter().map(sine).collect())
     }
 
-    /// What is seen to be missing, and for the rest Stein's estimate of a hard threshold, with the density at the
-    /// threshold from the rows around it.
+    /// The loss that is seen, and for the rest Stein's estimate of a hard threshold, with the density at the threshold
+    /// from the rows around it.
     fn loss(&self, image: &Image, apart: f64) -> SelectionLoss {
         let seen = self.seen.len() as f64;
         let missing = (apart - seen * image.unit).max(0.0).sqrt();
