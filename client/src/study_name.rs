@@ -1,4 +1,5 @@
-//! What a person calls a study: its identifier, the beginning of it, or its name. Only the first means one study for ever.
+//! The words by which a person calls a study: its identifier, the beginning of it, or its name. Only the first means one
+//! study for ever.
 
 use eigenveil_shared::{Error as SharedError, ErrorCode, api::StudySummary};
 

@@ -216,7 +216,8 @@ impl Book {
         })
     }
 
-    /// Takes part like [`take_part`](Self::take_part) for a person who has several rows, as [`Study::report_one_of`] does.
+    /// Takes part like [`take_part`](Self::take_part) for a person who has several rows, as [`Study::report_one_of`]
+    /// does.
     ///
     /// # Errors
     /// As [`take_part`](Self::take_part).

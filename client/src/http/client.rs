@@ -83,8 +83,8 @@ impl StudyClient {
         self.study(id, Some(expected)).await
     }
 
-    /// Fetches and checks, like [`StudyClient::fetch_study`], what a person calls so: an identifier, the first four digits
-    /// or more of one, or a name. The study [knows](Study::called) what it was called.
+    /// Fetches and checks, like [`StudyClient::fetch_study`], what a person calls so: an identifier, the first four
+    /// digits or more of one, or a name. The study [knows](Study::called) what it was called.
     ///
     /// # Errors
     /// As [`StudyClient::fetch_study_pinned`]; `study-not-found` and `usage` as [`resolve_study_id`].

@@ -15,8 +15,8 @@ const FALSELY_SEEN: f64 = 0.05;
 /// Most missing features whose rows are fitted together with the selected ones.
 const MAX_SEEN: usize = 1_000;
 
-/// Losses of each component by the choice of features, beside that within the chosen `rows`: mean squared sines, nothing
-/// for one that does not stand out.
+/// Losses of each component by the choice of features, beside those within the chosen `rows`: mean squared sines,
+/// nothing for one that does not stand out.
 pub(super) fn losses(
     measured: &Measured<'_>,
     rows: &[usize],
