@@ -10,7 +10,7 @@ use eigenveil_shared::{
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
 };
-use rand::{Rng, rngs::ChaCha20Rng};
+use rand::{Rng, RngExt, rngs::ChaCha20Rng};
 use serde::Serialize;
 
 /// One report as seen by somebody who observes and times a device.
@@ -22,12 +22,14 @@ pub struct DeviceOutput {
     pub work: SamplingCost,
 }
 
-/// A participant's row and weight.
+/// A participant's rows and weight.
 #[derive(Debug)]
 pub struct Participant {
     /// The raw row.
     pub row: Row,
-    /// Its weight, in a study with weights.
+    /// Further rows of the same person: one of all is reported, drawn at random.
+    pub more_rows: Vec<Row>,
+    /// The row's weight, in a study with weights.
     pub weight: Option<f64>,
 }
 
@@ -91,7 +93,13 @@ impl SdkDevice {
 
 impl Device for SdkDevice {
     fn report(&self, of: &Participant, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let measured = self.0.report_measured(&of.row, of.weight, 0);
+        let measured = match &of.more_rows[..] {
+            [] => self.0.report_measured(&of.row, of.weight, 0),
+            more => {
+                let rows: Vec<Row> = [&of.row].into_iter().chain(more).cloned().collect();
+                self.0.report_one_of_measured(&rows, 0)
+            }
+        };
         let (prepared, work) = measured.map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
@@ -119,7 +127,17 @@ impl SeededDevice {
 
 impl Device for SeededDevice {
     fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let bounded = prepare(&self.params, of)?;
+        let bounded = match of.more_rows.len() {
+            0 => prepare(&self.params, of)?,
+            // As on a device, the draw does not count among the words of the noise.
+            more => match rng.random_range(0..=more) {
+                0 => prepare(&self.params, of)?,
+                other => {
+                    let row = &of.more_rows[other - 1];
+                    self.params.preprocessor().prepare(row)?
+                }
+            },
+        };
         let (payload, work) = self.params.mechanism().perturb_with_measured(&bounded, rng);
         Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
@@ -128,7 +146,7 @@ impl Device for SeededDevice {
     }
 }
 
-/// The row as this study's devices prepare it: the zero row if it is unusable.
+/// The first row as this study's devices prepare it: the zero row if it is unusable.
 pub fn prepare(params: &StudyParams, of: &Participant) -> Result<BoundedRow> {
     let preprocessor = params.preprocessor();
     match of.weight {

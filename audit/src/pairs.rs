@@ -46,6 +46,8 @@ pub enum PairKind {
     MissingCells,
     /// (10 e₁ of weight 4, 10 e₂ of weight ¼) under `clip`, in a study with weights: the first counts 1.
     Weighted,
+    /// (e₁ and e₁, two rows of one person; e₂ alone) under `clip`: one of a person's rows is reported.
+    TwoRows,
 }
 
 names! {
@@ -65,6 +67,7 @@ names! {
         CentredUnusable = "centred-unusable",
         MissingCells = "missing-cells",
         Weighted = "weighted",
+        TwoRows = "two-rows",
     } else |text, names| Error::invalid_request(format!(
         "there is no pair {text:?}; the pairs are {}",
         names.join(", ")
@@ -110,9 +113,18 @@ impl PairKind {
     /// The raw rows of length `p` ≥ 2, with their weights.
     pub fn participants(self, p: usize, seed: u64) -> (Participant, Participant) {
         let ((a, b), weights) = (self.rows(p, seed), self.weights());
-        let participant = |row, weight| Participant { row, weight };
+        let again = (self == Self::TwoRows).then(|| a.clone());
+        let participant = |row, more_rows, weight| Participant {
+            row,
+            more_rows,
+            weight,
+        };
         let (of_a, of_b) = weights.unzip();
-        (participant(a, of_a), participant(b, of_b))
+        let more_of_a = again.into_iter().collect();
+        (
+            participant(a, more_of_a, of_a),
+            participant(b, Vec::new(), of_b),
+        )
     }
 
     fn rows(self, p: usize, seed: u64) -> (Row, Row) {
@@ -122,7 +134,7 @@ impl PairKind {
             row
         };
         let (a, b) = match self {
-            Self::Axes => (axis(1.0, 0), axis(1.0, 1)),
+            Self::Axes | Self::TwoRows => (axis(1.0, 0), axis(1.0, 1)),
             Self::Orthogonal => orthogonal(p, seed),
             Self::ShortAxes | Self::ShortAxesRequired => (axis(0.5, 0), axis(0.05, 1)),
             Self::ShortDense | Self::ShortDenseRequired => {

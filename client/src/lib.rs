@@ -92,6 +92,7 @@ mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod study;
+mod study_name;
 
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub mod blocking;
@@ -109,5 +110,6 @@ pub use sqlite::{
     RowLedger, RowReceipt, RowStudy, UploadRequest,
 };
 pub use study::{PreparedReport, Study};
+pub use study_name::resolve_study_id;
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub use upload::{Holders, Participants, RowCharges, UploadAnswer, UploadProgress, upload_table};

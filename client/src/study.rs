@@ -49,6 +49,8 @@ struct Inner {
     params: StudyParams,
     format: ReportFormat,
     max_batch: usize,
+    /// Name or beginning of the identifier by which a person called it; `None` for the whole identifier.
+    called: Option<String>,
 }
 
 impl Study {
@@ -66,6 +68,7 @@ impl Study {
             max_batch: codec::max_batch(format.payload_len()),
             params,
             format,
+            called: None,
         }))
     }
 
@@ -106,6 +109,16 @@ impl Study {
     pub fn with_info(mut self, name: impl Into<String>, about: About) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         (inner.name, inner.about) = (Some(name.into()), about);
+        self
+    }
+
+    /// Says what a person called it. If that is not its whole identifier but its name, say, it may have meant another
+    /// study before: a ledger that knows that one refuses this one.
+    #[must_use]
+    pub fn called(mut self, called: &str) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        let whole = called.eq_ignore_ascii_case(&inner.id);
+        inner.called = (!whole).then(|| called.to_owned());
         self
     }
 
@@ -188,6 +201,7 @@ impl Study {
             max_batch: document.max_batch_reports,
             params,
             format,
+            called: None,
         })))
     }
 
@@ -204,6 +218,10 @@ impl Study {
     /// Its name, where it is known.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
+    }
+
+    pub(crate) fn how_called(&self) -> Option<&str> {
+        self.0.called.as_deref()
     }
 
     /// The notice; empty where parameters came alone.
@@ -302,20 +320,31 @@ impl Study {
     }
 
     /// Reports one of the rows of a person who has several, drawn uniformly from the operating system's randomness: as
-    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number. Without
-    /// any row it is the report of the zero row. The estimate is then one of persons, each of whom counts the same.
+    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number
+    /// (`docs/derivations/persons.md`). Without any row it is the report of the zero row. The estimate is then one of
+    /// persons, each of whom counts the same.
     ///
     /// # Errors
     /// As [`report`](Self::report), for any of the rows.
     pub fn report_one_of(&self, rows: &[Row], now: u64) -> Result<PreparedReport> {
+        Ok(self.report_one_of_measured(rows, now)?.0)
+    }
+
+    /// [`report_one_of`](Self::report_one_of), with the cost as in [`report_measured`](Self::report_measured).
+    #[doc(hidden)]
+    pub fn report_one_of_measured(
+        &self,
+        rows: &[Row],
+        now: u64,
+    ) -> Result<(PreparedReport, SamplingCost)> {
         let p = self.params().dimension();
         if let Some(other) = rows.iter().find(|row| row.values().len() != p) {
             // The error does not depend on which row is drawn.
-            return self.report(other, now);
+            return self.report_measured(other, None, now);
         }
         match rows {
-            [] => self.report(&Row::new(vec![f64::NAN; p]), now),
-            rows => self.report(&rows[draw_below(rows.len())?], now),
+            [] => self.report_measured(&Row::new(vec![f64::NAN; p]), None, now),
+            rows => self.report_measured(&rows[draw_below(rows.len())?], None, now),
         }
     }
 

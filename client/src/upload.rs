@@ -160,6 +160,10 @@ impl RowLedger {
             )));
         }
         let file = self.row_file(holders.count() as u64, &table.identity(), &table.reading())?;
+        let file = match holders {
+            Holders::Persons(_) => file.of_persons(),
+            Holders::Rows(_) | Holders::Weighted(_) => file,
+        };
         self.admit_upload(study, &file, request)
     }
 }

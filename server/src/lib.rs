@@ -15,8 +15,7 @@
 //! # What is not here
 //!
 //! No replication: servers that share a PostgreSQL database leave replication to the database. Numeric payloads are
-//! added up and dropped; seeds are stored without their identifiers. Either way no single report can be removed from an
-//! estimate afterwards.
+//! added up and dropped; seeds are stored without their identifiers. No function removes a single report from either.
 
 mod app;
 mod check;

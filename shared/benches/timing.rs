@@ -20,7 +20,8 @@ const DIMENSIONS: [usize; 4] = [40, 400, 1_000, 4_000];
 /// A pair of raw rows with the public constants that make it hard.
 struct Pair {
     name: &'static str,
-    features: Option<(f64, f64)>,
+    /// A feature with the constants of all, but without a name.
+    feature: Option<Feature>,
     rows: [Vec<f64>; 2],
 }
 
@@ -32,12 +33,22 @@ fn pairs(p: usize) -> Vec<Pair> {
     };
     let axis = axis_beside(0.0);
     let flat = |value: f64| vec![value; p];
-    let pair = |name, features, first, second| Pair {
+    // Half of the cells, in places that a branch predictor does not learn.
+    let irregular = |some: f64| -> Vec<f64> {
+        let cell = |j: usize| {
+            let z = (j as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let bit = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 63;
+            if bit == 0 { some } else { 1.0 }
+        };
+        (0..p).map(cell).collect()
+    };
+    let pair = |name, feature, first, second| Pair {
         name,
-        features,
+        feature,
         rows: [first, second],
     };
     let axis_row = || axis.clone();
+    let public = |center| Some(Feature::new("", center, 1.0));
     vec![
         pair("axis / flat", None, axis_row(), flat(1.0)),
         pair("axis / zero row", None, axis_row(), flat(0.0)),
@@ -55,11 +66,29 @@ fn pairs(p: usize) -> Vec<Pair> {
         ),
         pair(
             "center 3: at it / off it",
-            Some((3.0, 1.0)),
+            public(3.0),
             flat(3.0),
             flat(4.0),
         ),
         pair("unusable (NaN) / usable", None, flat(f64::NAN), flat(1.0)),
+        pair(
+            "zeros here and there / ones",
+            None,
+            irregular(0.0),
+            flat(1.0),
+        ),
+        pair(
+            "the same with public constants",
+            public(0.0),
+            irregular(0.0),
+            flat(1.0),
+        ),
+        pair(
+            "cells missing here and there / none",
+            public(0.0).map(|feature| feature.observed(0.5)),
+            irregular(f64::NAN),
+            flat(1.0),
+        ),
     ]
 }
 
@@ -95,9 +124,12 @@ fn main() {
 }
 
 fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usize) {
-    let features = pair.features.map(|(center, scale)| {
-        let feature = |j| Feature::new(format!("x{j}"), center, scale);
-        (0..p).map(feature).collect()
+    let features = pair.feature.as_ref().map(|feature| {
+        let named = |j| Feature {
+            name: format!("x{j}"),
+            ..feature.clone()
+        };
+        (0..p).map(named).collect()
     });
     let budget = kind.budget(epsilon, None).expect("in range");
     let params = StudyParams::freeze(StudyDesign {

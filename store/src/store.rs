@@ -346,9 +346,16 @@ impl Store {
     }
 
     /// Does the work for times without a job: removes what is left of deleted studies, and identifiers past their
-    /// retention time, and helps other servers with theirs; ends early if `stopping` returns true. Blocks.
+    /// retention time, writes the rows of closed studies anew, and helps other servers with their jobs; ends early if
+    /// `stopping` returns true. Blocks.
     pub fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         self.engine().sweep(stopping)
+    }
+
+    /// Whether the study is closed and [sweeps](Self::sweep) have written its rows anew: the database no longer shows
+    /// which identifier, token and seed came together, or what a report added to a sum. Blocks.
+    pub fn is_rewritten(&self, study: &Study) -> Result<bool> {
+        self.engine().is_rewritten(study)
     }
 
     /// A snapshot of a study as an unnamed file: parameters, identifiers, and sums or seeds. Estimates are not

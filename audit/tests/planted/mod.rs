@@ -48,10 +48,12 @@ pub(crate) enum Leak {
     /// The weight multiplies the noisy report instead of scaling the bounded row by its square root, so the noise level
     /// reveals it.
     WeightOfTheReport,
+    /// The rows of a person are added up instead of one being drawn.
+    RowsAddedUp,
 }
 
 impl Leak {
-    pub(crate) const ALL: [Leak; 16] = [
+    pub(crate) const ALL: [Leak; 17] = [
         Self::None,
         Self::ParityOfAttempts,
         Self::OneAttemptForShortRows,
@@ -68,6 +70,7 @@ impl Leak {
         Self::ShortRowsInTheClear,
         Self::WeightAboveOne,
         Self::WeightOfTheReport,
+        Self::RowsAddedUp,
     ];
 
     /// Whether it violates privacy, so that the audit must refute it.
@@ -199,6 +202,17 @@ impl Leaky {
                     _ => 1.0,
                 };
                 bounded.as_slice().iter().map(|y| y * root).collect()
+            }
+            (Leak::RowsAddedUp, None) if !of.more_rows.is_empty() => {
+                let rows = [&of.row].into_iter().chain(&of.more_rows);
+                let mut sum = vec![0.0; values.len()];
+                for row in rows {
+                    let bounded = self.params.preprocessor().prepare(row)?;
+                    for (sum, y) in sum.iter_mut().zip(bounded.as_slice()) {
+                        *sum += y;
+                    }
+                }
+                sum
             }
             (Leak::ConstantBeforeNormalising, Some(a)) if values.iter().all(|v| v.is_finite()) => {
                 values.iter().copied().chain([a]).collect()

@@ -157,19 +157,23 @@ impl PyLedger {
 
     /// JSON of what the device keeps of its report. `row` has the study's order. A text that is no token is refused
     /// before anything is charged.
-    #[pyo3(signature = (study, row, token))]
+    #[pyo3(signature = (study, row, weight, token))]
     fn take_part(
         &self,
         py: Python<'_>,
         study: &PyStudy,
         row: PyReadonlyArray1<'_, f64>,
+        weight: Option<f64>,
         token: Option<&str>,
     ) -> PyResult<String> {
         let row = Row::new(row.as_array().to_vec());
         self.0.briefly(py, |ledger| {
             check_len(&study.0, row.values().len())?;
             let token = token.map(ParticipantToken::parse).transpose()?;
-            let done = ledger.participate(&study.0, &row)?;
+            let done = match weight {
+                None => ledger.participate(&study.0, &row)?,
+                Some(weight) => ledger.participate_weighted(&study.0, &row, weight)?,
+            };
             let entry = done.entry();
             if let Some(token) = &token {
                 ledger.set_token(entry.study(), token)?;

@@ -52,13 +52,8 @@ impl PyStudy {
             let pinned = pinned(fingerprint.as_deref())?;
             let settings = Connection::settings(connection.as_ref())?;
             let client = StudyClient::with_settings(&url, &settings)?;
-            let fetched = control.requests(async {
-                match pinned {
-                    Some(pinned) => client.fetch_study_pinned(&id, pinned).await,
-                    None => client.fetch_study(&id).await,
-                }
-            })?;
-            Ok(Self(fetched?))
+            let study = control.requests(client.find_study(&id, pinned))?;
+            Ok(Self(study?))
         })
     }
 

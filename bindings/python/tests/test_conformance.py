@@ -16,6 +16,7 @@ from eigenveil import _rows, errors
 
 TABLES = Path(__file__).parents[2] / "conformance"
 CELLS = json.loads((TABLES / "cells.json").read_text(encoding="utf-8"))
+PERSONS = json.loads((TABLES / "persons.json").read_text(encoding="utf-8"))
 STUDIES = json.loads((TABLES / "studies.json").read_text())
 UPLOADS = json.loads((TABLES / "uploads.json").read_text())
 ANSWERS = [case for case in json.loads((TABLES / "answers.json").read_text()) if not case["batch"]]
@@ -37,6 +38,21 @@ def test_cells(caplog):
             assert bool(caplog.records) == unread, case
 
 
+def test_persons(study, tmp_path):
+    pandas, made = pytest.importorskip("pandas"), study(dimension=2)
+    for number, case in enumerate(PERSONS):
+        rows = np.ones((len(case["labels"]), 2))
+        for labels in (case["labels"], pandas.Series(case["labels"], dtype=object)):
+            path = tmp_path / f"{number} {type(labels).__name__}"
+            if "refused" in case:
+                with pytest.raises(errors.InputError, match=f"row {case['refused']} ") as refused:
+                    eigenveil.report(made, rows, persons=labels, ledger=path)
+                assert refused.value.code == "wrong-persons" and not path.exists()
+            else:
+                done = eigenveil.report(made, rows, persons=labels, ledger=path)
+                assert done.participants == max(case["persons"]) + 1, case
+
+
 @pytest.mark.parametrize("case", STUDIES, ids=lambda case: case["name"])
 def test_studies(case, tmp_path):
     try:
@@ -55,10 +71,23 @@ def test_studies(case, tmp_path):
 
 
 class _Answering(http.server.BaseHTTPRequestHandler):
-    """Answers every report as `case` says."""
+    """Answers every report as `case` says, and has one study."""
 
     case: dict = {}
+    document: dict = {}
     posts = 0
+
+    def do_GET(self):
+        document = self.document
+        summary = {key: document.get(key) for key in ("id", "name", "state", "fingerprint", "reports_accepted", "created_at_ms")}
+        summary["dimension"] = document["params"]["preprocessing"]["dimension"]
+        summary |= {key: document["privacy"][key] for key in ("mechanism", "epsilon", "delta")}
+        body = json.dumps(document if "/studies/" in self.path else {"studies": [summary]}).encode()
+        self.send_response_only(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_POST(self):
         type(self).posts += 1
@@ -124,7 +153,11 @@ def test_uploads(case, answering, tmp_path):
             eigenveil.report(there, rows, ledger=path, connection=once)
     before = kept()
     _Answering.case, _Answering.posts = _batch_of_one(accepted=1), 0
-    study = eigenveil.Study.from_document({**document, **case["study"]}, answering)
+    _Answering.document = {**document, **case["study"]}
+    if "called" in case:
+        study = eigenveil.Study.fetch(answering, case["called"])
+    else:
+        study = eigenveil.Study.from_document(_Answering.document, answering)
     try:
         eigenveil.report(study, rows, ledger=path, connection=once, **case["ask"])
         code = None

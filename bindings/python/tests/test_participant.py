@@ -334,6 +334,27 @@ def test_most_of_20_cells_refuse_a_column_and_nothing_else_does(study, tmp_path,
     assert eigenveil.report(study(features=smoker), frame, ledger=path).unusable == 0
 
 
+def test_a_study_made_again_under_its_name_is_charged_only_by_its_identifier(analyst, tmp_path):
+    ledger = tmp_path / "rows.ledger"
+
+    def report(called):
+        made = eigenveil.Study.fetch(analyst.url, called)
+        return eigenveil.report(made, np.ones((3, 2)), ledger=ledger).prepared
+
+    first = analyst.create_study("made again", dimension=2, epsilon=4)
+    assert [report("made again"), report(first.id[:8])] == [3, 0]
+    analyst.close(first)
+    analyst.delete(first)
+    second = analyst.create_study("made again", dimension=2, epsilon=4)
+    with pytest.raises(errors.LedgerError) as refused:
+        report("made again")
+    assert refused.value.code == "already-participated"
+    assert first.id in str(refused.value) and second.id in str(refused.value)
+    assert len(eigenveil.receipt(ledger).studies) == 1
+    # Whoever gives the whole identifier means it.
+    assert [report(second.id), report("made again")] == [3, 0]
+
+
 def test_persons_and_weights(study, analyst, tmp_path):
     numbers = np.random.default_rng(1).normal(size=(6, 3))
     pandas = pytest.importorskip("pandas")
@@ -343,6 +364,14 @@ def test_persons_and_weights(study, analyst, tmp_path):
     with pytest.raises(errors.InputError, match="'who'"):
         eigenveil.report(made, frame, ledger=tmp_path / "other.ledger")
     weighted = study(weights=True)
+    with eigenveil.Ledger(tmp_path / "device.ledger") as device:
+        with pytest.raises(errors.InputError, match="count by weights"):
+            device.take_part(weighted, ROW)
+        with pytest.raises(errors.InputError, match="count"):
+            device.take_part(made, ROW, weight=0.5)
+        assert not device.receipt().studies
+        assert "weight" in device.take_part(weighted, ROW, weight=np.nan).local_warning
+        assert device.take_part(study(weights=True), ROW, weight=0.5).local_warning is None
     with pytest.raises(errors.InputError, match="count by weights"):
         eigenveil.report(weighted, numbers, ledger=tmp_path / "weights.ledger")
     assert not (tmp_path / "weights.ledger").exists()

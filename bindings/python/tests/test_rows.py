@@ -264,19 +264,15 @@ def test_a_row_that_does_not_say_whose_it_is_is_refused(study, tmp_path):
         pyarrow.array([1, None]),
         list(pyarrow.array([1, None])),
         ["x", None],
-        ["x", " "],
         [b"x", b""],
         [1, decimal.Decimal("nan")],
         [1, decimal.Decimal("sNaN")],
         [1, complex("nan")],
         ["x", ["x"]],
         ["x", ("x", float("nan"))],
-        ["x", "NA"],
-        # What a program has rounded, or may have.
+        # What a program may have rounded.
         ["1", 2.0],
         [1, np.float32(2)],
-        ["x", "1.38202E+18"],
-        ["12", "12.0"],
         ["x", b"M\xfcller"],
     ):
         with pytest.raises(errors.InputError, match="row 2") as refused:

@@ -38,8 +38,11 @@ mod receipt;
 mod records;
 
 use eigenveil_shared::{
-    Error as SharedError, ErrorCode, about::UtcDate, enrolment::ParticipantToken, preprocess::Row,
-    privacy::Budget,
+    Error as SharedError, ErrorCode,
+    about::UtcDate,
+    enrolment::ParticipantToken,
+    preprocess::Row,
+    privacy::{Budget, PrivacyStatement},
 };
 
 use crate::{
@@ -48,7 +51,8 @@ use crate::{
     rules::{
         Limits, PrivacyCost, StudyTerms, TOKEN_ERRORS, charge, check_known, check_move, compose,
     },
-    study::{Study, random_bytes},
+    study::{PreparedReport, Study, random_bytes},
+    study_name::check_called,
 };
 
 pub use entry::{Entry, EntryState};
@@ -186,14 +190,59 @@ impl Book {
     ///
     /// # Errors
     /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier at another
-    /// address; `wrong-fingerprint` when the study's parameters have changed since the device took part;
-    /// `study-not-open`, `study-ended`, `wrong-dimension`, `randomness-unavailable`.
+    /// address, or in another one of this server that had the name by which this one was [called](Study::called);
+    /// `wrong-fingerprint` when the study's parameters have changed since the device took part;
+    /// `study-not-open`, `study-ended`, `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
     pub fn take_part(&self, study: &Study, row: &Row, now: u64) -> Result<Step> {
+        self.join(study, study.privacy(), now, || {
+            check_unweighted(study)?;
+            study.report(row, now)
+        })
+    }
+
+    /// Takes part like [`take_part`](Self::take_part) in a study with weights, as [`Study::report_weighted`] does.
+    ///
+    /// # Errors
+    /// As [`take_part`](Self::take_part); `invalid-preprocessing` in a study without weights.
+    pub fn take_part_weighted(
+        &self,
+        study: &Study,
+        row: &Row,
+        weight: f64,
+        now: u64,
+    ) -> Result<Step> {
+        self.join(study, study.privacy(), now, || {
+            study.report_weighted(row, weight, now)
+        })
+    }
+
+    /// Takes part like [`take_part`](Self::take_part) for a person who has several rows, as [`Study::report_one_of`]
+    /// does.
+    ///
+    /// # Errors
+    /// As [`take_part`](Self::take_part).
+    pub fn take_part_as_person(&self, study: &Study, rows: &[Row], now: u64) -> Result<Step> {
+        self.join(study, study.privacy().of_person(), now, || {
+            check_unweighted(study)?;
+            study.report_one_of(rows, now)
+        })
+    }
+
+    fn join(
+        &self,
+        study: &Study,
+        statement: PrivacyStatement,
+        now: u64,
+        report: impl FnOnce() -> Result<PreparedReport>,
+    ) -> Result<Step> {
         if let Some(entry) = self.known(study)? {
             return Ok(Step::Known(entry.clone()));
         }
+        let here = self.entries.iter();
+        let here = here.filter(|entry| entry.servers.contains(study.server()));
+        let here = here.map(|entry| (entry.study(), entry.terms.name.as_deref()));
+        check_called(study, "the device", here)?;
         study.check_open(now)?;
-        let statement = study.privacy();
         let charge = charge(study.id(), study.params(), &statement)?;
         let spent: Vec<Budget> = self.charges().collect();
         self.limits.check(&spent, charge).map_err(|exceeded| {
@@ -204,7 +253,7 @@ impl Book {
                 "the device's owner",
             )
         })?;
-        let prepared = study.report(row, now)?;
+        let prepared = report()?;
         let local_warning = prepared.local_warning().cloned();
         let report = prepared.into_report();
         let entry = Entry {
@@ -410,5 +459,15 @@ impl Book {
             payload: None,
             local_warning: None,
         })
+    }
+}
+
+/// Refuses a study with weights: without one a row would count 1, whatever it stands for.
+fn check_unweighted(study: &Study) -> Result<()> {
+    match study.params().preprocessing().weights {
+        None => Ok(()),
+        Some(_) => Err(Error::usage(
+            "participants of this study count by weights above 0 and at most 1; take part with one",
+        )),
     }
 }

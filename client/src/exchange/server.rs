@@ -76,8 +76,8 @@ impl Server {
                 // A connection to 0.0.0.0 or [::] goes to this machine.
                 address.is_loopback() || address.is_unspecified()
             }
-            // RFC 6761: names under localhost are this machine.
-            Err(_) => host == "localhost" || host.ends_with(".localhost"),
+            // Names under it (RFC 6761) are asked of the network by many resolvers.
+            Err(_) => host == "localhost",
         }
     }
 }

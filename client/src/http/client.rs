@@ -12,6 +12,7 @@ use crate::{
     error::Result,
     exchange::{Answer, Request, Response, Server},
     study::Study,
+    study_name::resolve_study_id,
 };
 
 /// A device's side of the HTTP interface. Cheap to clone; clones share connections.
@@ -80,6 +81,16 @@ impl StudyClient {
     /// As [`StudyClient::fetch_study`]; `wrong-fingerprint` when the study has other parameters.
     pub async fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
         self.study(id, Some(expected)).await
+    }
+
+    /// Fetches and checks, like [`StudyClient::fetch_study`], what a person calls so: an identifier, the first four
+    /// digits or more of one, or a name. The study [knows](Study::called) what it was called.
+    ///
+    /// # Errors
+    /// As [`StudyClient::fetch_study_pinned`]; `study-not-found` and `usage` as [`resolve_study_id`].
+    pub async fn find_study(&self, called: &str, pinned: Option<Fingerprint>) -> Result<Study> {
+        let id = resolve_study_id(self.list(), called).await?;
+        Ok(self.study(&id, pinned).await?.called(called))
     }
 
     async fn study(&self, id: &str, pinned: Option<Fingerprint>) -> Result<Study> {

@@ -492,8 +492,7 @@ mod tests {
         for near in [
             "http://127.8.8.8:1",
             "http://[::ffff:127.0.0.1]",
-            "http://a.localhost",
-            "http://A.Localhost.:8080",
+            "http://Localhost.:8080",
             "http://0.0.0.0:8080",
             "http://0",
             "http://[::]:8080",
@@ -505,6 +504,8 @@ mod tests {
             "http://study.example",
             "http://192.0.2.7:8080",
             "http://[2001:db8::1]",
+            "http://a.localhost",
+            "http://a.localhost.:8080",
             "http://localhost.example",
             "http://notlocalhost",
             "http://127.0.0.1.example",

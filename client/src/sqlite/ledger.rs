@@ -130,12 +130,46 @@ impl Ledger {
     /// As there; the file could not be written. After an error nothing was given out. If the disk kept the entry in
     /// spite of the failure it reported, the next call finds it and gives its report.
     pub fn participate(&mut self, study: &Study, row: &Row) -> Result<Participation> {
+        self.join(study, |book, now| book.take_part(study, row, now))
+    }
+
+    /// Takes part with a weight, once: as [`Book::take_part_weighted`] and [`participate`](Self::participate).
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn participate_weighted(
+        &mut self,
+        study: &Study,
+        row: &Row,
+        weight: f64,
+    ) -> Result<Participation> {
+        self.join(study, |book, now| {
+            book.take_part_weighted(study, row, weight, now)
+        })
+    }
+
+    /// Takes part for a person of several rows, once: as [`Book::take_part_as_person`] and
+    /// [`participate`](Self::participate).
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn participate_as_person(&mut self, study: &Study, rows: &[Row]) -> Result<Participation> {
+        self.join(study, |book, now| {
+            book.take_part_as_person(study, rows, now)
+        })
+    }
+
+    fn join(
+        &mut self,
+        study: &Study,
+        take_part: impl FnOnce(&Book, u64) -> Result<Step>,
+    ) -> Result<Participation> {
         let book = self.book()?;
         if let Some(known) = book.known(study)? {
             return Ok(Participation::Known(known.clone()));
         }
         let now = Error::check_clock(self.clock.unix_ms())?;
-        match book.take_part(study, row, now)? {
+        match take_part(&book, now)? {
             Step::Known(entry) => Ok(Participation::Known(entry)),
             Step::Join(mut change) => {
                 self.write(&change)?;

@@ -30,6 +30,8 @@ struct Case {
     study: Map<String, Value>,
     #[serde(default)]
     elsewhere: bool,
+    /// How a person calls the study now, if not by its identifier.
+    called: Option<String>,
     ask: Map<String, Value>,
     refused: Option<String>,
     sent: u64,
@@ -97,6 +99,10 @@ fn uploads_are_admitted_as_the_table_says() {
             &case.study,
             [SERVER, ELSEWHERE][usize::from(case.elsewhere)],
         );
+        let study = match &case.called {
+            Some(called) => study.called(called),
+            None => study,
+        };
         let before = folder.contents();
         let mut ledger = RowLedger::open_unchanged(&path).unwrap();
         let file = rows(&ledger, 3);

@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use eigenveil_client::{
-    EntryState, Limits, ReportResult, Result,
+    EntryState, Limits, ReportResult, Result, Study,
     book::{Book, Change, Entry, Revision, Step},
 };
-use eigenveil_shared::{enrolment::ParticipantToken, study::to_hex};
+use eigenveil_shared::{ErrorCode, about::About, enrolment::ParticipantToken, study::to_hex};
 use proptest::prelude::*;
 
-use crate::common::{NOW, PAYLOAD_LEN, assert_says, limits, params, row, study, study_at};
+use crate::common::{
+    NOW, PAYLOAD_LEN, SERVER, STUDY, assert_says, limits, params, row, study, study_at,
+};
 
 /// A store such as a browser has.
 #[derive(Clone, Default)]
@@ -70,6 +72,29 @@ fn filled() -> (Store, Book) {
         store.keep(&mut book, change);
     }
     (store, book)
+}
+
+#[test]
+fn a_name_that_meant_another_study_is_refused_and_a_whole_identifier_is_not() {
+    let (mut store, mut book) = (Store::default(), Book::new(Limits::default()));
+    let other = "f".repeat(32);
+    let wine = |server: &str, id: &str, called: &str| {
+        let study = study_at(server, id, params(0.5));
+        study.with_info("wine", About::default()).called(called)
+    };
+    let take_part = |book: &Book, study: &Study| book.take_part(study, &row(1.0), NOW);
+    let Step::Join(change) = take_part(&book, &wine(SERVER, STUDY, "wine")).unwrap() else {
+        unreachable!("the first study");
+    };
+    store.keep(&mut book, change);
+    let refused = take_part(&book, &wine(SERVER, &other, "wine")).unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::AlreadyParticipated));
+    assert_says(&refused, &[STUDY, &other, "\"wine\""]);
+    let whole = wine(SERVER, &other, &other);
+    let elsewhere = wine("https://study.example", &other, "wine");
+    for fine in [whole, elsewhere, wine(SERVER, STUDY, "wine")] {
+        take_part(&book, &fine).unwrap();
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use eigenveil_shared::{
     ErrorCode, codec,
     enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken},
     mechanism::{Calibration, MechanismKind},
-    preprocess::Row,
+    preprocess::{Row, Weights},
     privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
@@ -125,6 +125,38 @@ fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
         let error = ledger.participate(&other, &row).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
     }
+}
+
+#[test]
+fn a_device_takes_part_with_a_weight_where_a_study_has_them_and_as_a_person_elsewhere() {
+    let (_folder, _, mut ledger) = new_ledger();
+    let budget = Budget::approximate(1.0, 1e-6).unwrap();
+    let design = StudyDesign {
+        weights: Some(Weights::default()),
+        ..StudyDesign::new(MechanismKind::DiscreteGaussian, 5, budget)
+    };
+    let weighted = study_of(STUDY, StudyParams::freeze(design).unwrap());
+    let other = study("b", 1.0);
+    let rows = [row(1.0), row(2.0)];
+    let plain = ledger.participate(&weighted, &rows[0]);
+    let person = ledger.participate_as_person(&weighted, &rows);
+    for refused in [plain, person] {
+        assert_eq!(refused.unwrap_err().name(), "usage");
+    }
+    let refused = ledger.participate_weighted(&other, &rows[0], 0.5);
+    let code = refused.unwrap_err().code();
+    assert_eq!(code, Some(ErrorCode::InvalidPreprocessing));
+    assert!(ledger.receipt().unwrap().studies.is_empty());
+    let taken = ledger.participate_weighted(&weighted, &rows[0], 0.5);
+    assert!(taken.unwrap().is_new());
+    // Known: the row is not looked at.
+    assert!(!ledger.participate(&weighted, &rows[0]).unwrap().is_new());
+    let taken = ledger.participate_as_person(&other, &rows);
+    assert!(taken.unwrap().is_new());
+    let studies = ledger.receipt().unwrap().studies;
+    let neighbours = studies.iter().map(|study| &study.record.neighbours);
+    let of_persons = neighbours.map(|text| text.contains("of one person"));
+    assert!(of_persons.eq([false, true]));
 }
 
 #[test]

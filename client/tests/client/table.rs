@@ -91,4 +91,7 @@ async fn a_table_is_uploaded_once_also_if_it_was_broken_off() {
         assert!(matches!(last, Some(UploadProgress::Sent(sent, of)) if breaks || sent == of));
     }
     assert_eq!(store.lock().unwrap().stored.len(), 3);
+    let studies = ledger.receipt().unwrap().studies;
+    let neighbours = &studies[0].record.neighbours;
+    assert!(neighbours.contains("the rows of one person"));
 }

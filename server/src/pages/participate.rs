@@ -61,6 +61,43 @@ fn percent(probability: f64, at_most: bool) -> String {
     format!("{:.digits$} %", round(value * steps) / steps)
 }
 
+/// The store in use, and whether it has written the study's rows anew since the study was closed.
+#[derive(Clone, Copy)]
+struct Traces {
+    is_shared: bool,
+    is_rewritten: bool,
+}
+
+impl Traces {
+    /// How much the store shows of who sent what.
+    fn sentences(self, study: &Study, state: StudyState) -> Markup {
+        let has_tokens = self.is_shared && study.enrolment() == Enrolment::Token;
+        let pairs = match (study.has_seeds(), has_tokens) {
+            (true, false) => "which seed came with which identifier",
+            (true, true) => "which seed came with which identifier and which token",
+            (false, _) => "what a single report added",
+        };
+        html! {
+            @if self.is_rewritten {
+                "Since the study was closed its data have been written anew, sorted: the server's database no longer shows "
+                (pairs) ". Copies, backups and logs from before may."
+            } @else {
+                @match (study.has_seeds(), self.is_shared) {
+                    (true, false) => { "Seeds lie in the order in which they came, and an identifier shows when its report was made. Whoever has the server's files can tell from that " (pairs) ", nearly always where reports come one at a time. " }
+                    (true, true) => { "The database notes which transaction wrote a row. Whoever has its files can tell from that " (pairs) ", always where reports come one at a time. " }
+                    (false, _) => { "Files keep for a while what was changed in them. Whoever has the server's files may find the sum before and after a report, and so the report itself. " }
+                }
+                @if state == StudyState::Closed {
+                    "The study is closed, and its data are being written anew, sorted, so that this ends."
+                } @else {
+                    "Once the study is closed its data are written anew, sorted, and this ends, but not for copies, backups and logs from before."
+                }
+            }
+            " Even then, what your report reveals about your data is bounded as above."
+        }
+    }
+}
+
 pub(super) async fn show(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -73,15 +110,21 @@ pub(super) async fn show(
         _ => study.state(),
     };
     let kind = PageKind::Participate(study.id(), state, visitor.address().map(str::to_owned));
+    let pages = app.clone();
     let render = move |visitor: &Visitor| {
-        let content = content(visitor, &study, state);
+        let store = app.store();
+        let traces = Traces {
+            is_shared: store.config().database.is_some(),
+            is_rewritten: state == StudyState::Closed && store.is_rewritten(&study)?,
+        };
+        let content = content(visitor, &study, state, traces);
         Ok(layout::document(visitor, TITLE, &content))
     };
-    let page = app.state.pages.page(visitor, kind, render);
+    let page = pages.state.pages.page(visitor, kind, render);
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
-fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
+fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) -> Markup {
     let path = format!("/studies/{}", study.id());
     let privacy = study.privacy();
     let epsilon = effective_epsilon(privacy);
@@ -141,14 +184,14 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 li { "One report of " strong { (with_thousands(privacy.report_bytes as u64)) " bytes" } ", made on your device. Your row of " (with_thousands(study.params().dimension() as u64)) " numbers never leaves it." }
                 li { @if seeds { "It holds a random seed that leans a little towards your row." } @else { "It holds a matrix made of your row, with random noise added to each of its numbers." } }
                 li { "It has an identifier, so that it is counted once. The identifier shows when the report was made." }
-                @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, separately from the report." } }
+                @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, in a list of its own." } }
             }
         }
         section aria-labelledby="h-stored" {
             h2 #h-stored { "What is stored" }
             ul {
                 @if seeds {
-                    li { "The report's seed, without its identifier, together with the seeds of the same commit." }
+                    li { "The report's seed." }
                 } @else {
                     li { "The report's numbers are added to a sum and then discarded." }
                 }
@@ -156,10 +199,11 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 li { "How many reports came in each minute; later only in each hour, then in each day." }
                 li { "No address, no name, nothing about your device." }
             }
+            p #traces { (traces.sentences(study, state)) }
         }
         section aria-labelledby="h-back" {
             h2 #h-back { "It cannot be withdrawn" }
-            p { "Once a report is counted nobody can remove it, neither you nor the operator: nothing shows which part of the sum is yours. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
+            p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
         }
         section aria-labelledby="h-check" {
             h2 #h-check { "How to check" }
@@ -170,12 +214,21 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
             }
         }
-        @if study.enrolment() == Enrolment::Token { (tokens()) }
+        @if study.enrolment() == Enrolment::Token { (tokens(traces)) }
         @if state == StudyState::Open { (commands(visitor, study)) }
     }
 }
 
-fn tokens() -> Markup {
+fn tokens(traces: Traces) -> Markup {
+    let stored = match (traces.is_shared, traces.is_rewritten) {
+        (false, _) => {
+            "A backup of the server's database does not show which report came with which token."
+        }
+        (true, false) => {
+            "Until the study is closed and its data are written anew, the server's database shows which report came with which token."
+        }
+        (true, true) => "The server's database no longer shows which report came with which token.",
+    };
     html! {
         section #tokens aria-labelledby="h-tokens" {
             h2 #h-tokens { "You need a one-time token" }
@@ -183,7 +236,7 @@ fn tokens() -> Markup {
                 li { "A token has 64 hexadecimal digits and is valid for one report. Whoever runs the study creates the tokens and gives you yours; you cannot get one here. Without a token the server accepts no report." }
                 li { "It is a ticket and says nothing about your data. Anybody who has it can use it in your place: keep it secret until your report has arrived." }
                 li { "What it reveals: that it was used. The server stores a hash of each token and whether it was spent. Anybody who can read that and knows who got your token learns that you took part." }
-                li { "The server's database does not show which report came with which token. But both come in one request: somebody who runs the server and watches its memory, disk or traffic at that moment, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
+                li { (stored) " Both come in one request: somebody who runs the server and watches its memory, disk or traffic at that moment, compares copies of its files, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
                 li { "If the response gets lost, send the same report again: it is counted once, and your token is not needed twice." }
             }
         }
@@ -298,13 +351,111 @@ mod tests {
         assert_eq!(max_posterior(0.5, f64::INFINITY), 1.0);
     }
 
+    /// Bounds are never told better than they are, nor as certainty.
     #[test]
-    fn percentages_are_bounds_and_never_claim_certainty() {
-        assert_eq!(percent(0.5, true), "50.0 %");
-        // 98.2014 and 1.7986.
-        assert_eq!(percent(max_posterior(0.5, 4.0), true), "98.3 %");
-        assert_eq!(percent(min_posterior(0.5, 4.0), false), "1.7 %");
-        assert_eq!(percent(max_posterior(0.5, 16.0), true), "99.999989 %");
-        assert_eq!(percent(0.000_2, false), "0.020 %");
+    fn bounds_are_rounded_away_from_the_belief_before() {
+        for (probability, least, most) in [
+            (0.5, "50.0 %", "50.0 %"),
+            (max_posterior(0.5, 4.0), "98.2 %", "98.3 %"),
+            (max_posterior(0.5, 16.0), "99.999988 %", "99.999989 %"),
+            (min_posterior(0.5, 4.0), "1.7 %", "1.8 %"),
+            (min_posterior(0.01, 4.0), "0.018 %", "0.019 %"),
+        ] {
+            assert_eq!(percent(probability, false), least);
+            assert_eq!(percent(probability, true), most);
+        }
+        for epsilon in [0.3, 1.0, 2.0, 7.7, 15.9] {
+            for prior in PRIORS {
+                let [low, high] =
+                    [min_posterior, max_posterior].map(|of| of(prior / 100.0, epsilon));
+                let number = |text: String| text.trim_end_matches(" %").parse::<f64>().unwrap();
+                let (least, most) = (number(percent(low, false)), number(percent(high, true)));
+                assert!(
+                    0.0 < least && least <= 100.0 * low,
+                    "{prior} {epsilon}: {least}"
+                );
+                assert!(
+                    most < 100.0 && most >= 100.0 * high,
+                    "{prior} {epsilon}: {most}"
+                );
+            }
+        }
+    }
+
+    /// With tokens, and seeds or numbers, in either store, before and after the rows are written anew.
+    #[test]
+    fn what_the_store_shows_is_said_of_the_store_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = eigenveil_store::StoreConfig::new(folder.path().join("data"));
+        let environment = eigenveil_store::Environment::system();
+        let store = eigenveil_store::Store::open(&config, environment).unwrap();
+        let create = |mechanism: &str, delta: Option<f64>| {
+            let design = serde_json::json!({
+                "name": "test", "dimension": 3, "mechanism": mechanism, "epsilon": 1.0, "delta": delta, "enrolment": "token",
+            });
+            let created = store.create_study(serde_json::from_value(design).unwrap());
+            tokio::runtime::Runtime::new()
+                .unwrap()
+                .block_on(created)
+                .unwrap()
+        };
+        let (seeds, numbers) = (
+            create("double-cap", None),
+            create("symmetric-gaussian", Some(1e-6)),
+        );
+        for (study, is_shared, while_open, pairs) in [
+            (&seeds, false, "nearly always", "which identifier."),
+            (
+                &seeds,
+                true,
+                "which transaction",
+                "which identifier and which token.",
+            ),
+            (
+                &numbers,
+                false,
+                "the sum before and after",
+                "a single report added.",
+            ),
+            (
+                &numbers,
+                true,
+                "the sum before and after",
+                "a single report added.",
+            ),
+        ] {
+            let texts = |is_rewritten, state| {
+                let traces = Traces {
+                    is_shared,
+                    is_rewritten,
+                };
+                let text = traces.sentences(study, state).into_string();
+                (text, tokens(traces).into_string())
+            };
+            let (open, of_token) = texts(false, StudyState::Open);
+            assert!(
+                open.contains(while_open) && open.contains("Once the study is closed"),
+                "{open}"
+            );
+            assert_eq!(
+                of_token.contains("database shows which report"),
+                is_shared,
+                "{of_token}"
+            );
+            let (closed, _) = texts(false, StudyState::Closed);
+            assert!(
+                closed.contains(while_open) && closed.contains("are being written anew"),
+                "{closed}"
+            );
+            let (rewritten, of_token) = texts(true, StudyState::Closed);
+            assert!(
+                !rewritten.contains(while_open) && rewritten.contains(pairs),
+                "{rewritten}"
+            );
+            assert!(
+                !of_token.contains("database shows which report"),
+                "{of_token}"
+            );
+        }
     }
 }

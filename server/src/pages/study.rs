@@ -102,7 +102,8 @@ pub(super) async fn show(
     let render = move |visitor: &Visitor| {
         let visible = VisibleStudy::new(&app, visitor, study)?;
         let arrivals = app.store().arrivals(&visible.study)?;
-        let content = content(visitor, &visible, &arrivals);
+        let is_rewritten = visitor.is_operator() && app.store().is_rewritten(&visible.study)?;
+        let content = content(visitor, &visible, &arrivals, is_rewritten);
         Ok(layout::document(visitor, visible.study.name(), &content))
     };
     let page = pages.state.pages.page(visitor, kind, render);
@@ -242,7 +243,12 @@ fn arrivals_table(arrivals: &[ArrivalCount]) -> DataTable {
     }
 }
 
-fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount]) -> Markup {
+fn content(
+    visitor: &Visitor,
+    visible: &VisibleStudy,
+    arrivals: &[ArrivalCount],
+    is_rewritten: bool,
+) -> Markup {
     let study = &visible.study;
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
@@ -324,7 +330,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                     p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
                 }
             }
-            @if visitor.is_operator() { (state_section(visitor, study, &path)) }
+            @if visitor.is_operator() { (state_section(visitor, study, &path, is_rewritten)) }
         }
     }
 }
@@ -362,7 +368,7 @@ fn numbers(id: impl Into<Option<&'static str>>, table: &str) -> Markup {
     }
 }
 
-fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
+fn state_section(visitor: &Visitor, study: &Study, path: &str, is_rewritten: bool) -> Markup {
     let button = |to: &str, label: &str, help: &str| {
         html! {
             form method="post" action=(visitor.link(&format!("{path}/{to}"))) {
@@ -377,7 +383,10 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
             @match study.state() {
                 StudyState::Draft => (button("open", "Open the study", "Participants can then send reports.")),
                 StudyState::Open => (button("close", "Close the study", "It then accepts no more reports; this cannot be undone.")),
-                StudyState::Closed => p .muted { "The study is closed." },
+                StudyState::Closed => p .muted {
+                    "The study is closed."
+                    @if !is_rewritten { " Its data are being written anew: until that has ended, files and backups still show who sent what." }
+                },
             }
         }
     }

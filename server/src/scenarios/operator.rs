@@ -267,8 +267,13 @@ impl World {
                     let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
                     // Between the commits of a burst no spectrum was recorded.
                     if let Some(&expected) = study.spectra.get(&n) {
+                        // Seeds of a closed study are added up in another order, in single precision.
+                        let rounding = match self.parameter_sets[study.parameters].holds_seeds() {
+                            true => 1e-5,
+                            false => 1e-9,
+                        };
                         assert!(
-                            (squares - expected).abs() <= 1e-9 * expected.max(1.0),
+                            (squares - expected).abs() <= rounding * expected.max(1.0),
                             "estimate {number} of {n} reports is not of their sums: {squares} against {expected}"
                         );
                     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, Page},
-    common::{Harness, at, data, new_id, refused, report, waiting::until},
+    common::{Harness, at, data, new_id, refused, report, report_with, waiting::until},
     pages::{CREATE, form},
 };
 
@@ -239,6 +239,42 @@ async fn the_participate_page_shows_what_is_not_stated_and_explains_tokens() {
         missing.contains("purpose, responsible party, contact, last day"),
         "{missing}"
     );
+}
+
+/// Until the rows of a closed study are written anew, which follows by itself, the pages say what the store shows.
+#[tokio::test]
+async fn the_participate_page_says_what_the_store_shows() {
+    let server = Harness::new();
+    let [seeds, numbers] = [server.seed_study(json!({})).await, server.study(3).await];
+    for (study, payload, pairs) in [
+        (
+            &seeds,
+            vec![0xa7; 16],
+            "which seed came with which identifier",
+        ),
+        (
+            &numbers,
+            1_f32.to_le_bytes().repeat(6),
+            "a report, and so the report itself",
+        ),
+    ] {
+        let body = report_with(study, new_id(), payload);
+        server.counts(study, body).await;
+        let page = participate(&server, study, None).await;
+        page.says("#traces", pairs);
+        page.says("#traces", "Once the study is closed");
+        server.close(study).await;
+        until("the rows are written anew", async || {
+            let page = participate(&server, study, None).await;
+            let traces = page.text("#traces");
+            assert!(traces.contains("bounded as above"), "{traces}");
+            traces.contains("no longer shows")
+        })
+        .await;
+        let mut operator = Browser::operator(&server).await;
+        let page = operator.page(&format!("/studies/{}", study.id)).await;
+        assert!(!page.text("#operator").contains("written anew"));
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! Bringing a row into the unit ball.
 //!
-//! The time this takes is meant not to depend on the values: unusable values and tiny ones are masked, not
-//! branched around, and no operation meets a subnormal number, which most processors are slow with. With the
-//! bounds of the [parent module](super), values and centres are 0 or of magnitude 2⁻³⁰⁰ to 2³⁰⁰; so
-//! `x − center` is 0 or 2⁻³⁵² to 2³⁰¹ (it is a multiple of 2⁻³⁵²), over `scale` 2⁻⁴⁵² to 2⁴⁰¹, relative to the
-//! largest 2⁻⁸⁵⁴ at least, of which what is below 2⁻²⁰⁰ is dropped before it is squared.
+//! The time this takes is meant not to depend on the values: unusable values, missing cells and tiny ones are masked,
+//! not branched around (`shared/tests/instructions.rs` counts), and no operation meets a subnormal number, which most
+//! processors are slow with. With the bounds of the [parent module](super), values and centres are 0 or of magnitude
+//! 2⁻³⁰⁰ to 2³⁰⁰; so `x − center` is 0 or 2⁻³⁵² to 2³⁰¹ (it is a multiple of 2⁻³⁵²), over `scale` 2⁻⁴⁵² to 2⁴⁰¹,
+//! relative to the largest 2⁻⁸⁵⁴ at least, of which what is below 2⁻²⁰⁰ is dropped before it is squared.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     BoundedRow, FeatureRow, MIN_ENTRY, Norm, Preprocessing, Row, VALUE_RANGE, power_of_two,
-    row::{flush, masked},
+    row::{divide, drop_missing, drop_tiny, masked},
 };
 use crate::{
     dot::dot,
@@ -63,8 +63,8 @@ impl<'a> Preprocessor<'a> {
     /// Prepares like [`prepare`](Self::prepare), with the reason beside a row that became the zero row:
     /// `row-not-finite`, `row-outside-ball`. The reason holds no value, and is **for the participant only**.
     pub fn prepare_with_warning(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
-        let (x, unusable) = self.bound_to_unit_ball(row)?;
-        Ok((self.append_constant(x), unusable.map(Unusable::reason)))
+        let (x, fit) = self.bound_to_unit_ball(row)?;
+        Ok((self.append_constant(x), fit.problem(self.constants.norm)))
     }
 
     /// Prepares like [`prepare_with_warning`](Self::prepare_with_warning) in a study with [`Weights`](super::Weights):
@@ -80,12 +80,23 @@ impl<'a> Preprocessor<'a> {
                 "a weight was given, but in this study every participant counts the same",
             ));
         }
-        let (x, unusable) = self.bound_to_unit_ball(row)?;
+        let (x, fit) = self.bound_to_unit_ball(row)?;
         let mut bounded = self.append_constant(x);
-        let allowed = masked(weight, number_mask(weight)).clamp(0.0, 1.0);
-        bounded.multiply(flush(allowed, MIN_ENTRY).sqrt(), MIN_ENTRY);
-        let wrong = (allowed == 0.0).then_some(Unusable::Weight);
-        Ok((bounded, unusable.or(wrong).map(Unusable::reason)))
+        let mut share = [weight];
+        drop_missing(&mut share);
+        let allowed = share[0].clamp(0.0, 1.0);
+        share[0] = allowed;
+        drop_tiny(&mut share, MIN_ENTRY);
+        bounded.multiply(share[0].sqrt(), MIN_ENTRY);
+        let problem = fit.problem(self.constants.norm).or_else(|| {
+            (allowed == 0.0).then(|| {
+                Error::new(
+                    ErrorCode::RowNotFinite,
+                    "the weight is not a number above 0; the row is sent as the zero row",
+                )
+            })
+        });
+        Ok((bounded, problem))
     }
 
     /// The features without the constant that private centring appends, where the row can be used: for scores
@@ -95,9 +106,10 @@ impl<'a> Preprocessor<'a> {
     /// `wrong-dimension`, `row-not-finite`, `row-outside-ball` under [`Norm::Require`]. No error holds a value of
     /// the row.
     pub fn prepare_features(&self, row: &Row) -> Result<FeatureRow> {
-        match self.bound_to_unit_ball(row)? {
-            (x, None) => Ok(FeatureRow::new_unchecked(x)),
-            (_, Some(unusable)) => Err(unusable.reason()),
+        let (x, fit) = self.bound_to_unit_ball(row)?;
+        match fit.problem(self.constants.norm) {
+            None => Ok(FeatureRow::new_unchecked(x)),
+            Some(problem) => Err(problem),
         }
     }
 
@@ -113,15 +125,15 @@ impl<'a> Preprocessor<'a> {
     }
 
     /// The features in the unit ball, with room for one value more; zeros where the row is unusable.
-    fn bound_to_unit_ball(&self, row: &Row) -> Result<(Vec<f64>, Option<Unusable>)> {
+    fn bound_to_unit_ball(&self, row: &Row) -> Result<(Vec<f64>, Fit)> {
         self.check_dimension(row)?;
         let mut x = Vec::with_capacity(self.constants.report_dimension());
         x.extend_from_slice(row.values());
-        let unusable = Arch::new().dispatch(ScaleInPlace {
+        let fit = Arch::new().dispatch(ScaleInPlace {
             constants: self.constants,
             x: &mut x,
         });
-        Ok((x, unusable))
+        Ok((x, fit))
     }
 
     /// `(x, a)/√(1+a²)`, never normalised again: a short x must stay shorter than a long one.
@@ -129,10 +141,7 @@ impl<'a> Preprocessor<'a> {
         if let Some(a) = self.constants.centring {
             // Within its capacity: nothing of the row is left behind in another place.
             x.push(a);
-            let divisor = a.hypot(1.0);
-            for value in &mut x {
-                *value = flush(*value / divisor, MIN_ENTRY);
-            }
+            divide(&mut x, a.hypot(1.0), MIN_ENTRY);
             clip_to_unit_norm(&mut x);
         }
         BoundedRow::new_unchecked(x)
@@ -158,10 +167,10 @@ struct ScaleInPlace<'a> {
 }
 
 impl WithSimd for ScaleInPlace<'_> {
-    type Output = Option<Unusable>;
+    type Output = Fit;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Option<Unusable> {
+    fn with_simd<S: Simd>(self, _: S) -> Fit {
         let ScaleInPlace { constants, x } = self;
         let (smallest, largest) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
         // A constant of the study, not of the row.
@@ -169,36 +178,32 @@ impl WithSimd for ScaleInPlace<'_> {
         let finite = x.iter().fold(true, |all, v| {
             all & ((v.abs() <= largest) | (allows_missing & v.is_nan()))
         });
-        let keep = mask(finite);
-        let mut observed = 0.0;
-        match &constants.features {
-            None => {
-                for value in &mut *x {
-                    *value = flush(masked(*value, keep), smallest);
-                }
+        let usable = mask(finite);
+        mask_all(x, usable);
+        drop_tiny(x, smallest);
+        let mut shortened = 1.0;
+        if let Some(features) = &constants.features {
+            for (value, feature) in x.iter_mut().zip(features) {
+                // Public: a branch here tells nothing about the row.
+                let tiny = feature.center.abs() < smallest;
+                let center = if tiny { 0.0 } else { feature.center };
+                *value = (*value - center) / feature.scale;
             }
-            Some(features) => {
-                for (value, feature) in x.iter_mut().zip(features) {
-                    let there = number_mask(*value);
-                    observed += masked(1.0, there);
-                    let cell = flush(masked(*value, keep & there), smallest);
-                    let centred = (cell - flush(feature.center, smallest)) / feature.scale;
-                    *value = masked(centred, keep & there);
-                }
+            // A missing cell is NaN up to here, and now its centre.
+            let observed = drop_missing(x);
+            mask_all(x, usable);
+            if allows_missing {
+                // A row of which a part is missing is shortened as the whole row would be.
+                shortened = ((observed as f64).max(1.0) / x.len() as f64).sqrt();
             }
         }
-        // A row of which a part is missing is shortened as the whole row would be.
-        let shortened = if allows_missing {
-            (observed.max(1.0) / x.len() as f64).sqrt()
-        } else {
-            1.0
-        };
 
         // Everything from here in units of a power of two near the largest value: exact, and squares stay in range.
         let down = reciprocal_power_of_two(x.iter().fold(0.0_f64, |m, v| m.max(v.abs())));
         for value in &mut *x {
-            *value = flush(*value * down, MIN_RELATIVE_MAGNITUDE);
+            *value *= down;
         }
+        drop_tiny(x, MIN_RELATIVE_MAGNITUDE);
         // At least 1 unless the row is zero.
         let length = norm(x);
         let (divisor, inside) = match constants.norm {
@@ -206,45 +211,45 @@ impl WithSimd for ScaleInPlace<'_> {
             Norm::Clip { radius } => (length.max(radius * down * shortened), true),
             Norm::Require { radius } => (radius * down, length <= radius * down),
         };
-        let keep = mask(inside);
-        for value in &mut *x {
-            *value = flush(masked(*value / divisor, keep), MIN_ENTRY);
-        }
+        mask_all(x, mask(inside));
+        divide(x, divisor, MIN_ENTRY);
         clip_to_unit_norm(x);
+        Fit { finite, inside }
+    }
+}
 
-        match (finite, constants.norm) {
-            (false, _) => Some(Unusable::NotFinite),
-            (true, Norm::Require { radius }) if !inside => Some(Unusable::OutsideBall { radius }),
+/// Whether a row can be used. Nothing branches on it but what tells the participant.
+#[derive(Clone, Copy)]
+struct Fit {
+    finite: bool,
+    inside: bool,
+}
+
+impl Fit {
+    /// Why the row was replaced by the zero row.
+    fn problem(self, norm: Norm) -> Option<Error> {
+        if !self.finite {
+            return Some(error!(
+                RowNotFinite,
+                "the row has a value that is missing, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
+                VALUE_RANGE.end()
+            ));
+        }
+        match norm {
+            Norm::Require { radius } if !self.inside => Some(error!(
+                RowOutsideBall,
+                "the row's length exceeds the required radius {radius}; use a study that clips rows, or scale the features by public constants"
+            )),
             _ => None,
         }
     }
 }
 
-/// Why a row was replaced by the zero row.
-#[derive(Clone, Copy)]
-enum Unusable {
-    NotFinite,
-    OutsideBall { radius: f64 },
-    Weight,
-}
-
-impl Unusable {
-    fn reason(self) -> Error {
-        match self {
-            Unusable::NotFinite => error!(
-                RowNotFinite,
-                "the row has a value that is missing, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
-                VALUE_RANGE.end()
-            ),
-            Unusable::Weight => Error::new(
-                ErrorCode::RowNotFinite,
-                "the weight is not a number above 0; the row is sent as the zero row",
-            ),
-            Unusable::OutsideBall { radius } => error!(
-                RowOutsideBall,
-                "the row's length exceeds the required radius {radius}; use a study that clips rows, or scale the features by public constants"
-            ),
-        }
+/// The row, or zeros where the mask, which has passed a barrier, is 0.
+#[inline(always)]
+fn mask_all(x: &mut [f64], mask: u64) {
+    for value in x {
+        *value = masked(*value, mask);
     }
 }
 
@@ -261,9 +266,7 @@ fn clip_to_unit_norm(x: &mut [f64]) {
     let length = norm(x);
     let over = mask(length > 1.0);
     let divisor = masked(length * (1.0 + 4.0 * f64::EPSILON), over) + masked(1.0, !over);
-    for value in x {
-        *value = flush(*value / divisor, MIN_ENTRY);
-    }
+    divide(x, divisor, MIN_ENTRY);
 }
 
 /// 2⁻ᵉ for a value of [2ᵉ, 2ᵉ⁺¹), |e| ≤ 500; 2⁵⁰⁰ for 0.
@@ -277,13 +280,6 @@ fn reciprocal_power_of_two(value: f64) -> f64 {
 #[inline(always)]
 fn mask(keep: bool) -> u64 {
     black_box(u64::from(keep)).wrapping_neg()
-}
-
-/// All ones for a number, infinity included; 0 for NaN: bits of magnitudes are ordered, those of NaN last.
-#[inline(always)]
-fn number_mask(value: f64) -> u64 {
-    let beyond = f64::INFINITY.to_bits().wrapping_sub(value.abs().to_bits()) >> 63;
-    beyond.wrapping_sub(1)
 }
 
 #[cfg(test)]

@@ -89,6 +89,16 @@ impl PrivacyStatement {
             warnings,
         }
     }
+
+    /// The statement to a person of whose rows one is reported, drawn at random (`docs/derivations/persons.md`).
+    #[must_use]
+    pub fn of_person(self) -> Self {
+        Self {
+            neighbours: "replacement: the rows of one person, all of them and their number"
+                .to_owned(),
+            ..self
+        }
+    }
 }
 
 /// Warnings about a δ that is large for `n` participants, and about a large ε.

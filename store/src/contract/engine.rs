@@ -82,10 +82,11 @@ pub(crate) trait Expiry {
     fn end(&self, study: &Arc<Study>, wanted: StudyState, over_at: u64, now: u64) -> Result<()>;
 }
 
-/// Removal of studies, and of identifiers past their time.
+/// Removal of studies, of identifiers past their time, and of traces.
 pub(crate) trait Removal {
     fn delete(&self, study: &Arc<Study>) -> Pending<'_, Result<()>>;
     fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()>;
+    fn is_rewritten(&self, study: &Study) -> Result<bool>;
 }
 
 /// Sums and seeds of one moment, arrivals, sizes. All block.

@@ -323,8 +323,10 @@ impl Committer {
             }
         }
         let chunks = bodies.iter().flatten().count();
+        // Of no other connection, most likely.
+        let counter = (self.inner.server as i32).wrapping_add(self.number);
         let row = client
-            .query_one(&of.count, &[&keys, &buckets, &sizes, &bodies])
+            .query_one(&of.count, &[&keys, &buckets, &sizes, &bodies, &counter])
             .await?;
         let [counted, kept, arrived] =
             [0, 1, 2].map(|column| row.try_get::<_, i64>(column).map(unsigned));

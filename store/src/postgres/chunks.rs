@@ -1,8 +1,9 @@
-//! The chunks of a bucket, in order.
+//! The chunks of a bucket, in order, and others in their place.
 
+use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 use tokio_postgres::{Client, Row};
 
-use super::{Inner, connection::Session};
+use super::{Inner, connection::Session, statements::require, unsigned};
 use crate::contract::{
     failure::Failure,
     study::{Study, StudyKey},
@@ -29,25 +30,109 @@ impl Inner {
             };
             last = end.try_get(0)?;
             for row in &rows {
-                take(row.try_get(1)?)?;
+                take(row.try_get(3)?)?;
             }
         }
     }
 }
 
-/// The next chunks of a bucket after this commit, in order: `last` and `body` of some; none at the end.
+/// The next chunks of a bucket after this commit, in order: `last`, `first`, `n` and `body` of some; none at the end.
 pub(super) async fn next_chunks(
     client: &Client,
     study: StudyKey,
     bucket: i32,
     after: i64,
 ) -> Result<Vec<Row>, Failure> {
-    let select = "SELECT last, body FROM (
-            SELECT last, body, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM (
-                SELECT last, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last > $3
+    let select = "SELECT last, first, n, body FROM (
+            SELECT *, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM (
+                SELECT last, first, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last > $3
                 ORDER BY last LIMIT $4) c) c
         WHERE before < $5 ORDER BY last";
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
         [&study.0, &bucket, &after, &FETCH, &FETCHED_SEEDS];
     Ok(client.query(select, &params).await?)
+}
+
+/// Chunks that follow each other, on their way into others.
+#[derive(Default)]
+pub(super) struct Run {
+    /// The first commit.
+    from: i64,
+    /// The last commit of each.
+    lasts: Vec<i64>,
+    seeds: Vec<Seed>,
+}
+
+impl Run {
+    /// Adds the next one: `last`, `first`, `n` and `body`.
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), Failure> {
+        let (last, first): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        match self.lasts.last() {
+            None => self.from = first,
+            Some(before) if before + 1 == first => {}
+            Some(_) => return Err(Failure::damaged("a chunk of seeds is missing")),
+        }
+        self.lasts.push(last);
+        let (whole, rest) = row.try_get::<_, &[u8]>(3)?.as_chunks::<SEED_LEN>();
+        if !rest.is_empty() || whole.len() as u64 != unsigned(row.try_get::<_, i32>(2)?.into()) {
+            return Err(Failure::damaged(
+                "a chunk of seeds has another length than it says",
+            ));
+        }
+        self.seeds.extend_from_slice(whole);
+        Ok(())
+    }
+
+    /// Number of seeds.
+    pub(super) fn len(&self) -> usize {
+        self.seeds.len()
+    }
+
+    /// Puts chunks with the same seeds, sorted, in the place of these: of at most so many seeds, as far as there are
+    /// commits to number them by. The row of sums is held.
+    pub(super) async fn replace(
+        mut self,
+        client: &Client,
+        study: StudyKey,
+        bucket: i32,
+        most: usize,
+    ) -> Result<(), Failure> {
+        let Some(&end) = self.lasts.last() else {
+            return Ok(());
+        };
+        self.seeds.sort_unstable();
+        let delete = "DELETE FROM chunks WHERE study = $1 AND bucket = $2 AND last = ANY ($3)";
+        let removed = client
+            .execute(delete, &[&study.0, &bucket, &self.lasts])
+            .await?;
+        require("chunks", removed, self.lasts.len())?;
+        let commits = usize::try_from(end - self.from + 1).unwrap_or(usize::MAX);
+        let number = self.seeds.len().div_ceil(most).min(commits).max(1);
+        let size = self.seeds.len().div_ceil(number).max(1);
+        let insert = "INSERT INTO chunks (study, bucket, last, first, n, body) VALUES ($1, $2, $3, $4, $5, $6)";
+        let mut first = self.from;
+        let mut parts = self.seeds.chunks(size).peekable();
+        while let Some(part) = parts.next() {
+            // The last one has all commits that are left.
+            let last = parts.peek().map_or(end, |_| first);
+            let (n, body) = (part.len() as i32, part.as_flattened());
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+                [&study.0, &bucket, &last, &first, &n, &body];
+            require("chunks", client.execute(insert, &params).await?, 1)?;
+            first = last + 1;
+        }
+        Ok(())
+    }
+}
+
+/// Forgets the sum kept of a bucket, whose row is held, since other chunks will be in the place of those that it
+/// counts. Never twice with the same `upto`: whoever has read the chunks before keeps nothing.
+pub(super) async fn forget_sum(
+    client: &Client,
+    study: StudyKey,
+    bucket: i32,
+) -> Result<(), Failure> {
+    let reset = "UPDATE sums SET upto = least(upto, 0) - 1, n = 0, body = NULL WHERE study = $1 AND bucket = $2";
+    let rows = client.execute(reset, &[&study.0, &bucket]).await?;
+    require("sums", rows, 1)
 }

@@ -375,7 +375,7 @@ async fn unread(session: &Session, study: &Study, bucket: i32) -> Result<Unread,
             break;
         }
         for row in &rows {
-            let (chunk, _) = row.try_get::<_, &[u8]>(1)?.as_chunks::<SEED_LEN>();
+            let (chunk, _) = row.try_get::<_, &[u8]>(3)?.as_chunks::<SEED_LEN>();
             if (chunk.len() as i64) < WHOLE {
                 break 'read;
             }
@@ -395,7 +395,10 @@ mod tests {
     use tokio::task::spawn_blocking;
 
     use super::{
-        super::testing::{Servers, commit, eventually, fleet, with_one_bucket},
+        super::{
+            rewrite::{Sizes, sort_bucket},
+            testing::{Servers, commit, eventually, fleet, with_one_bucket},
+        },
         *,
     };
     use crate::{
@@ -573,10 +576,14 @@ mod tests {
             check().await;
             commit(18..21).await;
             store.set_state(study, StudyState::Closed).await.unwrap();
-            let decoded = unfolded(store, study);
             store.sweep(&|| false).unwrap();
-            assert_eq!(chunks(servers), "18 21");
-            assert_eq!(unfolded(store, study), decoded);
+            assert_eq!(
+                (chunks(servers), kept(servers)),
+                ("21".into(), "-1 0".into())
+            );
+            check().await;
+            fold();
+            assert_eq!(kept(servers), "21 10752");
             check().await;
             // What is kept goes with the study.
             store.delete_study(study).await.unwrap();
@@ -585,8 +592,7 @@ mod tests {
         });
     }
 
-    /// Small chunks are merged as they would be without a kept sum, and the last one, alone, with what is in it; a damaged
-    /// sum is not used.
+    /// Small chunks are merged as they would be without a kept sum; a damaged sum is not used.
     #[test]
     fn a_kept_sum_keeps_no_chunk_small() {
         with_one_bucket(1, async |servers, studies| {
@@ -615,10 +621,84 @@ mod tests {
             store.sweep(&|| false).unwrap();
             assert_eq!(
                 (chunks(servers), kept(servers)),
-                ("9 18".into(), "0 0".into())
+                ("18".into(), "-1 0".into())
             );
             fold();
             assert_eq!(kept(servers), "18 9216");
+        });
+    }
+
+    /// Sorted seeds lie in chunks that may end where others did: who has read those keeps nothing, and a sum of all of
+    /// them stays as it is.
+    #[test]
+    fn what_is_kept_is_of_the_seeds_as_they_lie() {
+        with_one_bucket(1, async |servers, studies| {
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            // The last bytes decide the order of seeds, and the first ones that of commits.
+            let seed = |number: u32| number.swap_bytes() ^ 0x5a;
+            commit(store, study, 0..8, seed).await;
+            store.sweep(&|| false).unwrap();
+            let session = fleet(store).inner.pool.take().await.unwrap();
+            let old = unread(&session, study, 0).await.unwrap();
+            assert_eq!((old.to, old.seeds.len()), (8, 4_096));
+            commit(store, study, 8..16, seed).await;
+            let before = sums(store, study);
+            let sizes = Sizes {
+                together: usize::MAX,
+                chunk: 4_096,
+            };
+            session.batch_execute("BEGIN").await.unwrap();
+            let sorted = sort_bucket(&session, study.key, 0, sizes).await;
+            assert!(sorted.unwrap());
+            session.batch_execute("COMMIT").await.unwrap();
+            assert_eq!(chunks(servers), "1 16");
+            let sum = old.sum(3, Cancel::NEVER).unwrap();
+            let swapped = swap(&session, study.key, 0, &old, &sum).await;
+            assert!(!swapped.unwrap());
+            store.fold(study, Cancel::NEVER).unwrap();
+            assert_eq!(kept(servers), "16 8192");
+            let summed = sums(store, study);
+            assert_close(&summed, &before, 1e-6);
+            store.set_state(study, StudyState::Closed).await.unwrap();
+            store.sweep(&|| false).unwrap();
+            assert_eq!(
+                (chunks(servers), kept(servers)),
+                ("16".into(), "16 8192".into())
+            );
+            assert_eq!(sums(store, study), summed);
+        });
+    }
+
+    /// A bucket that is too large for one run is sorted in several; chunks have a commit each at least.
+    #[test]
+    fn runs_of_a_bucket_are_sorted_one_after_the_other() {
+        with_one_bucket(1, async |servers, studies| {
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            commit(store, study, 0..66, |number| number).await;
+            let before = sums(store, study);
+            let session = fleet(store).inner.pool.take().await.unwrap();
+            for (together, chunk, wanted) in [
+                // As many rows as are fetched at once.
+                (1, usize::MAX, "64 66"),
+                (usize::MAX, 20_000, "1 66"),
+                (usize::MAX, 100, ""),
+                (usize::MAX, usize::MAX, "66"),
+            ] {
+                let sizes = Sizes { together, chunk };
+                session.batch_execute("BEGIN").await.unwrap();
+                let sorted = sort_bucket(&session, study.key, 0, sizes).await;
+                assert!(sorted.unwrap());
+                session.batch_execute("COMMIT").await.unwrap();
+                match wanted {
+                    "" => assert_eq!(chunks(servers).split(' ').count(), 66),
+                    _ => assert_eq!(chunks(servers), wanted),
+                }
+                let numbered = "SELECT string_agg(first || '-' || last, ' ' ORDER BY last) FROM (
+                    SELECT first, last, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM eigenveil.chunks) c
+                    WHERE first != before + 1";
+                assert_eq!(servers.sql(numbered), "");
+                assert_close(&sums(store, study), &before, 1e-6);
+            }
         });
     }
 

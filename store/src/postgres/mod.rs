@@ -14,6 +14,7 @@ mod estimates;
 mod fold;
 mod operators;
 mod registry;
+mod rewrite;
 mod snapshot;
 mod studies;
 #[cfg(any(test, feature = "testing"))]

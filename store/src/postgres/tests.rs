@@ -25,7 +25,9 @@ use serde_json::json;
 use super::{
     migrate_store,
     statements::{GIVE_BACK, KNOWN, SPEND, SPENT, TAKE, TAKE_BACK},
-    testing::{Database, Servers, eventually, fleet, numbered, of_seeds, with_servers},
+    testing::{
+        Database, Servers, eventually, fleet, numbered, of_seeds, with_payload, with_servers,
+    },
 };
 use crate::{
     Store,
@@ -36,6 +38,7 @@ use crate::{
         cluster::Cluster,
         conformance::{Kind, failing},
         fixtures::{admissions, create, report},
+        insider::{assert_counted, send},
     },
 };
 
@@ -503,6 +506,61 @@ fn a_server_is_not_ready_while_a_commit_fails() {
         let rehearsed = "SELECT count(*) FROM eigenveil.buckets WHERE study < 0";
         assert_eq!(servers.sql(rehearsed).trim(), "0");
     });
+}
+
+/// A cluster logs all statements: in its log is nothing of reports, of copies, or of a commit that fails, with what is
+/// asked for; otherwise a warning comes, and everything is there.
+#[test]
+fn a_log_of_statements_has_no_reports() {
+    let cases: [(&'static [&'static str], bool); 2] = [
+        (
+            &[
+                "log_statement=all",
+                "log_parameter_max_length=0",
+                "log_parameter_max_length_on_error=-1",
+            ],
+            true,
+        ),
+        (&["log_min_duration_statement=0"], false),
+    ];
+    for (settings, is_asked_for) in cases {
+        let Some(cluster) = Cluster::start_with(settings) else {
+            return;
+        };
+        let cluster = Arc::new(cluster);
+        let servers = Servers::start(&cluster, 1);
+        let store = &servers.stores[0];
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let all = runtime.block_on(async {
+            let (study, all) = send(store, 10, |_| ()).await;
+            assert_counted(store, &study, &all).await;
+            servers.sql(
+                "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
+                 AS 'BEGIN RAISE EXCEPTION ''for the test''; END';
+                 CREATE TRIGGER fail BEFORE INSERT ON eigenveil.chunks FOR EACH ROW EXECUTE FUNCTION fail()",
+            );
+            let open = create(store, &of_seeds()).await;
+            let failed = store.submit(&open, vec![with_payload(&open, 7, 0x5eed_1e55)]);
+            assert!(failed.await.is_err());
+            all
+        });
+        let log = std::fs::read_to_string(cluster.directory().join("log")).unwrap();
+        assert!(log.contains("INSERT INTO chunks") && log.contains("for the test"));
+        let has = |bytes: &[u8]| {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            log.contains(&hex)
+        };
+        let parts = all
+            .iter()
+            .flat_map(|sent| [&sent.id, &sent.seed, &sent.token]);
+        assert_eq!(parts.filter(|part| has(part)).count() == 0, is_asked_for);
+        assert_eq!(has(&0x5eed_1e55_u32.to_le_bytes()), !is_asked_for);
+        let warnings = crate::check(&servers.config).unwrap();
+        let warns = warnings
+            .iter()
+            .any(|warning| warning.contains("log_parameter_max_length = 0"));
+        assert_eq!(warns, !is_asked_for, "{warnings:?}");
+    }
 }
 
 #[test]

@@ -1,21 +1,18 @@
 //! In the background, in small transactions: what deleted studies leave, identifiers past their retention time, counts
-//! that get coarser, and rows rewritten among many others, so that no transaction number pairs a token, an identifier
-//! and a seed.
+//! that get coarser, and rows of open studies rewritten among many others, so that no transaction number pairs a token,
+//! an identifier and a seed (those of closed studies: `rewrite.rs`).
 
 use std::sync::Arc;
 
-use eigenveil_shared::{
-    Result,
-    mechanism::double_cap::{SEED_LEN, Seed},
-};
+use eigenveil_shared::Result;
 use tokio_postgres::{Client, types::ToSql};
 
 use super::{
     Inner, Postgres,
+    chunks::{Run, forget_sum},
     connection::Session,
     statements::require,
     studies::{lock_buckets, locked_state},
-    unsigned,
 };
 use crate::contract::{
     decide,
@@ -65,14 +62,20 @@ impl Removal for Postgres {
                 Ok(self.inner.remove_deleted().await?
                     || self.inner.remove_old_identifiers().await?
                     || self.inner.rewrite_tokens().await?
-                    || self.inner.merge_chunks().await?)
+                    || self.inner.merge_chunks().await?
+                    || self.inner.rewrite_closed().await?)
             })?;
             if !more {
                 break;
             }
         }
         self.wait(self.inner.roll_up())?;
+        self.inner.begin_vacuum();
         self.help(stopping)
+    }
+
+    fn is_rewritten(&self, study: &Study) -> Result<bool> {
+        self.wait(self.inner.is_rewritten(study))
     }
 }
 
@@ -145,8 +148,8 @@ impl Inner {
 
     /// Rewrites spent tokens where they lie, many at once: moved elsewhere they could be issued and spent again.
     async fn rewrite_tokens(&self) -> Result<bool, Failure> {
-        let next = "SELECT study FROM tokens WHERE spent = 1 GROUP BY study
-                    HAVING count(*) >= $1 OR (SELECT state FROM studies s WHERE s.study = tokens.study) = 'closed' LIMIT 1";
+        let next =
+            "SELECT study FROM tokens WHERE spent = 1 GROUP BY study HAVING count(*) >= $1 LIMIT 1";
         let Some((session, study)) = self.next_study(next, &[&TOGETHER]).await? else {
             return Ok(false);
         };
@@ -179,10 +182,10 @@ impl Inner {
             session
                 .execute(
                     "WITH old AS (DELETE FROM arrivals WHERE seconds = $1
-                         AND start < (moment_ms() / 1000 - $3) / $2 * $2 RETURNING study, bucket, start, n)
+                         AND start < (moment_ms() / 1000 - $3) / $2 * $2 RETURNING study, start, n)
                      INSERT INTO arrivals AS a (study, bucket, seconds, start, n)
-                     SELECT study, bucket, $2::bigint::int, start / $2 * $2, sum(n)::bigint FROM old
-                     GROUP BY study, bucket, start / $2
+                     SELECT study, 0, $2::bigint::int, start / $2 * $2, sum(n)::bigint FROM old
+                     GROUP BY study, start / $2
                      ON CONFLICT (study, bucket, seconds, start) DO UPDATE SET n = a.n + excluded.n",
                     &[&fine, &coarse, &age],
                 )
@@ -194,36 +197,36 @@ impl Inner {
     }
 }
 
-/// Merges the chunks of a bucket, of this one or any, from its first small one on, where they have many seeds together or
-/// the study is closed; the last commit of a closed study, alone, goes to the chunk before. Returns whether there may be
-/// more.
+/// Merges the chunks of a bucket, of this one or any, from its first small one on, where they have many seeds together.
+/// Returns whether there may be more.
 pub(super) async fn merge_chunks(
     client: &Client,
     of: Option<(StudyKey, i32)>,
 ) -> Result<bool, Failure> {
     let next = "WITH small AS (
-            SELECT study, bucket, min(last) AS first FROM chunks
+            SELECT study, bucket, min(last) AS start FROM chunks
             WHERE n < $1 AND ($3::bigint IS NULL OR study = $3 AND bucket = $4) GROUP BY study, bucket)
-        SELECT study, bucket, start FROM small JOIN studies s USING (study), LATERAL (
-            SELECT sum(c.n) AS n, CASE WHEN count(*) > 1 THEN small.first WHEN max(c.first) = max(c.last) THEN
-                (SELECT max(b.last) FROM chunks b WHERE b.study = small.study AND b.bucket = small.bucket
-                 AND b.last < small.first AND s.state = 'closed') END AS start
-            FROM chunks c WHERE c.study = small.study AND c.bucket = small.bucket AND c.last >= small.first) later
-        WHERE start IS NOT NULL AND (later.n >= $2 OR s.state = 'closed') LIMIT 1";
+        SELECT study, bucket, start FROM small JOIN studies USING (study), LATERAL (
+            SELECT sum(c.n) AS n, count(*) AS chunks FROM chunks c
+            WHERE c.study = small.study AND c.bucket = small.bucket AND c.last >= small.start) later
+        WHERE later.chunks > 1 AND later.n >= $2 LIMIT 1";
     let (study, bucket) = (of.map(|(study, _)| study.0), of.map(|(_, bucket)| bucket));
     let params: [&(dyn ToSql + Sync); 4] = [&(WHOLE as i32), &TOGETHER, &study, &bucket];
     match client.query_opt(next, &params).await? {
-        Some(row) => merge(client, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?).await,
+        Some(row) => {
+            let study = StudyKey(row.try_get(0)?);
+            merge(client, study, row.try_get(1)?, row.try_get(2)?).await
+        }
         None => Ok(false),
     }
 }
 
 /// The chunks from this commit on into one, sorted. The row of sums is held, so that nobody else merges or folds the
 /// bucket meanwhile.
-async fn merge(client: &Client, study: i64, bucket: i32, start: i64) -> Result<bool, Failure> {
+async fn merge(client: &Client, study: StudyKey, bucket: i32, start: i64) -> Result<bool, Failure> {
     let held =
         "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE SKIP LOCKED";
-    let Some(row) = client.query_opt(held, &[&study, &bucket]).await? else {
+    let Some(row) = client.query_opt(held, &[&study.0, &bucket]).await? else {
         return Ok(false);
     };
     let upto: i64 = row.try_get(0)?;
@@ -233,47 +236,19 @@ async fn merge(client: &Client, study: i64, bucket: i32, start: i64) -> Result<b
                  SELECT * FROM chunks WHERE study = $1 AND bucket = $2 AND last >= $3 ORDER BY last LIMIT 1024) c
              WINDOW w AS (ORDER BY last ROWS UNBOUNDED PRECEDING)) c
          WHERE before < $4 OR number <= 2 ORDER BY last";
-    let params: [&(dyn ToSql + Sync); 4] = [&study, &bucket, &start, &MOST_SEEDS];
+    let params: [&(dyn ToSql + Sync); 4] = [&study.0, &bucket, &start, &MOST_SEEDS];
     let rows = client.query(select, &params).await?;
-    let (mut seeds, mut lasts): (Vec<Seed>, Vec<i64>) = (Vec::new(), Vec::new());
-    let mut from = 0_i64;
-    for row in &rows {
-        let (last, first): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        match lasts.last() {
-            None => from = first,
-            Some(before) if before + 1 == first => {}
-            Some(_) => return Err(Failure::damaged("a chunk of seeds is missing")),
-        }
-        lasts.push(last);
-        let (whole, rest) = row.try_get::<_, &[u8]>(3)?.as_chunks::<SEED_LEN>();
-        if !rest.is_empty() || whole.len() as u64 != unsigned(row.try_get::<_, i32>(2)?.into()) {
-            return Err(Failure::damaged(
-                "a chunk of seeds has another length than it says",
-            ));
-        }
-        seeds.extend_from_slice(whole);
-    }
-    let (Some(to), true) = (lasts.last().copied(), lasts.len() > 1) else {
+    let (Some(row), true) = (rows.first(), rows.len() > 1) else {
         return Ok(false);
     };
-    seeds.sort_unstable();
-    if lasts[0] <= upto {
+    if row.try_get::<_, i64>(0)? <= upto {
         // It would end within the merged chunk.
-        let reset = "UPDATE sums SET upto = 0, n = 0, body = NULL WHERE study = $1 AND bucket = $2";
-        client.execute(reset, &[&study, &bucket]).await?;
+        forget_sum(client, study, bucket).await?;
     }
-    let delete = "DELETE FROM chunks WHERE study = $1 AND bucket = $2 AND last = ANY ($3)";
-    let removed = client.execute(delete, &[&study, &bucket, &lasts]).await?;
-    require("chunks", removed, lasts.len())?;
-    let insert =
-        "INSERT INTO chunks (study, bucket, last, first, n, body) VALUES ($1, $2, $3, $4, $5, $6)";
-    let n = seeds.len() as i32;
-    let rows = client
-        .execute(
-            insert,
-            &[&study, &bucket, &to, &from, &n, &seeds.as_flattened()],
-        )
-        .await?;
-    require("chunks", rows, 1)?;
+    let mut run = Run::default();
+    for row in &rows {
+        run.add(row)?;
+    }
+    run.replace(client, study, bucket, usize::MAX).await?;
     Ok(true)
 }

@@ -8,6 +8,7 @@ mod health;
 mod probe;
 mod removal;
 mod reports;
+mod rewrite;
 mod rows;
 mod snapshot;
 mod studies;
@@ -41,6 +42,8 @@ use self::{
     recent::{LogSizes, RecentIds},
     reports::{arrivals, buckets, checksum, recent, seeds},
     reserve::ReserveFile,
+    rewrite::Position,
+    seeds::Readers,
     writer::{Caches, Command, Writer},
 };
 use crate::{
@@ -75,6 +78,9 @@ pub(super) struct Sqlite {
     stopping: AtomicBool,
     health: Arc<Health>,
     reserve: ReserveFile,
+    readers: Readers,
+    /// How far the seeds of a closed study are sorted.
+    sorted: Mutex<Option<Position>>,
     // Last: the directory is unlocked only after the writer has ended.
     directory: DataDirectory,
 }
@@ -242,6 +248,8 @@ impl Sqlite {
             stopping: AtomicBool::new(false),
             health,
             reserve,
+            readers: Readers::default(),
+            sorted: Mutex::default(),
             directory,
         })
     }
@@ -294,9 +302,31 @@ impl Sqlite {
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
         let (task, outcome) = task(work, publish, kind);
+        self.ask_blocking(task, outcome)
+    }
+
+    /// Runs `work` on the writer thread, outside of any transaction, for a thread that may block.
+    fn on_writer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, outcome) = oneshot::channel();
+        let task = move |writer: &mut Writer| {
+            let result = work(writer).map_err(|failure| writer.judge(failure).into_error());
+            // The caller may have gone; the work is done anyway.
+            let _ = reply.send(result);
+        };
+        self.ask_blocking(Command::Task(Box::new(task)), outcome)
+    }
+
+    fn ask_blocking<T>(
+        &self,
+        command: Command,
+        outcome: oneshot::Receiver<Result<T>>,
+    ) -> Result<T> {
         self.counters.queue_depth.inc();
         self.commands
-            .send(task)
+            .send(command)
             .map_err(|_| self.writer_stopped())?;
         outcome
             .blocking_recv()

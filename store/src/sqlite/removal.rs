@@ -53,7 +53,8 @@ impl Removal for Sqlite {
         ))
     }
 
-    /// Also moves the latest identifiers of closed studies into the index; uses many small transactions.
+    /// Also moves the latest identifiers of closed studies into the index, and sorts their seeds; uses many small
+    /// transactions.
     fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
         let keep = self.config.retain_ids_days;
@@ -78,7 +79,18 @@ impl Removal for Sqlite {
             }
         }
         self.reserve.ensure();
-        Ok(())
+        self.sort_closed(stopping)
+    }
+
+    fn is_rewritten(&self, study: &Study) -> Result<bool> {
+        let select = "SELECT state = 'closed' AND (commit_seq = 0 OR rewritten_seq IS commit_seq) FROM studies
+                      WHERE study_pk = ? AND id = ?";
+        let read = || -> Result<Option<Option<bool>>, Failure> {
+            let reader = self.reader();
+            let row = reader.query_row(select, params![study.key, study.id().0], |row| row.get(0));
+            Ok(row.optional()?)
+        };
+        Ok(self.note_damage(read())?.flatten().unwrap_or(false))
     }
 }
 

@@ -35,15 +35,17 @@ impl Snapshot for Sqlite {
     /// The seeds of a study whose payloads are seeds.
     fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
         let read = || -> Result<StoredSeeds<'a>, Failure> {
-            // Earlier commits never change, so no transaction is needed.
+            // Earlier commits do not change meanwhile, so no transaction is needed.
+            let reading = self.readers.begin();
             let connection = schema::open_for_reading(&self.directory.database())?;
-            let (n, end) = accepted(&connection, study)?;
+            let (stored, end) = accepted(&connection, study)?;
             let memory = self.config.sum_cache_bytes;
             let health = Arc::clone(&self.health);
-            let seeds = Seeds::new(connection, study, end, n, memory, health, cancel)?;
+            let source = (connection, reading);
+            let seeds = Seeds::new(source, study, (stored, end), memory, health, cancel)?;
             Ok(StoredSeeds {
                 source: Box::new(seeds),
-                stored: n,
+                stored,
             })
         };
         self.note_damage(read())

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{Arc, mpsc::Receiver},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use eigenveil_estimation::accumulate::Accumulator;
@@ -18,7 +18,9 @@ use super::{
     notice,
     recent::{CommitIds, RecentIds},
     reserve::ReserveFile,
-    rows, seeds,
+    rows,
+    schema::BUSY_TIMEOUT,
+    seeds,
 };
 use crate::{
     contract::{
@@ -204,6 +206,15 @@ impl Writer {
         if let Err(failure) = self.files.checkpoint(&self.connection, "PASSIVE") {
             tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
         }
+    }
+
+    /// Empties the log, whose pages have what the main file no longer has; false while another connection reads it:
+    /// nobody's upload waits for that one.
+    pub(super) fn empty_log(&mut self) -> Result<bool, Failure> {
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let emptied = self.files.checkpoint(&self.connection, "TRUNCATE");
+        self.connection.busy_timeout(BUSY_TIMEOUT)?;
+        emptied
     }
 
     fn transact(

@@ -1,6 +1,7 @@
 //! One-time participant tokens.
 //!
-//! A token is redeemed in the transaction that stores its report, and nothing stored links the two.
+//! A token is redeemed in the transaction that stores its report. No column links the two; what transactions and copies
+//! of the files show: docs/limitations.md.
 
 use eigenveil_shared::{
     Error, Result,

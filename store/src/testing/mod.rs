@@ -4,6 +4,8 @@ pub mod cluster;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub mod fixtures;
+#[cfg(test)]
+pub(crate) mod insider;
 
 #[cfg(feature = "postgres")]
 pub use crate::postgres::testing as fleet;

@@ -17,7 +17,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     let cap = audit("--randomness seeded --mechanism double-cap --epsilon 1");
     has(&cap, "method=event verdict=consistent delta=0.0");
     let pairs = cap["pairs"].as_array().unwrap();
-    assert_eq!(pairs.len(), 15);
+    assert_eq!(pairs.len(), 16);
     let bounds = "name epsilon_lower_bound transcript_epsilon_lower_bound";
     pairs.iter().for_each(|pair| has_keys(pair, bounds));
     let keys = "p_value false_alarm verdict trials pair mean";

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 use crate::harness::{Folder, ServerProcess, has, json_of, refused, says, stderr, succeeded};
 
 const FEATURES: &str = "name,center,scale,observed,section
@@ -110,6 +112,16 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     assert!(stderr(&output).contains("120 of 400 rows (30.0 %)"));
     assert_eq!(server.accepted(&whole), 400);
 
+    // Shares that differ bias the estimate: said also where the reports are sent.
+    let others = study(&server, &folder, "others", &FEATURES.replace("0.8", "0.5"));
+    let output = server.cli(&format!(
+        "report --study {others} --rows {rows} --drop person --ledger {}",
+        folder.at("differ")
+    ));
+    succeeded(&output);
+    let differ = "\"weight\" 80.0 % here, 50.0 % in the study";
+    assert!(stderr(&output).contains(differ), "{}", stderr(&output));
+
     let sent = server.cli_json(&format!(
         "report --study {id} --rows {rows} --drop person --ledger {}",
         folder.at("other")
@@ -133,7 +145,9 @@ fn a_person_with_several_rows_sends_one_report() {
     let rows = folder.write("visits.csv", people());
     let report = format!("report --study {id} --rows {rows} --person person");
     let printed = succeeded(&server.cli(&format!("{report} --check")));
-    assert!(printed.contains("persons: 100"), "{printed}");
+    for words in ["persons: 100", "the rows of one person"] {
+        assert!(printed.contains(words), "{printed}");
+    }
     let sent = server.cli_json(&report);
     has(&sent, "accepted=100 rows=100");
     assert_eq!(sent["charged"]["rows"], 100);
@@ -156,6 +170,36 @@ fn a_person_with_several_rows_sends_one_report() {
             2,
             &[words],
         );
+    }
+}
+
+/// The table that bindings read too: one person is one, however a file writes it, and two are never one.
+#[test]
+fn identifiers_of_persons_are_exact_text() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let features = folder.write("features.csv", "name\na\nb\n");
+    let study = server.create_study(&format!("--epsilon 4 --features {features}"));
+    let cases = include_str!("../../../bindings/conformance/persons.json");
+    for case in serde_json::from_str::<Vec<Value>>(cases).unwrap() {
+        let labels = case["labels"].as_array().unwrap().iter();
+        let lines = labels.map(|label| match label {
+            Value::Null => ",1,2\n".to_owned(),
+            Value::String(text) => format!("\"{text}\",1,2\n"),
+            other => format!("{other},1,2\n"),
+        });
+        let lines: String = lines.collect();
+        let rows = folder.write("persons.csv", format!("who,a,b\n{lines}"));
+        let output = server.cli(&format!(
+            "report --study {study} --rows {rows} --person who --check"
+        ));
+        if let Some(row) = case["refused"].as_u64() {
+            refused(&output, 2, &[&format!("row {row} ")]);
+            continue;
+        }
+        let persons = case["persons"].as_array().unwrap().iter();
+        let last = persons.filter_map(Value::as_u64).max().unwrap();
+        says(&succeeded(&output), &[&format!("persons: {}; ", last + 1)]);
     }
 }
 
@@ -191,13 +235,13 @@ fn weights_are_asked_for_and_sent() {
     succeeded(&report(&weighted, "--weight weight"));
     assert_eq!(server.accepted(&weighted), 200);
     // Whatever the weights are: one of them must not decide about the others.
-    let percent = "weight,a,b\n".to_owned() + &"50 %,1,2\n20,3,4\n".repeat(15);
+    let percent = "weight,a,b\n".to_owned() + &"50 %,1,2\n20,3,4\n0,5,6\n".repeat(15);
     let percent = folder.write("percent.csv", percent);
     let output = server.cli(&format!(
         "report --study {weighted} --rows {percent} --weight weight"
     ));
     succeeded(&output);
-    says(&stderr(&output), &["weights: 15 above 1", "15 not above 0"]);
+    says(&stderr(&output), &["weights: 15 above 1", "30 not above 0"]);
     let create = "study create --name x --p 3 --epsilon 4 --weights";
     for (flags, word) in [
         ("--mean-weight 1.5", "0.01 to 1"),

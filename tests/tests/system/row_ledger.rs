@@ -314,6 +314,31 @@ fn a_changed_file_needs_confirmation() {
     refused(&output, 1, &["[budget-exceeded]", "rows 1 to 300"]);
 }
 
+/// Its name means another study then, whose reports would be charged, too.
+#[test]
+fn a_study_made_again_under_its_name_is_taken_by_its_identifier_only() {
+    let bench = Bench::new(3);
+    let server = &bench.server;
+    let create = || {
+        let study = server.cli_json("study create --name again --p 3 --epsilon 4");
+        study["id"].as_str().unwrap().to_owned()
+    };
+    let first = create();
+    assert_eq!(json_of(&bench.report("again", ""))["accepted"], 3);
+    assert_eq!(json_of(&bench.report(&first[..8], ""))["accepted"], 0);
+    server.cli_json(&format!("study close {first}"));
+    succeeded(&server.cli(&format!("study delete {first} --yes")));
+    let second = create();
+    for more in ["", "--check"] {
+        let output = bench.report("again", more);
+        let words = ["[already-participated]", "\"again\"", &first, &second];
+        refused(&output, 1, &words);
+    }
+    assert_eq!(bench.receipt()["studies"].as_array().unwrap().len(), 1);
+    assert_eq!(json_of(&bench.report(&second, ""))["accepted"], 3);
+    assert_eq!(json_of(&bench.report("again", ""))["accepted"], 0);
+}
+
 /// One server under two names, both alive: nobody is counted twice, and a new perturbation is refused.
 #[test]
 fn a_study_that_moved_gets_the_same_reports() {

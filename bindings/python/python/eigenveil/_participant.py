@@ -100,14 +100,16 @@ class Study(_rows.Copies):
         """Fetches a study from its server and checks it.
 
         Raises ``StudyError`` (``wrong-fingerprint``, ``study-not-found``, parameters whose noise does not keep the
-        budget) and ``ServerError`` (no answer).
+        budget), ``InputError`` (several studies have the name) and ``ServerError`` (no answer).
 
         Parameters
         ----------
         url : str
             Address of the server, such as ``"https://study.example"``.
         id : str
-            Identifier of the study, 32 hexadecimal digits.
+            Identifier of the study (32 hexadecimal digits), the first four digits or more of it, or its name. A ledger
+            that knows another study of this server by that beginning or name refuses this one
+            (``already-participated``): give the whole identifier.
         fingerprint : str, optional
             The fingerprint that the study must have. Ship it with the program: without it a server could give each
             participant other constants and recognise its report by them.
@@ -276,7 +278,9 @@ class Ledger:
         """Closes the file, so that another process can open it."""
         self._core.close()
 
-    def take_part(self, study: Study, row: Any, *, token: str | None = None) -> Participation:
+    def take_part(
+        self, study: Study, row: Any, *, weight: float | None = None, token: str | None = None
+    ) -> Participation:
         """Perturbs the row and keeps its report, charged and durable; once per study, however often it is called.
 
         Raises, before anything is perturbed or charged, ``InputError`` (``wrong-dimension``, ``wrong-names``,
@@ -290,12 +294,16 @@ class Ledger:
             ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the
             study allows no missing cells) is sent as the zero row, so that taking part says nothing of the data;
             ``local_warning`` says so.
+        weight : float, optional
+            How much the row counts in a study with weights, above 0 and at most 1 (more counts as 1); protected with the
+            row. Such a study is refused without one.
         token : str, optional
             The one-time token of a study that needs one.
         """
         checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        kept = read_json(self._core.take_part(checked, numbers, None if token is None else _token(token)))
+        counts = None if weight is None else float(_rows.floats([weight], "weight")[0])
+        kept = read_json(self._core.take_part(checked, numbers, counts, None if token is None else _token(token)))
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
         return Participation(**kept)
 

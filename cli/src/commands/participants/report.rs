@@ -14,8 +14,12 @@ use eigenveil_client::{
     upload_table,
 };
 use eigenveil_shared::{
-    ErrorCode, api::StudyState, clock::Clock as _, enrolment::ParticipantToken,
-    privacy::format_delta, study::StudyParams,
+    ErrorCode,
+    api::StudyState,
+    clock::Clock as _,
+    enrolment::ParticipantToken,
+    privacy::format_delta,
+    study::{Fingerprint, StudyParams},
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
@@ -23,7 +27,7 @@ use serde::Serialize;
 use super::{report_check::RowCheck, report_persons::Persons};
 use crate::{
     args::ServerArgs,
-    commands::study_name::resolve_study_id,
+    commands::study_name::not_one_study,
     error::{CliError, Result},
     files, output,
     tables::TableArgs,
@@ -32,12 +36,13 @@ use crate::{
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Identifier of the study, the beginning of it, or the study's name
+    /// Identifier of the study, the beginning of it, or the study's name; if the ledger knows another study by these,
+    /// only the whole identifier is taken
     #[arg(long, value_name = "ID")]
     study: String,
     /// Fingerprint that the study must have; any other study is refused
@@ -171,14 +176,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 /// The study, with the fingerprint that was given.
 async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<Study> {
     let client = StudyClient::with_settings(&args.server.server, http)?;
-    let id = resolve_study_id(client.list(), &args.study).await?;
-    Ok(match &args.fingerprint {
-        Some(pinned) => {
-            let pinned = pinned.to_ascii_lowercase().parse()?;
-            client.fetch_study_pinned(&id, pinned).await?
-        }
-        None => client.fetch_study(&id).await?,
-    })
+    let pinned = args.fingerprint.as_deref();
+    let pinned: Option<Fingerprint> = pinned
+        .map(|hex| hex.to_ascii_lowercase().parse())
+        .transpose()?;
+    let study = client.find_study(&args.study, pinned).await;
+    study.map_err(not_one_study)
 }
 
 /// The upload that these arguments ask for, and the line of each token in its file.
@@ -400,10 +403,18 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     if json {
         return Ok(());
     }
-    output::text(&format!(
+    output::text(&what_one_report_reveals(study, persons))
+}
+
+fn what_one_report_reveals(study: &Study, persons: bool) -> String {
+    let mut privacy = study.privacy();
+    if persons {
+        privacy = privacy.of_person();
+    }
+    format!(
         "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.privacy())
-    ))
+        output::privacy_text(&privacy)
+    )
 }
 
 /// Fails if reports were refused; `first` are some of them.
@@ -545,8 +556,5 @@ fn print_check(
             .to_owned(),
     );
     output::text(&lines.join("\n"))?;
-    output::text(&format!(
-        "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.privacy())
-    ))
+    output::text(&what_one_report_reveals(study, persons.are_labelled()))
 }

@@ -49,7 +49,7 @@ pub(crate) struct AuditArgs {
     /// Confidence of the verdict, from 0.5 to below 1
     #[arg(long, value_name = "C", default_value_t = CONFIDENCE)]
     confidence: f64,
-    /// Pairs of rows to compare (docs/audit.md describes each): axes, orthogonal, unit-zero; clipped, normalized, required, unusable; short-axes, short-dense, short-axes-required, short-dense-required; centred, centred-unusable, missing-cells, weighted [default: all]
+    /// Pairs of rows to compare (docs/audit.md describes each): axes, orthogonal, unit-zero; clipped, normalized, required, unusable; short-axes, short-dense, short-axes-required, short-dense-required; centred, centred-unusable, missing-cells, weighted, two-rows [default: all]
     #[arg(long, value_name = "PAIR,…", value_delimiter = ',', value_parser = parse::<PairKind>)]
     pair: Vec<PairKind>,
     /// event assumes nothing; mu-gdp assumes Gaussian noise and is refused for mechanisms without it [default: the

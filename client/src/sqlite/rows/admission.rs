@@ -19,6 +19,7 @@ use crate::{
     error::{Error, Hint, Result},
     rules::{Limits, charge},
     study::{PreparedReport, Study},
+    study_name::check_called,
 };
 
 /// A request for an upload of rows, by whoever is responsible for them.
@@ -68,9 +69,10 @@ impl RowLedger {
     /// Checks all of an upload, before [`take_part`](Self::take_part) stores anything of it.
     ///
     /// # Errors
-    /// `already-participated` when rows took part in this study at another address; `wrong-fingerprint`;
-    /// `study-not-open` and `study-ended` where rows have no report yet; `invalid-about` if reports that may be sent
-    /// were made for another purpose (a study that moves must keep its purpose even with consent); `invalid-budget`;
+    /// `already-participated` when rows took part in this study at another address, or in another one of this server
+    /// that had the name by which this one was [called](Study::called); `wrong-fingerprint`; `study-not-open` and
+    /// `study-ended` where rows have no report yet; `invalid-about` if reports that may be sent were made for another
+    /// purpose (a study that moves must keep its purpose even with consent); `invalid-budget`;
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun;
     /// `budget-exceeded` when it would pass a row's limit; `token-required` or `usage` for rows that would be charged
@@ -157,8 +159,9 @@ impl RowLedger {
         let from = self.server_of(study.id())?;
         let moved = request.moved && from.is_some_and(|from| from != *study.server());
         let known = self.known(study.id())?;
-        if let Some(known) = &known {
-            known.check(study, moved)?;
+        match &known {
+            Some(known) => known.check(study, moved)?,
+            None => self.check_called(study)?,
         }
         let missing = self.missing(study.id(), file.rows)?.into_iter();
         let missing: u64 = missing.map(|rows| rows.end - rows.start).sum();
@@ -199,6 +202,19 @@ impl RowLedger {
             moved,
             limits,
         })
+    }
+
+    /// Refuses a study that is called what meant another one of this server before.
+    fn check_called(&self, study: &Study) -> Result<()> {
+        let here: Vec<(String, Option<String>)> = self.store.all(
+            "SELECT study, name FROM study JOIN study_terms USING (number)
+             WHERE server = ?1 OR number IN (SELECT moved.number FROM moved WHERE moved.server = ?1)",
+            [study.server().as_str()],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let here = here.iter();
+        let here = here.map(|(id, name)| (id.as_str(), name.as_deref()));
+        check_called(study, "the rows", here)
     }
 
     /// Refuses a file that is read otherwise than when the first reports of the study were made from it.

@@ -26,9 +26,17 @@ pub struct RowFile {
     pub(super) participants: [u8; 32],
     pub(super) reading: [u8; 32],
     pub(super) same_participants: bool,
+    pub(super) persons: bool,
 }
 
 impl RowFile {
+    /// Says that participants are persons of whose rows one is reported: the receipt names them as neighbours.
+    #[must_use]
+    pub fn of_persons(mut self) -> Self {
+        self.persons = true;
+        self
+    }
+
     /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
     /// files differ: with new measurements, other features, or new participants at the end. For new studies only: where
     /// a study's reports were begun, the file must be the same.
@@ -159,6 +167,7 @@ impl RowLedger {
                 .finalize()
                 .into(),
             same_participants: false,
+            persons: false,
         })
     }
 

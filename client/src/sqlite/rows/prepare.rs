@@ -95,7 +95,7 @@ impl RowLedger {
         self.store.write(|ledger| {
             let number = match known {
                 Some(number) => number,
-                None => insert_study(ledger, study, now)?,
+                None => insert_study(ledger, study, file, now)?,
             };
             insert_file(ledger, number, file)?;
             ledger
@@ -123,8 +123,16 @@ impl RowLedger {
 }
 
 /// Keeps what a study is and says. Gives its number.
-fn insert_study(ledger: &Connection, study: &Study, now: u64) -> Result<i64, Failure> {
-    let statement = study.privacy();
+fn insert_study(
+    ledger: &Connection,
+    study: &Study,
+    file: &RowFile,
+    now: u64,
+) -> Result<i64, Failure> {
+    let statement = match file.persons {
+        true => study.privacy().of_person(),
+        false => study.privacy(),
+    };
     let cost = charge(study.id(), study.params(), &statement)?;
     ledger.execute(
         "INSERT INTO study (server, study, fingerprint, mechanism, dimension,

@@ -30,16 +30,18 @@ pub(crate) const SCHEMA: &str = "eigenveil";
 /// Told to the database at the start of a session, whatever the role's and the database's own settings are. A pooler in
 /// transaction mode loses or refuses them. Plans are not remembered, since they might be those of an empty table. No
 /// statement timeout: a cancelled wait for the standby would leave a commit that nobody else has. A policy that hides rows
-/// is an error: a token that is not seen would be unknown.
+/// is an error: a token that is not seen would be unknown. A failed statement is logged without what it was given.
 const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan_cache_mode=force_custom_plan \
     -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 -c tcp_user_timeout=10s \
-    -c row_security=off -c client_min_messages=warning -c eigenveil.session=kept";
+    -c row_security=off -c client_min_messages=warning -c log_parameter_max_length_on_error=0 \
+    -c eigenveil.session=kept";
 /// A transaction whose client has stopped frees what it has locked. Each key is looked up by its index: for thousands
 /// PostgreSQL would rather read the whole table, or the whole index, which is slower and, where it has grown since it was
 /// last counted, endless. A bitmap is made of nothing but what was looked up.
 const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off -c enable_indexscan=off \
     -c enable_indexonlyscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
-const POOL: &str = " -c idle_in_transaction_session_timeout=60s";
+/// A VACUUM leaves the disk to reports, as PostgreSQL's own do.
+const POOL: &str = " -c idle_in_transaction_session_timeout=60s -c vacuum_cost_delay=2ms";
 /// To each host: of one that is lost no answer comes.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Connections for everything but reports.

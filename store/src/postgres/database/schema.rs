@@ -13,7 +13,10 @@ use crate::{
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added, and what servers of the
 /// version before need is removed by a later step.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/1.sql"),
+    include_str!("migrations/2.sql"),
+];
 pub(crate) const VERSION: usize = MIGRATIONS.len();
 /// The oldest that the tests have run with.
 const MIN_SERVER: i32 = 150_000;
@@ -94,7 +97,37 @@ pub(crate) async fn check(
         }
     }
     let standbys = setting(client, "synchronous_standby_names").await?;
-    Ok(warning(durability, &standbys).into_iter().collect())
+    let mut warnings: Vec<String> = warning(durability, &standbys).into_iter().collect();
+    if setting(client, PARAMETERS).await? != "0" {
+        let mut logs = Vec::new();
+        for (name, off) in STATEMENTS {
+            let logged = setting(client, name).await?;
+            logs.extend((logged != off).then(|| format!("{name} = {logged}")));
+        }
+        warnings.push(log_warning(&logs));
+    }
+    Ok(warnings)
+}
+
+/// How much of what a statement is given stands beside it in the database's log.
+const PARAMETERS: &str = "log_parameter_max_length";
+/// Settings that put statements there, and their values that do not.
+const STATEMENTS: [(&str, &str); 3] = [
+    ("log_statement", "none"),
+    ("log_min_duration_statement", "-1"),
+    ("log_min_duration_sample", "-1"),
+];
+
+/// A warning about a log that pairs what the tables do not. `logs`: the settings that put statements there now.
+fn log_warning(logs: &[String]) -> String {
+    let when = match logs {
+        [] => "as soon as slow statements are logged".to_owned(),
+        logs => format!("now ({})", logs.join(", ")),
+    };
+    format!(
+        "{when} a line of the database's log has a report's token, identifier and seed: \
+         set {PARAMETERS} = 0 (and {PARAMETERS}_on_error = 0) and reload its configuration"
+    )
 }
 
 /// Checks the requirements that hold before a migration, too.
@@ -208,5 +241,12 @@ mod tests {
             );
             assert_eq!(warning(Durability::Provider, standbys), None);
         }
+    }
+
+    #[test]
+    fn a_log_that_has_parameters_now_is_told() {
+        let logs = ["log_min_duration_statement = 250ms".to_owned()];
+        assert!(log_warning(&logs).starts_with("now (log_min_duration_statement = 250ms) a line"));
+        assert!(log_warning(&[]).starts_with("as soon as"));
     }
 }

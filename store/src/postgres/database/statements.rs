@@ -53,7 +53,8 @@ const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
 pub(crate) const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
 pub(crate) const KEEP_SUM: &str =
     "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
-// The clock is asked again, with the locks held: a last day may have passed while they were waited for.
+// The clock is asked again, with the locks held: a last day may have passed while they were waited for. Arrivals are
+// counted under the number of the connection: so no row is common to all commits, and none has a bucket.
 const COUNT: &str = "WITH c AS MATERIALIZED (
         SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bytea[]) c(study, bucket, n, body)),
     w AS (UPDATE buckets b SET seq = b.seq + 1, n = b.n + c.n FROM c
@@ -63,7 +64,7 @@ const COUNT: &str = "WITH c AS MATERIALIZED (
         SELECT w.study, w.bucket, w.seq, w.seq, c.n, c.body FROM w JOIN c USING (study, bucket)
         WHERE c.body IS NOT NULL RETURNING 1),
     a AS (INSERT INTO arrivals AS a (study, bucket, seconds, start, n)
-        SELECT w.study, w.bucket, 60, moment_ms() / 60000 * 60, c.n FROM w JOIN c USING (study, bucket)
+        SELECT w.study, $5::int, 60, moment_ms() / 60000 * 60, c.n FROM w JOIN c USING (study, bucket)
         ON CONFLICT (study, bucket, seconds, start) DO UPDATE SET n = a.n + excluded.n RETURNING 1)
     SELECT (SELECT count(*) FROM w), (SELECT count(*) FROM k), (SELECT count(*) FROM a)";
 const COUNTED: &str =
@@ -163,7 +164,7 @@ impl Prepared {
             .await?;
         require("sums", rows, 1)?;
         let row = client
-            .query_one(&self.count, &[&one, &bucket, &n, &seeds])
+            .query_one(&self.count, &[&one, &bucket, &n, &seeds, &0_i32])
             .await?;
         for (column, table) in ["buckets", "chunks", "arrivals"].into_iter().enumerate() {
             require(table, unsigned(row.try_get(column)?), 1)?;

@@ -46,7 +46,7 @@ impl ReserveFile {
     /// Creates the file if it is missing and there is space for it and more.
     pub(crate) fn ensure(&self) {
         let path = self.path();
-        if self.is_there() || self.free() < 4 * self.bytes {
+        if self.is_there() || !self.has_room() {
             return;
         }
         if let Err(error) = create(&path, self.bytes) {
@@ -72,7 +72,12 @@ impl ReserveFile {
 
     /// Whether what only tidies up may take space: not what was released for a deletion.
     pub(crate) fn allows_growth(&self) -> bool {
-        self.is_there() || self.free() >= 4 * self.bytes
+        self.is_there() || self.has_room()
+    }
+
+    /// Whether there is room for more than a deletion may need.
+    pub(crate) fn has_room(&self) -> bool {
+        self.free() >= 4 * self.bytes
     }
 
     fn is_there(&self) -> bool {

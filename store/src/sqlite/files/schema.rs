@@ -1,6 +1,6 @@
 //! The database file: its owner, its version, and how it is opened.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
@@ -141,7 +141,13 @@ const MIGRATIONS: &[&str] = &["
         created_at_ms INTEGER NOT NULL,
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
+", "
+    -- The commit_seq of a closed study up to which its seeds are sorted, and the write-ahead log has none of them.
+    ALTER TABLE studies ADD COLUMN rewritten_seq INTEGER;
 "];
+
+/// For other connections.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens the database for writing, and creates it if it is empty. It never grows beyond `limit` bytes.
 pub(crate) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection, Failure> {
@@ -213,7 +219,7 @@ pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     keep_wal(&connection)?;
     Ok(connection)
 }
@@ -231,7 +237,7 @@ pub(crate) fn log_pages(disk_bytes: u64) -> u64 {
 }
 
 fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -243,6 +249,8 @@ fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // Pages that are written anyway keep no copies of rows that have moved.
+    connection.pragma_update(None, "secure_delete", "FAST")?;
     // At most twice as much log file is kept after a checkpoint.
     connection.pragma_update(
         None,

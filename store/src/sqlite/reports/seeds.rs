@@ -1,10 +1,14 @@
 //! Payloads that are seeds: stored as received, added up for an estimate.
 //!
 //! A commit appends its seeds as one row: no sum is read, changed or rewritten, so the cost of a report does not depend
-//! on the dimension. Rows never change, so that all commits below a number are a snapshot, however long it takes to
-//! read. Duplicate seeds are [counted once](crate::contract::duplicates).
+//! on the dimension. Rows do not change while somebody reads any, so that all commits below a number are a snapshot,
+//! however long it takes to read. Duplicate seeds are [counted once](crate::contract::duplicates).
 
-use std::{cell::RefCell, sync::Arc};
+use std::{
+    cell::RefCell,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource};
 use eigenveil_shared::{
@@ -64,6 +68,30 @@ pub(crate) fn append_chunks(
     Ok(commits)
 }
 
+/// Replaces the rows of these commits by the same seeds in another order, in as few rows, numbered from `first` on.
+/// Returns the next number.
+pub(crate) fn replace(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+    bucket: u32,
+    commits: Range<u64>,
+    first: u64,
+    seeds: &[Seed],
+) -> Result<u64, Failure> {
+    let removed = transaction.execute(
+        "DELETE FROM seeds WHERE study_pk = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ?",
+        params![study_pk, bucket, commits.start, commits.end],
+    )?;
+    // No more rows than there were: their numbers end before those of later commits.
+    let rows = seeds.len().div_ceil(CHUNK_SEEDS).min(removed).max(1);
+    let mut next = first;
+    for row in seeds.chunks(seeds.len().div_ceil(rows).max(1)) {
+        insert(transaction, study_pk, bucket, next, row.as_flattened())?;
+        next += 1;
+    }
+    Ok(next)
+}
+
 fn insert(
     transaction: &Transaction<'_>,
     study_pk: StudyKey,
@@ -95,13 +123,44 @@ fn read_bucket(
     end: u64,
     take: &mut dyn FnMut(&[Seed]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let (pk, most) = (study.key, CHUNK_SEEDS);
     let mut seeds = Vec::new();
     let mut from = 0;
-    while let Some(next) = read_chunk(connection, study, bucket, from..end, &mut seeds)? {
+    while let Some(next) = read_chunk(connection, pk, bucket, from..end, most, &mut seeds)? {
         take(&seeds)?;
         from = next;
     }
     Ok(())
+}
+
+/// How many read seeds: commit after commit, in no transaction, so that meanwhile no row may change.
+#[derive(Clone, Default)]
+pub(crate) struct Readers(Arc<Mutex<u32>>);
+
+impl Readers {
+    pub(crate) fn begin(&self) -> Reading {
+        *self.lock() += 1;
+        Reading(self.clone())
+    }
+
+    /// Lets nobody begin until it is dropped; `None` while somebody reads.
+    pub(crate) fn none(&self) -> Option<MutexGuard<'_, u32>> {
+        let readers = self.lock();
+        (*readers == 0).then_some(readers)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of them, until it is dropped.
+pub(crate) struct Reading(Readers);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+    }
 }
 
 /// The seeds of a study's commits before one, duplicate seeds included once.
@@ -113,15 +172,15 @@ pub(crate) struct Seeds<'a> {
     stored: u64,
     duplicates: DuplicateSeeds,
     health: Arc<Health>,
+    _reading: Reading,
 }
 
 impl<'a> Seeds<'a> {
     /// The seeds of every commit before `end`, `stored` in all. Uses up to `sum_cache_bytes` to find duplicates.
     pub(in crate::sqlite) fn new(
-        connection: Connection,
+        (connection, reading): (Connection, Reading),
         study: &'a Study,
-        end: u64,
-        stored: u64,
+        (stored, end): (u64, u64),
         sum_cache_bytes: u64,
         health: Arc<Health>,
         cancel: Cancel<'_>,
@@ -143,6 +202,7 @@ impl<'a> Seeds<'a> {
             stored,
             duplicates,
             health,
+            _reading: reading,
         })
     }
 
@@ -194,25 +254,27 @@ impl SeedSource for Seeds<'_> {
     }
 }
 
-/// Reads the seeds of whole commits and returns where to continue; `None` at the end.
+/// Reads the seeds of whole commits, of no further one after so many seeds, and returns where to continue; `None` at
+/// the end.
 ///
 /// The statement ends with the chunk: a transaction as long as an estimate would make the write-ahead log grow all the
 /// time.
-fn read_chunk(
+pub(crate) fn read_chunk(
     connection: &Connection,
-    study: &Study,
+    study_pk: StudyKey,
     bucket: u32,
-    commits: std::ops::Range<u64>,
+    commits: Range<u64>,
+    most: usize,
     seeds: &mut Vec<Seed>,
 ) -> Result<Option<u64>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT commit_seq, n, seeds, checksum FROM seeds
          WHERE study_pk = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
     )?;
-    let mut rows = statement.query(params![study.key, bucket, commits.start, commits.end])?;
+    let mut rows = statement.query(params![study_pk, bucket, commits.start, commits.end])?;
     seeds.clear();
     let mut next = None;
-    while seeds.len() < CHUNK_SEEDS
+    while seeds.len() < most
         && let Some(row) = rows.next()?
     {
         let (commit_seq, n): (u64, u64) = (row.get(0)?, row.get(1)?);
@@ -224,7 +286,7 @@ fn read_chunk(
                 bytes.len()
             )));
         }
-        verify(study.key, bucket, commit_seq, bytes, row.get(3)?)?;
+        verify(study_pk, bucket, commit_seq, bytes, row.get(3)?)?;
         seeds.extend_from_slice(whole);
         next = Some(commit_seq + 1);
     }
