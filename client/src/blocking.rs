@@ -1,6 +1,6 @@
-//! What a device needs, without `async`: a small runtime that is waited for.
+//! The client of a device without `async`: each call waits for a small runtime.
 //!
-//! Not for use inside a runtime: the constructors refuse there, with an error.
+//! Not for use inside a runtime: there the constructors return an error.
 
 use std::{future::Future, ops::ControlFlow, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     study::Study,
 };
 
-/// The runtime that does the waiting.
+/// The runtime that runs the requests.
 #[derive(Clone, Debug)]
 struct BlockingRuntime(Arc<Runtime>);
 
@@ -47,12 +47,12 @@ fn refuse_inside_a_runtime() -> Result<()> {
     }
 }
 
-/// Sends every pending report of the ledger: as [`http::send_pending`].
+/// Sends every pending report of the ledger, as [`http::send_pending`] does.
 pub fn send_pending(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
     BlockingRuntime::new()?.wait(http::send_pending(ledger, settings))?
 }
 
-/// Sends the reports of a file of rows: as [`http::send_rows`].
+/// Sends the reports of a file of rows, as [`http::send_rows`] does.
 pub fn send_rows(
     ledger: &mut RowLedger,
     study: &Study,

@@ -1,4 +1,4 @@
-//! One opaque error for the whole crate, with a few questions it answers.
+//! The opaque error of the whole crate, and its properties.
 
 #[cfg(feature = "sqlite")]
 use std::path::Path;
@@ -32,20 +32,20 @@ const EARLIEST_NOW: u64 = 1_767_225_600_000;
 #[derive(Debug)]
 struct Inner {
     kind: Kind,
-    sentence: String,
+    detail: String,
     hint: Option<Hint>,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A check of the shared vocabulary, on this side.
+    /// A failed check of the shared crate.
     Check(ErrorCode),
-    /// A failure on this side that has no code but this name.
+    /// A local failure without a code, but with this name.
     Named(&'static str),
     Http(HttpFailure),
 }
 
-/// Names of failures that are asked for.
+/// Names of failures with a method of their own.
 #[cfg(feature = "sqlite")]
 const LOCKED: &str = "locked";
 const CHANGED: &str = "changed";
@@ -56,7 +56,7 @@ const OTHER_ROWS: &str = "other-rows";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HttpFailure {
     pub(crate) status: Option<u16>,
-    /// The code of a problem document, as it was written.
+    /// The code of a problem document, as the server wrote it.
     pub(crate) code: Option<String>,
     pub(crate) retryable: bool,
     /// The server certainly did not act on the request.
@@ -67,10 +67,10 @@ pub(crate) struct HttpFailure {
 }
 
 impl Error {
-    fn new(kind: Kind, sentence: impl Into<String>) -> Self {
+    fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
-            sentence: sentence.into(),
+            detail: detail.into(),
             hint: None,
         }))
     }
@@ -80,16 +80,16 @@ impl Error {
         self
     }
 
-    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Named("usage"), sentence)
+    pub(crate) fn usage(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Named("usage"), detail)
     }
 
+    /// The error for a file; `name` is its kind, such as a ledger.
     #[cfg(feature = "sqlite")]
-    /// `name` is what the file is: a ledger.
-    pub(crate) fn file(name: &str, path: &Path, what: impl fmt::Display) -> Self {
+    pub(crate) fn file(name: &str, path: &Path, detail: impl fmt::Display) -> Self {
         Self::new(
             Kind::Named("file"),
-            format!("{name} {}: {what}", path.display()),
+            format!("{name} {}: {detail}", path.display()),
         )
     }
 
@@ -98,13 +98,14 @@ impl Error {
         Self::new(
             Kind::Named(LOCKED),
             format!(
-                "{name} {}: another process has it open; wait until that one ends",
+                "{name} {}: another process has it open; wait until that process ends",
                 path.display()
             ),
         )
     }
 
-    /// The time, if the clock can be right: a device that has lost it would take part after a study's last day.
+    /// Returns the time unless the clock is certainly wrong: a device that has lost the time could take part after a
+    /// study's last day.
     #[cfg(feature = "sqlite")]
     pub(crate) fn check_clock(now: u64) -> Result<u64> {
         if now >= EARLIEST_NOW {
@@ -116,8 +117,8 @@ impl Error {
         ))
     }
 
-    pub(crate) fn changed(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Named(CHANGED), sentence)
+    pub(crate) fn changed(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Named(CHANGED), detail)
     }
 
     #[cfg(feature = "sqlite")]
@@ -125,7 +126,7 @@ impl Error {
         Self::new(
             Kind::Named(OTHER_ROWS),
             format!(
-                "ledger {}: these rows differ from those it was used with. The ledger identifies participants by row number: say so if row i is still the same participant, or use another ledger if these are other people",
+                "ledger {}: these rows differ from those it was used with. The ledger identifies participants by row number: confirm it if row i is still the same participant, or use another ledger if these are other people",
                 path.display()
             ),
         )
@@ -143,47 +144,47 @@ impl Error {
         )
     }
 
-    pub(crate) fn malformed_study(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Named("malformed-study"), sentence)
+    pub(crate) fn malformed_study(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Named("malformed-study"), detail)
     }
 
-    pub(crate) fn http(failure: HttpFailure, sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Http(failure), sentence)
+    pub(crate) fn http(failure: HttpFailure, detail: impl Into<String>) -> Self {
+        Self::new(Kind::Http(failure), detail)
     }
 
-    pub(crate) fn no_response(sentence: impl Into<String>) -> Self {
+    pub(crate) fn no_response(detail: impl Into<String>) -> Self {
         Self::http(
             HttpFailure {
                 retryable: true,
                 ..HttpFailure::default()
             },
-            sentence,
+            detail,
         )
     }
 
     #[cfg(feature = "http")]
-    pub(crate) fn timed_out(sentence: impl Into<String>) -> Self {
+    pub(crate) fn timed_out(detail: impl Into<String>) -> Self {
         Self::http(
             HttpFailure {
                 timeout: true,
                 ..HttpFailure::default()
             },
-            sentence,
+            detail,
         )
     }
 
-    /// The sentence.
+    /// The message, without the code.
     pub fn detail(&self) -> &str {
-        &self.0.sentence
+        &self.0.detail
     }
 
-    /// The way out, if a surface has words of its own for it.
+    /// The way out, if a user interface has its own words for it.
     pub fn hint(&self) -> Option<&Hint> {
         self.0.hint.as_ref()
     }
 
-    /// The stable code: of the server's problem document, or of the check that failed here. `None`
-    /// for failures that have none (network, file) and for codes this program does not know.
+    /// The stable code: of the server's problem document, or of the local check that failed. `None` for failures
+    /// without a code (network, file) and for codes that this program does not know.
     pub fn code(&self) -> Option<ErrorCode> {
         match &self.0.kind {
             Kind::Check(code) => Some(*code),
@@ -201,7 +202,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status, where there was a response.
+    /// The HTTP status, if there was a response.
     pub fn status(&self) -> Option<u16> {
         self.failure().and_then(|failure| failure.status)
     }
@@ -212,17 +213,17 @@ impl Error {
         self.failure().is_some_and(|failure| failure.retryable)
     }
 
-    /// How long the server asked to wait.
+    /// The delay for which the server asked.
     pub fn retry_after(&self) -> Option<Duration> {
         self.failure().and_then(|failure| failure.retry_after)
     }
 
-    /// Whether a time limit of this side ran out.
+    /// Whether a time limit of the client ran out.
     pub fn is_timeout(&self) -> bool {
         self.failure().is_some_and(|failure| failure.timeout)
     }
 
-    /// A name that stays, for programs to tell errors apart: the code, or one of `file`, `locked`, `changed`,
+    /// A stable name, by which programs distinguish errors: the code, or one of `file`, `locked`, `changed`,
     /// `other-rows`, `rows-changed`, `clock-unavailable`, `malformed-study`, `no-answer` and `usage`.
     pub fn name(&self) -> &str {
         match &self.0.kind {
@@ -238,7 +239,7 @@ impl Error {
         matches!(self.0.kind, Kind::Named(LOCKED))
     }
 
-    /// Whether the store was changed by somebody else since it was read: read it, and ask again.
+    /// Whether the store was changed by somebody else since it was read: read it, and try again.
     pub fn is_changed(&self) -> bool {
         matches!(self.0.kind, Kind::Named(CHANGED))
     }
@@ -259,7 +260,7 @@ impl Error {
     /// Adds a remark.
     #[cfg(feature = "http")]
     pub(crate) fn with_remark(mut self, remark: impl fmt::Display) -> Self {
-        self.0.sentence = format!("{} ({remark})", self.0.sentence);
+        self.0.detail = format!("{} ({remark})", self.0.detail);
         self
     }
 }
@@ -275,7 +276,7 @@ impl From<eigenveil_shared::Error> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.sentence)?;
+        f.write_str(&self.0.detail)?;
         match self.code_text() {
             Some(code) => write!(f, " [{code}]"),
             None => Ok(()),
@@ -285,7 +286,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Others' text without characters that a terminal obeys or that turn its direction.
+/// Replaces control characters of foreign text, and those that change the writing direction.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if is_shown(c) { c } else { ' ' })

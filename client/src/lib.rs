@@ -8,7 +8,7 @@
 //! * [`Study`] turns one raw row into one perturbed report. It takes no random generator: the
 //!   noise always comes from the operating system.
 //! * [`Book`](book::Book) has the rules: a device takes part in a study once, within limits that its owner sets, and
-//!   gives a [`Receipt`] that a person can read. It is a value without I/O, for any store.
+//!   has a [`Receipt`] that a person can read. It is a value without I/O, for any store.
 //! * [`Request`] goes out by any HTTP client and reads its own [`Response`].
 #![cfg_attr(
     feature = "sqlite",
@@ -43,7 +43,7 @@ let study = Study::new(&server, "0123456789abcdef0123456789abcdef", params);
 let mut ledger = Ledger::open(&path)?;
 // The owner's choice, once; there are defaults.
 ledger.set_limits(Limits::new(2.0, 8.0, 1e-5)?)?;
-// Charged and durable when this returns; called again, it gives the same report.
+// Charged and durable when this returns; a second call gives the same report.
 let row = Row::new(vec![3.0, 0.0, 4.0]);
 ledger.participate(&study, &row)?;
 for entry in ledger.pending()? {
@@ -51,7 +51,7 @@ for entry in ledger.pending()? {
     let request = ledger.request(&entry)?;
 #   let headers = [("content-type", "application/json")];
 #   let response = eigenveil_client::Response { status: 201, headers: &headers, body: br#"{"outcome":"accepted"}"#, now: None };
-    // ... and say what came back.
+    // ... and record the response.
     ledger.settle(&request, &response)?;
 }
 assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"));
@@ -76,9 +76,9 @@ assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"))
 //!
 //! [`Error`] is one type, with a stable [`name`](Error::name). Every method that uses a file can fail to read or write
 //! it, and every method that calls a server can fail with the server's error ([`Error::code`]) or without a response.
-//! The `# Errors` of a method list only the others.
+//! The `# Errors` of a method list only other errors.
 //!
-//! # What is not here
+//! # Limitations
 //!
 //! No encryption of ledgers: they hold charges, perturbed reports and one-time tokens, never a row, and are readable by
 //! their owner only. No memory that survives the deletion of the file.

@@ -24,17 +24,17 @@ use crate::{
     exchange::{Request, Response, Server},
 };
 
-/// Size a batch aims at: large enough for few requests, small enough to repeat.
+/// Target size of a batch: large enough for few requests, small enough to repeat.
 const BATCH_BYTES: usize = 1 << 20;
-/// Longest name of a study, in characters.
-const MAX_NAME: usize = 1_000;
+/// Maximum number of characters of a study's name.
+const MAX_NAME_CHARS: usize = 1_000;
 /// A small upload is split into up to this many requests. All reports of one commit go to one of 32 buckets, and
 /// estimates get their error bars from the differences between buckets; four connections may share a commit.
 const TARGET_BATCHES: u64 = 128;
 
-/// A study as this side checked it, and what makes reports for it. Cheap to clone; safe to share between threads.
+/// A checked study, which makes reports for it. Cheap to clone; safe to share between threads.
 ///
-/// Times are given, in milliseconds since 1970-01-01 UTC: nothing here reads a clock.
+/// Times are arguments, in milliseconds since 1970-01-01 UTC: nothing here reads a clock.
 #[derive(Clone)]
 pub struct Study(Arc<Inner>);
 
@@ -54,8 +54,8 @@ struct Inner {
 }
 
 impl Study {
-    /// The study with these (checked, frozen) parameters that came with the program: open to everybody, without a name
-    /// or a last day.
+    /// A study with these (checked, frozen) parameters, such as ones shipped with the program: open to everybody,
+    /// without a name or a last day.
     pub fn new(server: &Server, id: &str, params: StudyParams) -> Self {
         let format = ReportFormat::new(&params);
         Self(Arc::new(Inner {
@@ -72,8 +72,8 @@ impl Study {
         }))
     }
 
-    /// Makes a study like [`new`](Self::new), from canonical bytes, if they are the ones that were pinned: a device
-    /// that ships with a fingerprint trusts no server about the parameters.
+    /// Makes a study like [`new`](Self::new), from canonical bytes with the pinned fingerprint: a device that ships
+    /// with a fingerprint does not trust a server for the parameters.
     ///
     /// ```
     /// use eigenveil_client::Study;
@@ -103,8 +103,8 @@ impl Study {
         Ok(study)
     }
 
-    /// Adds name and notice: the ledgers keep them for the receipt, and nothing is perturbed after the last day. A
-    /// study that was read from a server has them already.
+    /// Adds name and notice: the ledgers store them for the receipt, and nothing is perturbed after the last day. A
+    /// study read from a server already has them.
     #[must_use]
     pub fn with_info(mut self, name: impl Into<String>, about: About) -> Self {
         let inner = Arc::make_mut(&mut self.0);
@@ -112,13 +112,13 @@ impl Study {
         self
     }
 
-    /// Says what a person called it. If that is not its whole identifier but its name, say, it may have meant another
-    /// study before: a ledger that knows that one refuses this one.
+    /// States by which name a person called the study. Unless that is its whole identifier, it may have meant another
+    /// study before: a ledger that knows the other study refuses this one.
     #[must_use]
     pub fn called(mut self, called: &str) -> Self {
         let inner = Arc::make_mut(&mut self.0);
-        let whole = called.eq_ignore_ascii_case(&inner.id);
-        inner.called = (!whole).then(|| called.to_owned());
+        let is_whole_id = called.eq_ignore_ascii_case(&inner.id);
+        inner.called = (!is_whole_id).then(|| called.to_owned());
         self
     }
 
@@ -127,11 +127,11 @@ impl Study {
         Request::study_document(server, id)
     }
 
-    /// Checks what a server answered to [`request`](Self::request): the parameters come from the canonical bytes, the
-    /// bytes have the fingerprint (and the pinned one, where there is one), the noise is what the budget needs.
+    /// Checks a server's response to [`request`](Self::request): the parameters come from the canonical bytes, the
+    /// bytes have the stated fingerprint (and the pinned one, if there is one), and the noise suffices for the budget.
     ///
-    /// Without a pinned fingerprint nothing tells whether other devices got the same parameters: a server could give one
-    /// device its own constants and recognise its report by them.
+    /// Without a pinned fingerprint a device cannot know whether other devices got the same parameters: a server could
+    /// give one device special constants and recognise its report by them.
     ///
     /// # Errors
     /// The server's refusal; `wrong-fingerprint`, `malformed-study` ([`Error::name`]); those of the parameters.
@@ -144,13 +144,13 @@ impl Study {
         let document: serde_json::Value = response.json(server.as_str())?;
         let document: StudyDocument = serde_json::from_value(document).map_err(|error| {
             Error::malformed_study(format!(
-                "what {server} answered is not the document of a study: {}",
+                "the answer of {server} is not the document of a study: {}",
                 printable(&error.to_string())
             ))
         })?;
-        let wrong = |what: String| Err(Error::malformed_study(what));
+        let malformed = |detail: String| Err(Error::malformed_study(detail));
         if document.id != id {
-            return wrong(format!("the server answered with another study than {id}"));
+            return malformed(format!("the server answered with another study than {id}"));
         }
         let Some(canonical) = from_hex(&document.canonical_params) else {
             return Err(SharedError::new(
@@ -165,7 +165,7 @@ impl Study {
             return Err(SharedError::new(
                 ErrorCode::WrongFingerprint,
                 format!(
-                    "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
+                    "the server gives study {id} a fingerprint that differs from that of its parameters ({}); do not take part",
                     format.fingerprint()
                 ),
             )
@@ -176,15 +176,15 @@ impl Study {
         if document.report_bytes < report_len
             || !(1..=max_batch).contains(&document.max_batch_reports)
         {
-            return wrong(format!(
+            return malformed(format!(
                 "study {id} says that a report may have {} bytes and a batch {} reports, but a report has {report_len} and a batch 1 to {max_batch}",
                 document.report_bytes, document.max_batch_reports
             ));
         }
         // These texts are shown to people and stored for the receipt, so they must be valid.
         document.about.check()?;
-        if !is_readable(&document.name) || document.name.chars().count() > MAX_NAME {
-            return wrong(format!(
+        if !is_readable(&document.name) || document.name.chars().count() > MAX_NAME_CHARS {
+            return malformed(format!(
                 "the server gives study {id} a name that cannot be shown; do not take part"
             ));
         }
@@ -205,7 +205,7 @@ impl Study {
         })))
     }
 
-    /// The server that it is at.
+    /// The server of the study.
     pub fn server(&self) -> &Server {
         &self.0.server
     }
@@ -215,16 +215,16 @@ impl Study {
         &self.0.id
     }
 
-    /// Its name, where it is known.
+    /// Its name, if it is known.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    pub(crate) fn how_called(&self) -> Option<&str> {
+    pub(crate) fn called_by(&self) -> Option<&str> {
         self.0.called.as_deref()
     }
 
-    /// The notice; empty where parameters came alone.
+    /// The notice; empty if only parameters were given.
     pub fn about(&self) -> &About {
         &self.0.about
     }
@@ -249,7 +249,7 @@ impl Study {
         PrivacyStatement::new(&self.0.params)
     }
 
-    /// Whether it was open when it was read.
+    /// Its state when it was read.
     pub fn state(&self) -> StudyState {
         self.0.state
     }
@@ -294,13 +294,13 @@ impl Study {
         .into())
     }
 
-    /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result before the first send
-    /// ([`Ledger`](crate::Ledger) and [`RowLedger`](crate::RowLedger) do both), and send that: another call is another
-    /// draw of noise, and two reports of one row spend its budget twice.
+    /// Prepares and perturbs one row. **Call it once per participant and study**, store the result before the first
+    /// send ([`Ledger`](crate::Ledger) and [`RowLedger`](crate::RowLedger) do both), and send that result: another call
+    /// draws noise again, and two reports of one row spend its budget twice.
     ///
     /// A row that cannot be prepared (a NaN; too long under `require`) is perturbed as the zero row,
-    /// so that taking part does not depend on the data; [`PreparedReport::local_warning`] says why, here
-    /// only.
+    /// so that taking part does not depend on the data; [`PreparedReport::local_warning`] gives the reason, to the
+    /// participant only.
     ///
     /// # Errors
     /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, `study-not-open`,
@@ -309,9 +309,9 @@ impl Study {
         Ok(self.report_measured(row, None, now)?.0)
     }
 
-    /// Makes a report like [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at
-    /// most 1, which is protected with the row. A larger weight counts as 1; anything else as 0, and the local warning
-    /// says so. In such a study [`report`](Self::report) counts 1.
+    /// Makes a report like [`report`](Self::report) in a study with weights: the row has this weight, above 0 and at
+    /// most 1, which is as private as the row. A larger weight counts as 1, any other as 0 with a local warning. In
+    /// such a study [`report`](Self::report) uses the weight 1.
     ///
     /// # Errors
     /// As [`report`](Self::report); `invalid-preprocessing` in a study without weights.
@@ -319,10 +319,10 @@ impl Study {
         Ok(self.report_measured(row, Some(weight), now)?.0)
     }
 
-    /// Reports one of the rows of a person who has several, drawn uniformly from the operating system's randomness: as
-    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number
-    /// (`docs/derivations/persons.md`). Without any row it is the report of the zero row. The estimate is then one of
-    /// persons, each of whom counts the same.
+    /// Makes a report like [`report`](Self::report) of one of the rows of a person who has several, drawn uniformly
+    /// with the operating system's randomness. The guarantee holds for replacing all of the person's rows and their
+    /// number (`docs/derivations/persons.md`). Without rows it is the report of the zero row. The estimate is then one
+    /// of persons, who all count equally.
     ///
     /// # Errors
     /// As [`report`](Self::report), for any of the rows.
@@ -339,7 +339,7 @@ impl Study {
     ) -> Result<(PreparedReport, SamplingCost)> {
         let p = self.params().dimension();
         if let Some(other) = rows.iter().find(|row| row.values().len() != p) {
-            // The error does not depend on which row is drawn.
+            // The error must not depend on which row is drawn.
             return self.report_measured(other, None, now);
         }
         match rows {
@@ -348,12 +348,12 @@ impl Study {
         }
     }
 
-    /// The report, of a row with a weight if there is one, and the cost of sampling its noise, **for the audit**:
-    /// [`report`](Self::report) and [`report_weighted`](Self::report_weighted) return only the first. The cost must never
-    /// leave a device.
+    /// The report of a row, with its weight if there is one, and the cost of sampling its noise, **for the audit**:
+    /// [`report`](Self::report) and [`report_weighted`](Self::report_weighted) return only the first. The cost must
+    /// never leave a device.
     ///
     /// # Errors
-    /// As theirs.
+    /// Those of these two methods.
     #[doc(hidden)]
     pub fn report_measured(
         &self,
@@ -367,7 +367,7 @@ impl Study {
             None => preprocessor.prepare_with_warning(row)?,
             Some(weight) => preprocessor.prepare_weighted(row, weight)?,
         };
-        let (payload, work) = self.params().mechanism().perturb_measured(&bounded)?;
+        let (payload, cost) = self.params().mechanism().perturb_measured(&bounded)?;
         let prepared = PreparedReport {
             report: Report {
                 id: ReportId::from_parts(now, random_bytes()?),
@@ -376,7 +376,7 @@ impl Study {
             },
             local_warning,
         };
-        Ok((prepared, work))
+        Ok((prepared, cost))
     }
 
     /// The request that uploads one report.
@@ -423,13 +423,13 @@ impl Study {
         ))
     }
 
-    /// Most reports that one request may hold.
+    /// Maximum number of reports in one request.
     pub fn max_batch(&self) -> usize {
         self.0.max_batch
     }
 
-    /// Reports in a request of an upload of `total`: about a megabyte, or the 128th part of a small upload, so that the
-    /// server has groups of reports to compare.
+    /// Default number of reports per request in an upload of `total` reports: about a megabyte, or one 128th of a small
+    /// upload, so that the server has groups of reports to compare.
     pub fn usual_batch(&self, total: u64) -> usize {
         let by_size = BATCH_BYTES / (16 + self.payload_len());
         let by_number = usize::try_from(total.div_ceil(TARGET_BATCHES)).unwrap_or(usize::MAX);
@@ -437,7 +437,7 @@ impl Study {
     }
 }
 
-/// The request that uploads one report to a study that may not be known otherwise.
+/// The request that uploads one report, for which the study's document is not needed.
 pub(crate) fn upload_one(
     server: &Server,
     study: &str,
@@ -490,20 +490,20 @@ impl fmt::Debug for Study {
 }
 
 /// Refuses parameters that are not the expected ones.
-pub(crate) fn check_fingerprint(found: Fingerprint, expected: Fingerprint) -> Result<()> {
-    if found == expected {
+pub(crate) fn check_fingerprint(actual: Fingerprint, expected: Fingerprint) -> Result<()> {
+    if actual == expected {
         return Ok(());
     }
     Err(SharedError::new(
         ErrorCode::WrongFingerprint,
         format!(
-            "the study's parameters have fingerprint {found} but {expected} was expected; do not take part"
+            "the study's parameters have fingerprint {actual} but {expected} was expected; do not take part"
         ),
     )
     .into())
 }
 
-/// A report that was perturbed and has its identifier: final. Made by [`Study::report`] and its kind only.
+/// A perturbed report with its identifier: final. Made only by [`Study::report`] and its variants.
 ///
 /// `Debug` shows the identifier and a length, no numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -513,7 +513,7 @@ pub struct PreparedReport {
 }
 
 impl PreparedReport {
-    /// The report: what may leave the device.
+    /// The report, which may leave the device.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -523,8 +523,8 @@ impl PreparedReport {
         self.report
     }
 
-    /// Why the row was sent as the zero row, if it was. **For the participant only**: it depends on
-    /// the row and must not be sent, nor shown to whoever runs the study.
+    /// The reason why the row is sent as the zero row, if it is. **For the participant only**: it depends on the row
+    /// and must neither be sent nor shown to the operator of the study.
     pub fn local_warning(&self) -> Option<&SharedError> {
         self.local_warning.as_ref()
     }
@@ -577,7 +577,7 @@ mod tests {
         assert_ne!(first.payload, second.payload);
     }
 
-    /// Mean of the decoded first entry over many reports of a row: tells e₁e₁ᵀ from the zero matrix.
+    /// Mean of the decoded first entry over many reports of a row, which distinguishes e₁e₁ᵀ from the zero matrix.
     fn mean_first_entry(study: &Study, row: &Row) -> f64 {
         let reports = 2_000;
         let sum: f64 = (0..reports)
@@ -651,7 +651,7 @@ mod tests {
                 .local_warning()
                 .is_some()
         );
-        // Whichever would be drawn.
+        // The error is the same whichever row would be drawn.
         for _ in 0..20 {
             let error = study
                 .report_one_of(&[row(8), row(7), row(8)], NOW)

@@ -1,5 +1,5 @@
-//! The words by which a person calls a study: its identifier, the beginning of it, or its name. Only the first means one
-//! study for ever.
+//! Names by which a person calls a study: its identifier, the beginning of it, or its name. Only the identifier always
+//! means the same study.
 
 use eigenveil_shared::{Error as SharedError, ErrorCode, api::StudySummary};
 
@@ -13,8 +13,8 @@ const ID_DIGITS: usize = 32;
 const MIN_DIGITS: usize = 4;
 const MAX_STUDIES_SHOWN: usize = 5;
 
-/// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
-/// is returned without waiting for the server's list.
+/// The identifier of the only study with the name `called`, or whose identifier begins with it. A whole identifier is
+/// returned without waiting for the server's list.
 ///
 /// # Errors
 /// `study-not-found` if there is none; `usage` if there are several; those of `list`.
@@ -28,7 +28,7 @@ pub async fn resolve_study_id(
     find_study(&list.await?, called)
 }
 
-fn begins(id: &str, called: &str) -> bool {
+fn id_begins_with(id: &str, called: &str) -> bool {
     called.len() >= MIN_DIGITS && id.starts_with(&called.to_ascii_lowercase())
 }
 
@@ -38,8 +38,10 @@ fn find_study(studies: &[StudySummary], called: &str) -> Result<String> {
         .filter(|study| study.name == called)
         .collect();
     let matching = if named.is_empty() {
-        let begun = studies.iter().filter(|study| begins(&study.id, called));
-        begun.collect()
+        let prefixed = studies
+            .iter()
+            .filter(|study| id_begins_with(&study.id, called));
+        prefixed.collect()
     } else {
         named
     };
@@ -63,9 +65,9 @@ fn find_study(studies: &[StudySummary], called: &str) -> Result<String> {
     }
 }
 
-/// Refuses a study that `who` did not take part in, called by what meant another before: one of the `known`, by
-/// identifier and name, of the same server. A study that is deleted and made again has the name, and would be charged
-/// again.
+/// Refuses a new study that was called by a name which meant another study of the same server before: one of `known`,
+/// given by identifier and name, in which `who` took part. A study that was deleted and created again has the same
+/// name, and would be charged again.
 ///
 /// # Errors
 /// `already-participated`, with both identifiers.
@@ -74,19 +76,19 @@ pub(crate) fn check_called<'a>(
     who: &str,
     known: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Result<()> {
-    let Some(called) = study.how_called() else {
+    let Some(called) = study.called_by() else {
         return Ok(());
     };
     let mut known = known.into_iter();
-    let meant = known.find(|(id, name)| begins(id, called) || *name == Some(called));
-    let Some((before, _)) = meant else {
+    let earlier = known.find(|(id, name)| id_begins_with(id, called) || *name == Some(called));
+    let Some((before, _)) = earlier else {
         return Ok(());
     };
     let now = study.id();
     Err(SharedError::new(
         ErrorCode::AlreadyParticipated,
         format!(
-            "{who} took part in study {before}, which {called:?} meant on this server; it means study {now} now, and another report would be charged: give the whole identifier {now} if that is wanted, or {before}"
+            "{who} took part in study {before}, which {called:?} meant on this server; now it means study {now}, and another report would be charged: give the whole identifier {now} if you want that, or {before}"
         ),
     )
     .into())

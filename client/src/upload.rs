@@ -1,4 +1,4 @@
-//! Upload of a table: whose its rows are and how much they count, their admission, their reports, and these on their way.
+//! Upload of a table: its participants and their weights, their admission, their reports, and the sending.
 
 use std::{borrow::Cow, collections::HashMap, hash::Hash, ops::ControlFlow};
 
@@ -13,33 +13,34 @@ use crate::{
     study::{PreparedReport, Study},
 };
 
-/// Most connections at once.
+/// Maximum number of simultaneous connections.
 const MAX_CONNECTIONS: u16 = 1_024;
 
-/// A table whose rows are reported; they stay where they are.
+/// A table whose rows are reported.
 pub trait Participants: Sync {
     /// The row with this number, from 0.
     fn row(&self, number: usize) -> Row;
-    /// Whose the rows are, and how much they count.
+    /// The holders of the rows, and their weights.
     fn holders(&self) -> &Holders;
-    /// Bytes that differ for other participants: those of a file, say. A ledger keeps a digest.
+    /// Bytes that identify the participants: those of a file, say. A ledger stores a digest of them.
     fn identity(&self) -> Cow<'_, [u8]>;
-    /// Bytes that differ where the rows are read or counted otherwise: which columns were taken, say.
-    fn reading(&self) -> Vec<u8>;
+    /// Bytes that identify the settings with which the rows are read and counted, such as the selected columns. A
+    /// ledger stores a digest of them.
+    fn settings_digest(&self) -> Vec<u8>;
 }
 
-/// Whose the rows of a table are, and how much they count.
+/// The holders of the rows of a table, and their weights.
 pub enum Holders {
-    /// So many rows, a participant each, who all count the same.
+    /// This number of rows, one per participant, all with the same weight.
     Rows(usize),
     /// Persons, and the rows of each.
     Persons(Vec<Vec<usize>>),
-    /// A participant for each row, who counts this much.
+    /// One participant per row, with this weight.
     Weighted(Vec<f64>),
 }
 
 impl Holders {
-    /// Persons, numbered by their first row: rows with the same label are one person's.
+    /// Persons, numbered by their first row: rows with the same label belong to one person.
     pub fn persons<L: Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Self {
         let mut persons: Vec<Vec<usize>> = Vec::new();
         let mut numbers = HashMap::new();
@@ -62,7 +63,7 @@ impl Holders {
         }
     }
 
-    /// Bytes that differ for other persons or weights, for digests; none for plain rows.
+    /// Bytes that identify persons or weights, for digests; empty for plain rows.
     pub fn to_bytes(&self) -> Vec<u8> {
         let to_bytes = |number: usize| (number as u64).to_le_bytes();
         match self {
@@ -77,12 +78,12 @@ impl Holders {
     }
 }
 
-/// How far an upload is.
+/// Progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadProgress {
-    /// Participants that have a report, of all.
+    /// Participants that have a report, and all participants.
     Made(u64, u64),
-    /// Reports that the server has answered, of those that were pending.
+    /// Reports that the server has answered, and all that were pending.
     Sent(u64, u64),
 }
 
@@ -93,13 +94,13 @@ pub struct UploadAnswer {
     pub study: String,
     /// Participants of the table: rows, or persons.
     pub rows: u64,
-    /// Counts of this sending; `refused` and `pending` count all reports of the study in the ledger.
+    /// Counts of this upload; `refused` and `pending` count all reports of the study in the ledger.
     #[serde(flatten)]
     pub sent: SendSummary,
     /// Reports of the study that the server has.
     pub acknowledged: u64,
-    /// Participants charged now whose report is that of the zero row. **For whoever answers for the rows only**, so no
-    /// document has it.
+    /// Participants charged now whose report is that of the zero row. **Only for the person responsible for the rows**,
+    /// so that no document contains it.
     #[serde(skip)]
     pub unusable: u64,
     /// The ledger's charges.
@@ -112,9 +113,9 @@ pub struct UploadAnswer {
 /// Charges of an upload, and the ledger after them.
 #[derive(Debug, Serialize)]
 pub struct RowCharges {
-    /// ε that the study costs each participant.
+    /// The ε of the study for each participant.
     pub epsilon: f64,
-    /// δ that it costs.
+    /// Its δ.
     pub delta: f64,
     /// Participants charged by this upload; the others were charged before.
     pub rows: u64,
@@ -127,11 +128,11 @@ pub struct RowCharges {
 }
 
 impl RowLedger {
-    /// Checks all of a table's upload, and stores nothing.
+    /// Checks the whole upload of a table, and stores nothing.
     ///
     /// # Errors
-    /// As [`admit_upload`](Self::admit_upload); `usage` for weights that the study does not take, or takes and are not
-    /// there, and for a number of connections that there cannot be.
+    /// Those of [`admit_upload`](Self::admit_upload); `usage` for weights that the study does not take, missing
+    /// weights, and an invalid number of connections.
     pub fn admit_table<'a>(
         &self,
         study: &'a Study,
@@ -148,7 +149,7 @@ impl RowLedger {
             }
             (None, Holders::Weighted(_)) => {
                 return Err(Error::usage(
-                    "all participants of this study count the same; leave the weights out",
+                    "all participants of this study count equally; omit the weights",
                 ));
             }
             (None, _) => {}
@@ -159,7 +160,11 @@ impl RowLedger {
                 "connections is {connections}; it must be from 1 to {MAX_CONNECTIONS}"
             )));
         }
-        let file = self.row_file(holders.count() as u64, &table.identity(), &table.reading())?;
+        let file = self.row_file(
+            holders.count() as u64,
+            &table.identity(),
+            &table.settings_digest(),
+        )?;
         let file = match holders {
             Holders::Persons(_) => file.of_persons(),
             Holders::Rows(_) | Holders::Weighted(_) => file,
@@ -168,8 +173,8 @@ impl RowLedger {
     }
 }
 
-/// Gives each participant of the table that was admitted a report, if it has none, and sends those that are pending.
-/// `progress` is called several times a second, and may break: what is charged by then stays pending.
+/// Makes a report for each participant of the admitted table that has none, and sends the pending reports. `progress`
+/// is called several times a second, and may break: reports charged by then stay pending.
 ///
 /// # Errors
 /// As [`RowLedger::take_part`] and [`send_rows`].
@@ -181,17 +186,17 @@ pub async fn upload_table(
     mut progress: impl FnMut(UploadProgress) -> ControlFlow<()>,
 ) -> Result<UploadAnswer> {
     let (study, request, cost) = (rows.study, rows.request, rows.cost);
-    let (participants, made) = (table.holders().count() as u64, rows.counts.total());
+    let (participants, reported) = (table.holders().count() as u64, rows.counts.total());
     let prepared = ledger.take_part(
         rows,
         |number, now| report(table, number as usize, study, now),
-        |done| progress(UploadProgress::Made(made + done, participants)),
+        |done| progress(UploadProgress::Made(reported + done, participants)),
     )?;
     let (receipt, pending) = (ledger.receipt()?, ledger.counts(study)?.pending);
     let mut sent = SendSummary::default();
     if !prepared.stopped && progress(UploadProgress::Sent(0, pending)).is_continue() {
         let default = UploadSettings::default();
-        let sending = UploadSettings {
+        let settings = UploadSettings {
             connections: request.connections.map_or(default.connections, usize::from),
             mode: match request.single {
                 true => UploadMode::Single,
@@ -199,7 +204,7 @@ pub async fn upload_table(
             },
             ..default
         };
-        sent = send_rows(ledger, study, http, &sending, |now| {
+        sent = send_rows(ledger, study, http, &settings, |now| {
             let done = now.accepted + now.duplicates + now.refused;
             progress(UploadProgress::Sent(done, pending))
         })

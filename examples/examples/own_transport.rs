@@ -74,8 +74,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All of the change or nothing, on the disk: a new file in the place of the old one. (One process at a time, by the lock.
-/// A store that several may write compares `write.expects` with its revision, in the same transaction.)
+/// All of the change or nothing, on the disk: a new file in the place of the old one. (One process at a time, by the
+/// lock. A store that several may write compares `write.expected_revision` with its revision, in the same transaction.)
 fn store(
     path: &str,
     records: &mut Records,

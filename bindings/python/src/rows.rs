@@ -79,7 +79,7 @@ impl Participants for Table {
     }
 
     /// The digest of the weights.
-    fn reading(&self) -> Vec<u8> {
+    fn settings_digest(&self) -> Vec<u8> {
         let weights = match self.holders {
             Holders::Weighted(_) => self.holders.to_bytes(),
             _ => Vec::new(),

@@ -20,21 +20,22 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryState {
-    /// Kept, and still to be sent.
+    /// Stored, and still to be sent.
     #[serde(rename = "owed")]
     Pending,
     /// The server has it; its bytes are gone from here.
     Acknowledged,
-    /// The server refused it for good. Its bytes are kept; see [`Ledger::requeue_refused`](crate::Ledger::requeue_refused).
+    /// The server refused it permanently. Its bytes are kept; see
+    /// [`Ledger::requeue_refused`](crate::Ledger::requeue_refused).
     Refused {
         /// Stable code.
         code: String,
-        /// The server's sentence.
+        /// The server's message.
         detail: String,
     },
 }
 
-/// One study that a device took part in, and what became of its report. The report's bytes are stored separately.
+/// A study that a device took part in, with the state of its report. The report's bytes are stored separately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub(crate) number: u64,
@@ -53,7 +54,7 @@ pub struct Entry {
     pub(crate) state: EntryState,
     pub(crate) token: Option<ParticipantToken>,
     pub(crate) canonical_params: Vec<u8>,
-    /// Their parameters are `canonical_params` decoded, if this version can read them.
+    /// Terms of the study; their parameters are the decoded `canonical_params`, if this version can read them.
     pub(crate) terms: StudyTerms,
 }
 
@@ -89,7 +90,7 @@ impl Entry {
         format!("payload/{}", self.number)
     }
 
-    /// The request that sends the report, with the bytes that were kept.
+    /// The request that sends the report with this stored payload.
     ///
     /// # Errors
     /// If the payload has the wrong length.

@@ -1,10 +1,11 @@
-//! Everything a device has told, as a value: which studies it took part in, what it spent, and what is still to be
-//! sent. No I/O, so that one set of rules holds for every store: SQLite ([`Ledger`](crate::Ledger)), a browser's
-//! IndexedDB, a file on a phone.
+//! The state of a device as a value: the studies it took part in, what it spent, and what is still to be sent. No I/O,
+//! so that one set of rules holds for every store: SQLite ([`Ledger`](crate::Ledger)), a browser's IndexedDB, a file on
+//! a phone.
 //!
-//! A [`Book`] decides and gives a [`Change`]. Whoever owns the store writes it ([`Change::write`]): all of it or
-//! nothing, durable, and only if nobody else wrote since the book was read. Only then is the change told to the book
-//! ([`Book::stored`]), and only then is there a [`Request`](crate::Request): nothing leaves a device before it is kept.
+//! A [`Book`] decides and gives a [`Change`]. The owner of the store writes it ([`Change::write`]): atomically,
+//! durably, and only if nobody else has written since the book was read. Only then does the book take it in
+//! ([`Book::stored`]), and only then is there a [`Request`](crate::Request): nothing leaves a device before it is
+//! stored.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -19,8 +20,8 @@
 //! let mut book = Book::new(Limits::default());
 //! if let Step::Join(change) = book.take_part(&study, &row, now)? {
 //!     let write = change.write()?;
-//!     // Of several programs only the first finds what it expects.
-//!     assert!(write.expects.is_none());
+//!     // Of several programs only the first finds the revision that it expects.
+//!     assert!(write.expected_revision.is_none());
 //!     records.extend(write.put);
 //!     book.stored(change)?;
 //! }
@@ -67,22 +68,23 @@ pub struct Book {
     entries: Vec<Entry>,
 }
 
-/// The finding or proposal of [`Book::take_part`].
+/// The result of [`Book::take_part`].
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 #[derive(Debug)]
 pub enum Step {
-    /// The device took part before. The row was not looked at.
+    /// The device took part before. The row was not read.
     Known(Entry),
     /// The device takes part once this is stored.
     Join(Change),
 }
 
-/// A change that is not stored yet: nothing of it leaves before [`Book::stored`]. `Debug` shows no bytes of a report.
+/// A change that is not stored yet: no part of it leaves the device before [`Book::stored`]. `Debug` shows no bytes of
+/// a report.
 #[must_use]
 pub struct Change {
-    expects: Option<Revision>,
-    becomes: Revision,
-    /// How many entries there are afterwards.
+    expected_revision: Option<Revision>,
+    new_revision: Revision,
+    /// Number of entries afterwards.
     count: usize,
     limits: Limits,
     /// The entries afterwards.
@@ -100,14 +102,14 @@ impl std::fmt::Debug for Change {
 }
 
 impl Change {
-    /// The write that the store has to do for it.
+    /// The write to the store that makes the change.
     ///
     /// # Errors
     /// When a record cannot be written as JSON.
     pub fn write(&self) -> Result<Write> {
         Write::new(
-            self.expects,
-            self.becomes,
+            self.expected_revision,
+            self.new_revision,
             (self.limits, self.count),
             &self.entries,
             self.payload.as_ref(),
@@ -131,17 +133,17 @@ impl Book {
         }
     }
 
-    /// The book of a store's records; those of payloads may be left out.
+    /// Loads a book from a store's records; the payload records may be omitted.
     ///
     /// # Errors
     /// A record is missing or damaged, or was written by a later version.
     pub fn load(records: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<Self> {
-        Self::load_with(records, |what| {
-            Error::usage(format!("the store is damaged: {what}"))
+        Self::load_with(records, |detail| {
+            Error::usage(format!("the store is damaged: {detail}"))
         })
     }
 
-    /// Loads like [`load`](Self::load), with the caller's error for a store that is damaged.
+    /// Loads like [`load`](Self::load), with the caller's error for a damaged store.
     pub(crate) fn load_with(
         records: impl IntoIterator<Item = (String, Vec<u8>)>,
         damaged: impl Fn(&str) -> Error,
@@ -154,7 +156,7 @@ impl Book {
         })
     }
 
-    /// The write of all of it but payloads, to an empty store.
+    /// A write of everything except payloads, to an empty store.
     #[cfg(feature = "sqlite")]
     pub(crate) fn write_all(&self) -> Result<Write> {
         self.change(self.entries.clone())?.write()
@@ -176,23 +178,23 @@ impl Book {
         entries.filter(|entry| entry.state == EntryState::Pending)
     }
 
-    /// The total cost of all reports of this device, whatever became of them.
+    /// The total cost of all reports of this device, in any state.
     pub fn spent(&self) -> PrivacyCost {
         compose(self.charges())
     }
 
     /// Takes part in a study with one report, once.
     ///
-    /// In this order: for a study that the device took part in before, the entry is given and nothing is drawn; a study
-    /// that would pass a limit is refused; the row is prepared and perturbed. A row that cannot be prepared (a NaN, say)
-    /// is charged and sent all the same, as the zero row. Asked twice before a change is stored, it draws twice, of
-    /// which one can be stored and none has left.
+    /// In this order: for a study that the device took part in before, the entry is returned and nothing is drawn; a
+    /// study that would exceed a limit is refused; the row is prepared and perturbed. A row that cannot be prepared (a
+    /// NaN, say) is still charged and sent, as the zero row. Two calls before a change is stored draw two reports; only
+    /// one of them can be stored, and neither has left the device.
     ///
     /// # Errors
-    /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier at another
-    /// address, or in another one of this server that had the name by which this one was [called](Study::called);
-    /// `wrong-fingerprint` when the study's parameters have changed since the device took part;
-    /// `study-not-open`, `study-ended`, `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
+    /// `budget-exceeded`; `already-participated` if the device took part in a study with this identifier at another
+    /// address, or in another study of this server that had the name by which this one was [called](Study::called);
+    /// `wrong-fingerprint` if the study's parameters have changed since the device took part; `study-not-open`,
+    /// `study-ended`, `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
     pub fn take_part(&self, study: &Study, row: &Row, now: u64) -> Result<Step> {
         self.join(study, study.privacy(), now, || {
             check_unweighted(study)?;
@@ -238,10 +240,10 @@ impl Book {
         if let Some(entry) = self.known(study)? {
             return Ok(Step::Known(entry.clone()));
         }
-        let here = self.entries.iter();
-        let here = here.filter(|entry| entry.servers.contains(study.server()));
-        let here = here.map(|entry| (entry.study(), entry.terms.name.as_deref()));
-        check_called(study, "the device", here)?;
+        let known_names = self.entries.iter();
+        let known_names = known_names.filter(|entry| entry.servers.contains(study.server()));
+        let known_names = known_names.map(|entry| (entry.study(), entry.terms.name.as_deref()));
+        check_called(study, "the device", known_names)?;
         study.check_open(now)?;
         let charge = charge(study.id(), study.params(), &statement)?;
         let spent: Vec<Budget> = self.charges().collect();
@@ -291,7 +293,7 @@ impl Book {
         Ok(entry)
     }
 
-    /// Records the outcome of a report. `None` where that changes nothing: it is not pending, or still is.
+    /// Records the outcome of a report. `None` if that changes nothing: the report was not pending, or still is.
     ///
     /// # Errors
     /// `randomness-unavailable`.
@@ -300,7 +302,7 @@ impl Book {
         report: eigenveil_shared::report::ReportId,
         result: &ReportResult,
     ) -> Result<Option<Change>> {
-        let state = match result.clone().outcome() {
+        let state = match result.clone().into_ledger_state() {
             Some(None) => EntryState::Acknowledged,
             Some(Some((code, detail))) => EntryState::Refused { code, detail },
             None => return Ok(None),
@@ -320,8 +322,8 @@ impl Book {
         .map(Some)
     }
 
-    /// Makes all refused reports pending again, with the bytes they had: for a refusal that was the server's mistake. `None`
-    /// where there are none.
+    /// Makes all refused reports pending again, with the same bytes: for refusals by a server's mistake. `None` if
+    /// there are none.
     ///
     /// # Errors
     /// `randomness-unavailable`.
@@ -340,9 +342,9 @@ impl Book {
         self.change(pending).map(Some)
     }
 
-    /// Remembers the one-time token with which the report for this study is sent, now and whenever it is sent again. A
-    /// second token replaces the first, and a report that was refused because of its token is pending again. `None` if the
-    /// token is of no use because the server already has the report.
+    /// Stores the one-time token with which the report for this study is sent, every time. A second token replaces the
+    /// first, and a report that was refused because of its token is pending again. `None` if the token is of no use
+    /// because the server already has the report.
     ///
     /// # Errors
     /// When the device has not taken part in the study; `randomness-unavailable`.
@@ -369,8 +371,8 @@ impl Book {
         .map(Some)
     }
 
-    /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below what is spent already
-    /// are allowed: nothing more is spent then.
+    /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below what is spent
+    /// already are allowed: nothing more is spent then.
     ///
     /// # Errors
     /// `randomness-unavailable`.
@@ -381,12 +383,12 @@ impl Book {
         })
     }
 
-    /// Records that a study which the device took part in is at another address now: the same report is sent there.
-    /// Ask whoever's row it is first. `None` if it is at this address already.
+    /// Records that a study which the device took part in has moved to another address, where the same report is sent.
+    /// Ask the participant first. `None` if it already was at this address.
     ///
     /// # Errors
-    /// `study-not-found` when the device did not take part in it; `wrong-fingerprint` when its parameters are others;
-    /// `invalid-about` when it states another purpose or responsible party than it did then.
+    /// `study-not-found` if the device did not take part in it; `wrong-fingerprint` if its parameters differ;
+    /// `invalid-about` if its purpose or responsible party has changed.
     pub fn accept_move(&self, study: &Study) -> Result<Option<Change>> {
         let entry = self.find(study.id()).ok_or_else(|| {
             SharedError::new(
@@ -403,17 +405,17 @@ impl Book {
         self.change(vec![moved]).map(Some)
     }
 
-    /// The store has this change, durably.
+    /// Takes in a change that the store has durably.
     ///
     /// # Errors
-    /// [`Error::is_changed`] for a change that was made before another was stored.
+    /// [`Error::is_changed`] if another change was stored after this one was made.
     pub fn stored(&mut self, change: Change) -> Result<()> {
-        if change.expects != self.revision {
+        if change.expected_revision != self.revision {
             return Err(Error::changed(
                 "the change was made before another one was stored; read the store, and ask again",
             ));
         }
-        self.revision = Some(change.becomes);
+        self.revision = Some(change.new_revision);
         self.limits = change.limits;
         for entry in change.entries {
             match self
@@ -428,8 +430,8 @@ impl Book {
         Ok(())
     }
 
-    /// Which studies the device took part in, and what remains under its limits, for a person to read and keep. It holds
-    /// no report and nothing of any row.
+    /// The studies that the device took part in, and what remains under its limits, for a person to read and keep. It
+    /// contains no report and no data of a row.
     pub fn receipt(&self) -> Receipt {
         let spent = self.spent();
         Receipt {
@@ -451,8 +453,8 @@ impl Book {
 
     fn change(&self, entries: Vec<Entry>) -> Result<Change> {
         Ok(Change {
-            expects: self.revision,
-            becomes: random_bytes()?,
+            expected_revision: self.revision,
+            new_revision: random_bytes()?,
             count: self.entries.len(),
             limits: self.limits,
             entries,
@@ -462,7 +464,7 @@ impl Book {
     }
 }
 
-/// Refuses a study with weights: without one a row would count 1, whatever it stands for.
+/// Refuses a study with weights: a row without a weight would count 1.
 fn check_unweighted(study: &Study) -> Result<()> {
     match study.params().preprocessing().weights {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! What a person can keep: which studies the device took part in, what they were told, and what remains.
+//! A device's receipt: its studies, their terms, and the remaining budget.
 
 use std::{fmt, ops::Deref};
 
@@ -12,8 +12,8 @@ use crate::{
     rules::{Limits, PrivacyCost, StudyTerms},
 };
 
-/// Which studies a device, or the rows of a file, took part in, and what it cost. `Display` is a short text for a person;
-/// serde gives JSON with exact numbers. It holds no report and nothing of any row.
+/// The studies that a device, or the rows of a file, took part in, and their privacy cost. `Display` is a short text
+/// for a person; serde gives JSON with exact numbers. It holds no report and nothing of any row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt<S = ReceiptEntry> {
@@ -32,7 +32,7 @@ pub struct Receipt<S = ReceiptEntry> {
 pub struct StudyRecord {
     /// Address of the server.
     pub server: String,
-    /// Addresses that the study moved to since, the latest last: reports are sent there.
+    /// Later addresses of the study, newest last; reports are sent to the newest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_to: Vec<String>,
     /// Identifier of the study.
@@ -45,17 +45,17 @@ pub struct StudyRecord {
     pub mechanism: String,
     /// Dimension p of a row.
     pub dimension: u64,
-    /// Which two inputs a report must not tell apart.
+    /// The pairs of inputs that a report must not distinguish.
     pub neighbours: String,
     /// The information that a report could give the server, in a sentence.
     pub sentence: String,
-    /// The charge of a report: the ε that holds, at least the one that was claimed.
+    /// The charge of a report: the true budget, at least the claimed one.
     pub charged: Budget,
     /// The terms of the study.
     pub terms: StudyTerms,
 }
 
-/// A study that a device took part in, and what became of its report.
+/// A study that a device took part in, with the state of its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiptEntry {
     /// The study.
@@ -91,7 +91,7 @@ impl ReceiptEntry {
                 charged: entry.charge,
                 terms: entry.terms.clone(),
             }
-            .at(&entry.servers),
+            .with_servers(&entry.servers),
             report: entry.report.to_string(),
             state: entry.state.clone(),
         }
@@ -131,16 +131,21 @@ impl fmt::Display for ReceiptEntry {
 }
 
 impl StudyRecord {
-    /// With the addresses of the server, the first one first.
-    pub(crate) fn at(mut self, servers: &[Server]) -> Self {
+    /// Sets the addresses of the server, oldest first.
+    pub(crate) fn with_servers(mut self, servers: &[Server]) -> Self {
         let mut servers = servers.iter().map(ToString::to_string);
         self.server = servers.next().unwrap_or_default();
         self.moved_to = servers.collect();
         self
     }
 
-    /// `who` took part, and what became of it in lines of its own.
-    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, who: &str, became: &str) -> fmt::Result {
+    /// Writes the study: `who` took part, and `state_lines` on the state of the reports.
+    pub(crate) fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        who: &str,
+        state_lines: &str,
+    ) -> fmt::Result {
         let moved = self.moved_to.iter().map(|to| format!(", moved to {to}"));
         let moved: String = moved.collect();
         let Self {
@@ -157,11 +162,11 @@ impl StudyRecord {
         writeln!(
             f,
             "   charged epsilon {}, delta {} ({})",
-            up(self.charged.epsilon()),
-            format_delta(up(self.charged.delta())),
+            rounded_up(self.charged.epsilon()),
+            format_delta(rounded_up(self.charged.delta())),
             printable(&self.neighbours)
         )?;
-        write!(f, "   {}\n{became}", printable(&self.sentence))?;
+        write!(f, "   {}\n{state_lines}", printable(&self.sentence))?;
         for line in self.terms.to_string().lines() {
             writeln!(f, "   {line}")?;
         }
@@ -200,15 +205,15 @@ impl<S> Receipt<S> {
         writeln!(
             f,
             "  epsilon   {:>12} {:>12} {:>12}",
-            up(spent.epsilon),
-            down(remaining.epsilon),
+            rounded_up(spent.epsilon),
+            rounded_down(remaining.epsilon),
             limits.epsilon_total()
         )?;
         writeln!(
             f,
             "  delta     {:>12} {:>12} {:>12}",
-            format_delta(up(spent.delta)),
-            format_delta(down(remaining.delta)),
+            format_delta(rounded_up(spent.delta)),
+            format_delta(rounded_down(remaining.delta)),
             format_delta(limits.delta_total())
         )?;
         writeln!(f)?;
@@ -220,24 +225,24 @@ impl<S> Receipt<S> {
     }
 }
 
-/// Rounds up to seven digits, which show what floating point adds to an ε (4.000001), apart from the rounding error of a sum of decimals.
-fn up(value: f64) -> f64 {
-    seven_digits(value, |shown| shown < value * (1.0 - 1e-12), 1.0)
+/// Rounds up to seven digits: enough to show the slack added to ε (4.000001); ignores rounding errors of decimal sums.
+fn rounded_up(value: f64) -> f64 {
+    seven_digits(value, |rounded| rounded < value * (1.0 - 1e-12), 1.0)
 }
 
-/// Rounds down to seven digits, with the same exception.
-fn down(value: f64) -> f64 {
-    seven_digits(value, |shown| shown > value * (1.0 + 1e-12), -1.0)
+/// Rounds down to seven digits; ignores the same rounding errors.
+fn rounded_down(value: f64) -> f64 {
+    seven_digits(value, |rounded| rounded > value * (1.0 + 1e-12), -1.0)
 }
 
-fn seven_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
+fn seven_digits(value: f64, exceeds: impl Fn(f64) -> bool, direction: f64) -> f64 {
     let round = |value: f64| format!("{value:.6e}").parse().unwrap_or(value);
-    let near = round(value);
-    if wrong(near) {
+    let rounded = round(value);
+    if exceeds(rounded) {
         // One unit of the seventh digit.
-        round(near + side * 10.0_f64.powf(value.log10().floor() - 6.0))
+        round(rounded + direction * 10.0_f64.powf(value.log10().floor() - 6.0))
     } else {
-        near
+        rounded
     }
 }
 
@@ -259,7 +264,11 @@ mod tests {
             (3e-6, 3e-6, 3e-6),
             (1.000_000_1e-6, 1.000_001e-6, 1e-6),
         ] {
-            assert_eq!((up(value), down(value)), (shown_up, shown_down), "{value}");
+            assert_eq!(
+                (rounded_up(value), rounded_down(value)),
+                (shown_up, shown_down),
+                "{value}"
+            );
         }
         assert_eq!(format_delta(0.0), "0");
         assert_eq!(format_delta(1e-6), "1e-6");

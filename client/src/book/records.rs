@@ -23,16 +23,16 @@ const HEAD: &str = "head";
 const ENTRY: &str = "entry/";
 const VERSION: u32 = 1;
 
-/// A random number of one write of a store.
+/// A random number that identifies one write to a store.
 pub type Revision = [u8; 16];
 
-/// A write to a store: atomic, durable, and only if the store's revision is `expects`. Afterwards the revision, which
-/// is also in the record `head`, is `becomes`.
+/// A write to a store: atomic, durable, and only if the store's revision is `expected_revision`. Afterwards the
+/// revision, which is also in the record `head`, is `new_revision`.
 pub struct Write {
     /// `None`: only if there is no record yet.
-    pub expects: Option<Revision>,
+    pub expected_revision: Option<Revision>,
     /// The revision afterwards.
-    pub becomes: Revision,
+    pub new_revision: Revision,
     /// Records to put, replacing any with the same keys.
     pub put: Vec<(String, Vec<u8>)>,
     /// Records to delete.
@@ -68,7 +68,7 @@ struct Record {
     canonical_params: String,
 }
 
-/// The keys alone: records hold reports and tokens.
+/// Shows the keys only: records hold reports and tokens.
 impl std::fmt::Debug for Write {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let put: Vec<&str> = self.put.iter().map(|(key, _)| key.as_str()).collect();
@@ -79,25 +79,25 @@ impl std::fmt::Debug for Write {
 impl Write {
     /// A write of these entries in their current state, and of the payload of the first one if it is new.
     pub(super) fn new(
-        expects: Option<Revision>,
-        becomes: Revision,
+        expected_revision: Option<Revision>,
+        new_revision: Revision,
         (limits, count): (Limits, usize),
         entries: &[Entry],
         payload: Option<&Vec<u8>>,
     ) -> Result<Self> {
-        let json = |record: serde_json::Result<Vec<u8>>| {
+        let to_record = |record: serde_json::Result<Vec<u8>>| {
             record.map_err(|error| Error::usage(format!("a record cannot be written: {error}")))
         };
         let head = Head {
             version: VERSION,
-            revision: to_hex(&becomes),
+            revision: to_hex(&new_revision),
             limits,
             entries: count,
         };
-        let mut put = vec![(HEAD.to_owned(), json(serde_json::to_vec(&head))?)];
+        let mut put = vec![(HEAD.to_owned(), to_record(serde_json::to_vec(&head))?)];
         let mut delete = Vec::new();
         for entry in entries {
-            let record = json(serde_json::to_vec(&Record::new(entry)))?;
+            let record = to_record(serde_json::to_vec(&Record::new(entry)))?;
             put.push((format!("{ENTRY}{}", entry.number), record));
             if entry.state == EntryState::Acknowledged {
                 delete.push(entry.payload_key());
@@ -107,15 +107,15 @@ impl Write {
             put.push((entry.payload_key(), payload.clone()));
         }
         Ok(Self {
-            expects,
-            becomes,
+            expected_revision,
+            new_revision,
             put,
             delete,
         })
     }
 }
 
-/// Reads the records of a store; those of payloads may be left out.
+/// Reads the records of a store; the payload records may be omitted.
 pub(super) fn read(
     records: impl IntoIterator<Item = (String, Vec<u8>)>,
     damaged: impl Fn(&str) -> Error,
@@ -150,11 +150,11 @@ pub(super) fn read(
     if studies.len() != entries.len() {
         return Err(damaged("two entries are of one study"));
     }
-    let revision = array(&head.revision).ok_or_else(|| damaged("its head"))?;
+    let revision = array_from_hex(&head.revision).ok_or_else(|| damaged("its head"))?;
     Ok((revision, head.limits, entries))
 }
 
-fn array<const N: usize>(hex: &str) -> Option<[u8; N]> {
+fn array_from_hex<const N: usize>(hex: &str) -> Option<[u8; N]> {
     from_hex(hex)?.try_into().ok()
 }
 
@@ -193,7 +193,7 @@ impl Record {
             number: self.number,
             servers,
             study: self.study,
-            fingerprint: Fingerprint(array(&self.fingerprint)?),
+            fingerprint: Fingerprint(array_from_hex(&self.fingerprint)?),
             payload_len: self.payload_len,
             mechanism: self.mechanism,
             dimension: self.dimension,
@@ -201,7 +201,7 @@ impl Record {
             sentence: self.sentence,
             charge: self.charge,
             day: UtcDate(self.day),
-            report: ReportId(array(&self.report)?),
+            report: ReportId(array_from_hex(&self.report)?),
             state: self.state,
             token,
             terms: StudyTerms::new(self.name, self.about, &canonical_params),

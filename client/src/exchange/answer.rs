@@ -1,4 +1,4 @@
-//! What a response says of each report that was sent.
+//! Reads the outcome of each report from a response.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::{
 };
 use crate::error::{Error, HttpFailure, Result, printable};
 
-/// Longest text of a server that is repeated in a message or kept, in characters.
-const MAX_SHOWN: usize = 1_000;
+/// Maximum number of characters of a server's text in a message or a ledger.
+const MAX_SERVER_TEXT_CHARS: usize = 1_000;
 
 /// A response, as the HTTP client gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     /// The status.
     pub status: u16,
-    /// Names, in whatever case, and values. Those that are no text may be left out.
+    /// Names, in any case, and values. Values that are not text may be omitted.
     pub headers: &'a [(&'a str, &'a str)],
     /// The whole body.
     pub body: &'a [u8],
-    /// Milliseconds since 1970-01-01 UTC, by this side's clock, if it has one: for a `Retry-After` that is a date.
+    /// Milliseconds since 1970-01-01 UTC by the local clock, if there is one; needed if `Retry-After` is a date.
     pub now: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct Response<'a> {
 pub struct Answer {
     /// The outcome of each report, in the order of the request.
     pub results: Vec<ReportResult>,
-    /// Why some are [`ReportResult::Pending`]: the first reason, where there are several.
+    /// The first reason why a report is still [`ReportResult::Pending`].
     pub error: Option<Error>,
 }
 
@@ -44,7 +44,7 @@ impl Answer {
     /// The results, if the server has all reports.
     ///
     /// # Errors
-    /// Why one or all of them were not counted.
+    /// The reason why a report was not counted.
     pub fn into_result(self) -> Result<Vec<ReportResult>> {
         let refused = self.results.iter().find_map(|result| match result {
             ReportResult::Refused { code, detail } => Some((code.clone(), detail.clone())),
@@ -64,10 +64,10 @@ impl Answer {
     }
 }
 
-/// The receipt of a batch ([`BatchResponse`](eigenveil_shared::api::BatchResponse)), with codes that later versions of a
-/// server may have.
+/// The outcome of a batch ([`BatchResponse`](eigenveil_shared::api::BatchResponse)); codes are texts, because a later
+/// server may have new ones.
 #[derive(Deserialize)]
-struct BatchReceipt {
+struct BatchOutcome {
     accepted: u64,
     duplicates: u64,
     refused: Vec<RefusedReport>,
@@ -87,49 +87,48 @@ pub enum ReportResult {
     Accepted,
     /// The server had counted it before: an earlier response was lost.
     Duplicate,
-    /// The server refused it for good.
+    /// The server refused it permanently.
     Refused {
         /// Stable code.
         code: String,
-        /// The server's sentence.
+        /// The server's message.
         detail: String,
     },
-    /// Nothing is known: it is still to be sent.
+    /// Unknown: it is still to be sent.
     Pending,
 }
 
 impl ReportResult {
-    /// The part that a ledger keeps: `None` where nothing is known, otherwise whether the report was refused, with what
-    /// code and sentence.
-    pub(crate) fn outcome(self) -> Option<Option<(String, String)>> {
-        let cut = |text: String| text.chars().take(MAX_SHOWN).collect();
+    /// The state to store: `None` if unknown, `Some(None)` if counted, `Some(Some((code, detail)))` if refused.
+    pub(crate) fn into_ledger_state(self) -> Option<Option<(String, String)>> {
+        let shortened = |text: String| text.chars().take(MAX_SERVER_TEXT_CHARS).collect();
         match self {
             Self::Accepted | Self::Duplicate => Some(None),
-            Self::Refused { code, detail } => Some(Some((cut(code), cut(detail)))),
+            Self::Refused { code, detail } => Some(Some((shortened(code), shortened(detail)))),
             Self::Pending => None,
         }
     }
 }
 
 impl Request {
-    /// Reads the response to this request. Whatever came, each report has a result.
+    /// Reads the response to this request; every report gets a result, whatever the response is.
     pub fn answer(&self, response: &Response<'_>) -> Answer {
         match self.read(response) {
             Ok(answer) => answer,
-            Err(error) => self.failed(error),
+            Err(error) => self.answer_for_failure(error),
         }
     }
 
-    /// The answer where there was no response.
+    /// The answer if there was no response.
     pub fn no_response(&self, why: impl std::fmt::Display) -> Answer {
-        self.failed(Error::no_response(format!(
+        self.answer_for_failure(Error::no_response(format!(
             "no response from {}: {why}",
             self.server
         )))
     }
 
-    /// The answer of a request that failed as a whole.
-    pub(crate) fn failed(&self, error: Error) -> Answer {
+    /// The answer for a request that failed as a whole.
+    pub(crate) fn answer_for_failure(&self, error: Error) -> Answer {
         if let (1, false, Some(code)) = (self.reports.len(), self.batched, error.code_text())
             && is_refusal_of_a_report(&error)
         {
@@ -150,13 +149,13 @@ impl Request {
     fn read(&self, response: &Response<'_>) -> Result<Answer> {
         let server = self.server.as_str();
         if self.batched {
-            let receipt: BatchReceipt = response.json(server)?;
-            check_receipt(&receipt, self.reports.len())?;
-            return Ok(self.of_batch(receipt));
+            let batch: BatchOutcome = response.json(server)?;
+            check_batch(&batch, self.reports.len())?;
+            return Ok(self.answer_from_batch(batch));
         }
         let results = match &self.reports[..] {
             [] => {
-                response.success(server)?;
+                response.require_success(server)?;
                 Vec::new()
             }
             _ => {
@@ -173,18 +172,21 @@ impl Request {
         })
     }
 
-    /// The receipt of a batch says which reports were refused, and how many of the others are duplicates.
-    fn of_batch(&self, receipt: BatchReceipt) -> Answer {
+    /// Builds the answer from the outcome of a batch, which lists the refused reports and counts the duplicates.
+    fn answer_from_batch(&self, batch: BatchOutcome) -> Answer {
         let mut results = vec![ReportResult::Accepted; self.reports.len()];
-        let (mut of_study, mut for_now) = (None, None);
-        for refused in receipt.refused {
-            let (code, detail) = (shown(&refused.code), shown(&refused.detail));
+        let (mut study_error, mut transient_error) = (None, None);
+        for refused in batch.refused {
+            let (code, detail) = (
+                printable_prefix(&refused.code),
+                printable_prefix(&refused.detail),
+            );
             let known = ErrorCode::parse(&code);
             let retryable = known.is_some_and(is_transient);
-            let why = if known.is_some_and(is_study_level) {
-                &mut of_study
+            let error_slot = if known.is_some_and(is_study_level) {
+                &mut study_error
             } else if retryable {
-                &mut for_now
+                &mut transient_error
             } else {
                 results[refused.index as usize] = ReportResult::Refused { code, detail };
                 continue;
@@ -196,10 +198,10 @@ impl Request {
                 not_processed: retryable,
                 ..HttpFailure::default()
             };
-            why.get_or_insert_with(|| Error::http(failure, detail));
+            error_slot.get_or_insert_with(|| Error::http(failure, detail));
         }
-        // The receipt does not say which: all are counted.
-        let mut duplicates = receipt.duplicates;
+        // The response does not say which ones are duplicates; all are counted.
+        let mut duplicates = batch.duplicates;
         for result in &mut results {
             if duplicates > 0 && *result == ReportResult::Accepted {
                 *result = ReportResult::Duplicate;
@@ -208,7 +210,7 @@ impl Request {
         }
         Answer {
             results,
-            error: of_study.or(for_now),
+            error: study_error.or(transient_error),
         }
     }
 }
@@ -217,28 +219,28 @@ impl Response<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.trim())
     }
 
-    /// The media type without its parameters, in lower case; empty where there is none.
+    /// The media type without its parameters, in lower case; empty if there is none.
     fn media_type(&self) -> String {
         let value = self.header("content-type").unwrap_or_default();
-        let bare = value.split(';').next().unwrap_or_default();
-        shown(bare.trim()).to_ascii_lowercase()
+        let without_parameters = value.split(';').next().unwrap_or_default();
+        printable_prefix(without_parameters.trim()).to_ascii_lowercase()
     }
 
-    /// Refuses a status that is none of success.
-    pub(crate) fn success(&self, server: &str) -> Result<()> {
+    /// Refuses a status other than 2xx.
+    pub(crate) fn require_success(&self, server: &str) -> Result<()> {
         match self.status {
             200..=299 => Ok(()),
             _ => Err(self.refusal(server)),
         }
     }
 
-    /// The JSON of this type that a response of success holds.
+    /// Parses the JSON body of a successful response.
     pub(crate) fn json<T: DeserializeOwned>(&self, server: &str) -> Result<T> {
-        self.success(server)?;
+        self.require_success(server)?;
         let failure = |retryable| HttpFailure {
             status: Some(self.status),
             retryable,
@@ -250,25 +252,25 @@ impl Response<'_> {
                 failure(false),
                 format!(
                     "{server} answered {} with {} instead of {JSON}; is it an Eigenveil server?",
-                    shown_status(self.status),
-                    shown_type(&media_type)
+                    status_text(self.status),
+                    media_type_text(&media_type)
                 ),
             ));
         }
         serde_json::from_slice(self.body).map_err(|error| {
             Error::http(
-                // Cut or mangled on the way, perhaps.
+                // It may have been truncated or altered on the way.
                 failure(true),
                 format!(
                     "{server} answered {} with JSON of an unexpected form: {}",
-                    shown_status(self.status),
-                    shown(&error.to_string())
+                    status_text(self.status),
+                    printable_prefix(&error.to_string())
                 ),
             )
         })
     }
 
-    /// The error for a response that says no.
+    /// The error for an unsuccessful response.
     fn refusal(&self, server: &str) -> Error {
         #[derive(Deserialize)]
         struct ProblemBody {
@@ -289,21 +291,21 @@ impl Response<'_> {
             .flatten();
         if let Some(problem) = problem {
             failure.retryable |= ErrorCode::parse(&problem.code).is_some_and(is_transient);
-            failure.code = Some(shown(&problem.code));
-            return Error::http(failure, shown(&problem.detail));
+            failure.code = Some(printable_prefix(&problem.code));
+            return Error::http(failure, printable_prefix(&problem.detail));
         }
-        let status = shown_status(self.status);
+        let status = status_text(self.status);
         let sentence = match self.header("location") {
             Some(location) if (300..400).contains(&self.status) => format!(
                 "{server} answered {status} and redirects to {}; give that address if it is the right one",
-                shown(location)
+                printable_prefix(location)
             ),
             _ => format!(
-                "{server} answered {status} with {} instead of a problem document; something between here and the server, or another program, gave this response{}",
-                shown_type(&media_type),
+                "{server} answered {status} with {} instead of a problem document; a proxy or another program sent this response{}",
+                media_type_text(&media_type),
                 match self.status {
                     400 if server.starts_with("http://") =>
-                        "; a port that speaks HTTPS does so: try https://",
+                        "; this happens if the port expects HTTPS: try https://",
                     _ => "",
                 }
             ),
@@ -316,36 +318,32 @@ impl Response<'_> {
     }
 }
 
-/// A response that does not account for every report acknowledges none of them.
-fn check_receipt(receipt: &BatchReceipt, count: usize) -> Result<()> {
-    let mut indices: Vec<u32> = receipt
-        .refused
-        .iter()
-        .map(|refused| refused.index)
-        .collect();
+/// Refuses a response that does not account for every report: it acknowledges none of them.
+fn check_batch(batch: &BatchOutcome, count: usize) -> Result<()> {
+    let mut indices: Vec<u32> = batch.refused.iter().map(|refused| refused.index).collect();
     indices.sort_unstable();
     indices.dedup();
-    let named = indices.len() == receipt.refused.len()
+    let indices_are_valid = indices.len() == batch.refused.len()
         && indices.last().is_none_or(|last| (*last as usize) < count);
-    let total = receipt
+    let total = batch
         .accepted
-        .checked_add(receipt.duplicates)
-        .and_then(|stored| stored.checked_add(receipt.refused.len() as u64));
-    if named && total == Some(count as u64) {
+        .checked_add(batch.duplicates)
+        .and_then(|stored| stored.checked_add(batch.refused.len() as u64));
+    if indices_are_valid && total == Some(count as u64) {
         return Ok(());
     }
     Err(Error::http(
         HttpFailure::default(),
         format!(
             "the response to {count} reports counts {} accepted, {} duplicates and {} refused, which does not add up; no report was recorded as acknowledged",
-            receipt.accepted,
-            receipt.duplicates,
-            receipt.refused.len()
+            batch.accepted,
+            batch.duplicates,
+            batch.refused.len()
         ),
     ))
 }
 
-/// Whether a refusal concerns the study or this side, and not one report.
+/// Whether a refusal concerns the study or the client rather than one report.
 fn is_study_level(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -363,7 +361,7 @@ fn is_study_level(code: ErrorCode) -> bool {
     )
 }
 
-/// Whether a refusal may pass.
+/// Whether a refusal is temporary.
 fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -375,7 +373,7 @@ fn is_transient(code: ErrorCode) -> bool {
     )
 }
 
-/// Whether the server refused one report, for good and for a reason of its own.
+/// Whether the server refused one report, permanently, for a reason specific to that report.
 fn is_refusal_of_a_report(error: &Error) -> bool {
     !error.is_retryable()
         && error
@@ -384,8 +382,8 @@ fn is_refusal_of_a_report(error: &Error) -> bool {
         && !error.code().is_some_and(is_study_level)
 }
 
-/// The status with its name, where it has one.
-fn shown_status(status: u16) -> String {
+/// The status with its name, if it has one.
+fn status_text(status: u16) -> String {
     let name = StatusCode::from_u16(status).ok();
     match name.and_then(|status| status.canonical_reason()) {
         Some(name) => format!("{status} {name}"),
@@ -393,16 +391,19 @@ fn shown_status(status: u16) -> String {
     }
 }
 
-fn shown_type(media_type: &str) -> &str {
+fn media_type_text(media_type: &str) -> &str {
     match media_type {
         "" => "no content type",
         other => other,
     }
 }
 
-/// A server's text as it may be shown, not endless.
-fn shown(text: &str) -> String {
-    printable(text).chars().take(MAX_SHOWN).collect()
+/// A server's text made printable and shortened.
+fn printable_prefix(text: &str) -> String {
+    printable(text)
+        .chars()
+        .take(MAX_SERVER_TEXT_CHARS)
+        .collect()
 }
 
 #[cfg(test)]
@@ -411,7 +412,10 @@ mod tests {
 
     #[test]
     fn a_servers_text_cannot_steer_the_terminal() {
-        assert_eq!(shown("a\u{1b}[2J\n\u{202e}b"), "a [2J  b");
-        assert_eq!(shown(&"é".repeat(5_000)).chars().count(), MAX_SHOWN);
+        assert_eq!(printable_prefix("a\u{1b}[2J\n\u{202e}b"), "a [2J  b");
+        assert_eq!(
+            printable_prefix(&"é".repeat(5_000)).chars().count(),
+            MAX_SERVER_TEXT_CHARS
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! What a device asks of a server, and how it reads the response: values, without I/O.
+//! The requests of a device to a server, and the reading of the responses: values, without I/O.
 //!
-//! A [`Request`] goes out by any HTTP client and reads its own [`Response`]. The rules: only a receipt in JSON that
-//! adds up acknowledges; only a problem document with a code refuses; whatever else came, a report is still pending.
+//! A [`Request`] goes out by any HTTP client and reads its own [`Response`]. Only a consistent response in JSON
+//! acknowledges a report, and only a problem document with a code refuses one; after anything else it is still pending.
 
 mod answer;
 mod request;

@@ -33,13 +33,13 @@ pub struct Request {
     pub body: Vec<u8>,
     pub(crate) server: Server,
     pub(crate) study: String,
-    /// The reports in the body, in their order.
+    /// The reports in the body, in order.
     pub(crate) reports: Vec<ReportId>,
     pub(crate) batched: bool,
 }
 
 impl Request {
-    /// The server that it is for.
+    /// The server that the request is for.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -49,7 +49,7 @@ impl Request {
         &self.study
     }
 
-    /// The reports that it holds, in their order.
+    /// The reports in the request, in order.
     pub fn reports(&self) -> &[ReportId] {
         &self.reports
     }
@@ -93,7 +93,7 @@ impl Request {
     }
 }
 
-/// Without the body, which holds tokens.
+/// Omits the body, which holds tokens.
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(

@@ -1,8 +1,8 @@
-//! When to send again, and when to give up: numbers and arithmetic alone. The sender does the waiting.
+//! When to send again, and when to give up. Only arithmetic: the sender waits.
 
 use std::time::Duration;
 
-/// How often and how long one request is tried.
+/// Number of attempts at one request, and their delays.
 ///
 /// Delays double from `first_delay` to `max_delay`, each with random jitter added. A longer `Retry-After` is honoured;
 /// if it does not fit into `max_elapsed` the request fails at once.
@@ -12,14 +12,14 @@ pub struct RetryPolicy {
     pub max_attempts: usize,
     /// Delay before the second attempt.
     pub first_delay: Duration,
-    /// Longest delay before the random share is added.
+    /// Longest delay before jitter is added.
     pub max_delay: Duration,
     /// No new attempt begins later than this after the first one began.
     pub max_elapsed: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Five attempts, with four to eight seconds of waiting in all: somebody is waiting.
+    /// Five attempts with four to eight seconds of delays in total, for a person who is waiting.
     fn default() -> Self {
         Self {
             max_attempts: 5,
@@ -39,7 +39,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Ten attempts over some minutes: a server restarts, a phone changes networks.
+    /// Ten attempts over some minutes, enough for a server to restart or a phone to change networks.
     pub fn patient() -> Self {
         Self {
             max_attempts: 10,
@@ -49,13 +49,13 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait after this many attempts have failed, the first of which began `elapsed` ago; `None` to give
-    /// up. `asked` is what the server asked for, and `jitter` a random number in [0, 1).
+    /// The delay after `attempts` failed attempts, the first of which began `elapsed` ago; `None` to give up.
+    /// `retry_after` is the delay that the server asked for, and `jitter` a random number in [0, 1).
     pub fn delay(
         &self,
         attempts: usize,
         elapsed: Duration,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
         jitter: f64,
     ) -> Option<Duration> {
         if attempts >= self.max_attempts {
@@ -64,15 +64,17 @@ impl RetryPolicy {
         let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let base = self.first_delay.saturating_mul(factor).min(self.max_delay);
-        let share = (jitter.clamp(0.0, 1.0) * 1_024.0) as u32;
-        let delay = base.saturating_add(base.saturating_mul(share) / 1_024);
-        let wait = asked.map_or(delay, |asked| delay.max(asked.saturating_add(delay / 4)));
-        (elapsed.saturating_add(wait) <= self.max_elapsed).then_some(wait)
+        let jitter_steps = (jitter.clamp(0.0, 1.0) * 1_024.0) as u32;
+        let delay = base.saturating_add(base.saturating_mul(jitter_steps) / 1_024);
+        let total_delay = retry_after.map_or(delay, |retry_after| {
+            delay.max(retry_after.saturating_add(delay / 4))
+        });
+        (elapsed.saturating_add(total_delay) <= self.max_elapsed).then_some(total_delay)
     }
 }
 
-/// `Retry-After`, as seconds or as a date; a date is measured against the server's own clock where the response tells
-/// it, and otherwise against `now`, in milliseconds since 1970.
+/// Parses `Retry-After`: seconds, or a date, which is compared with the response's own `Date` if it has one, and
+/// otherwise with `now`, in milliseconds since 1970.
 pub(super) fn retry_after(value: &str, date: Option<&str>, now: Option<u64>) -> Option<Duration> {
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));

@@ -37,7 +37,7 @@ impl FromStr for Server {
         if url.query().is_some() || url.fragment().is_some() {
             return refuse("must not have a ? or a #");
         }
-        // With and without a slash at the end it is one address.
+        // A slash at the end makes no difference.
         let path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&path);
         Ok(Self(url))
@@ -64,10 +64,10 @@ impl Server {
         &self.0
     }
 
-    /// Whether the address can only be this machine.
+    /// Whether the address certainly belongs to this machine.
     pub fn is_this_machine(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
-        // A dot at the end only says that the name is whole.
+        // A dot at the end only marks a fully qualified name.
         let host = host.trim_end_matches('.');
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
@@ -76,7 +76,7 @@ impl Server {
                 // A connection to 0.0.0.0 or [::] goes to this machine.
                 address.is_loopback() || address.is_unspecified()
             }
-            // Names under it (RFC 6761) are asked of the network by many resolvers.
+            // Many resolvers send names below `localhost` (RFC 6761) to the network.
             Err(_) => host == "localhost",
         }
     }

@@ -22,13 +22,12 @@ use crate::{
 /// use eigenveil_shared::preprocess::Row;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = StudyClient::new("http://localhost:8080")?;
-/// // Shipped with the device: without a pinned fingerprint, constants of its own could identify it.
-/// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
-/// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
-/// let mut ledger = Ledger::open("device.ledger")?;
-/// ledger.participate(&study, &Row::new(vec![0.5; study.params().dimension()]))?;
-/// let sent = send_pending(&mut ledger, &HttpSettings::default()).await?;
-/// println!("{} accepted, {} still pending", sent.accepted, sent.pending);
+/// // Shipped with the device: without a pinned fingerprint, special constants could identify it. let pinned =
+/// "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?; let study =
+/// client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?; let mut ledger =
+/// Ledger::open("device.ledger")?; ledger.participate(&study, &Row::new(vec![0.5; study.params().dimension()]))?; let
+/// sent = send_pending(&mut ledger, &HttpSettings::default()).await?; println!("{} accepted, {} still pending",
+/// sent.accepted, sent.pending);
 /// # Ok(())
 /// # }
 /// ```
@@ -45,10 +44,10 @@ impl StudyClient {
 
     /// Connects like [`StudyClient::new`], with these settings.
     pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
-        Self::of(&server.parse()?, settings)
+        Self::for_server(&server.parse()?, settings)
     }
 
-    pub(super) fn of(server: &Server, settings: &HttpSettings) -> Result<Self> {
+    pub(super) fn for_server(server: &Server, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
             transport: Arc::new(Transport::new(server, settings, None)?),
         })
@@ -67,10 +66,10 @@ impl StudyClient {
         self.transport.studies().await
     }
 
-    /// Fetches and checks a study: as [`Study::read`], with what that says of pinned fingerprints.
+    /// Fetches a study and checks it as [`Study::read`] does; see there on pinned fingerprints.
     ///
     /// # Errors
-    /// As there; network failures.
+    /// Those of [`Study::read`]; network failures.
     pub async fn fetch_study(&self, id: &str) -> Result<Study> {
         self.study(id, None).await
     }
@@ -78,13 +77,13 @@ impl StudyClient {
     /// Fetches like [`StudyClient::fetch_study`], for a device that pins the parameters it agreed to.
     ///
     /// # Errors
-    /// As [`StudyClient::fetch_study`]; `wrong-fingerprint` when the study has other parameters.
+    /// Those of [`StudyClient::fetch_study`]; `wrong-fingerprint` if the study has other parameters.
     pub async fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
         self.study(id, Some(expected)).await
     }
 
-    /// Fetches and checks, like [`StudyClient::fetch_study`], what a person calls so: an identifier, the first four
-    /// digits or more of one, or a name. The study [knows](Study::called) what it was called.
+    /// Fetches and checks a study like [`StudyClient::fetch_study`], given an identifier, the first four digits or more
+    /// of one, or a name. The study [remembers](Study::called) how it was called.
     ///
     /// # Errors
     /// As [`StudyClient::fetch_study_pinned`]; `study-not-found` and `usage` as [`resolve_study_id`].
@@ -101,7 +100,7 @@ impl StudyClient {
             .await
     }
 
-    /// Sends a request as often as the retry policy says, and reads the response.
+    /// Sends a request, with retries by the retry policy, and reads the response.
     pub async fn call(&self, request: &Request) -> Answer {
         self.transport.call(request, &Counters::default()).await
     }

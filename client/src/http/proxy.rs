@@ -53,9 +53,9 @@ impl FromStr for ProxySetting {
             .or(text.strip_prefix("https://"));
         let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));
         // Unescaped in a password, these would end the address before the host.
-        let known = rest.is_some_and(|rest| !rest.contains(['/', '?', '#']));
+        let is_well_formed = rest.is_some_and(|rest| !rest.contains(['/', '?', '#']));
         match Matcher::builder().all(text).build().intercept(&server) {
-            Some(address) if known => Ok(Self::Always(ProxyAddress(address))),
+            Some(address) if is_well_formed => Ok(Self::Always(ProxyAddress(address))),
             _ => Err(not_a_proxy()),
         }
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for ProxySetting {
     }
 }
 
-/// Without user and password.
+/// Omits user and password.
 impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uri = self.0.uri();
@@ -101,14 +101,18 @@ impl ProxySetting {
     ///
     /// # Errors
     /// If a proxy address of the environment has credentials that are not escaped; the error does not show the address.
-    pub(super) fn to(&self, server: &Url, is_this_machine: bool) -> Result<Option<ProxyAddress>> {
+    pub(super) fn proxy_for(
+        &self,
+        server: &Url,
+        is_this_machine: bool,
+    ) -> Result<Option<ProxyAddress>> {
         match self {
             Self::Environment if !is_this_machine => {
                 let server = server.as_str().parse().ok();
                 let address = server.and_then(|server| Matcher::from_env().intercept(&server));
-                let cut =
+                let has_unescaped =
                     |name: &&&str| std::env::var(name).is_ok_and(|text| cuts_credentials(&text));
-                match VARIABLES.iter().find(cut) {
+                match VARIABLES.iter().find(has_unescaped) {
                     Some(name) if address.is_some() => Err(Error::usage(format!(
                         "{name} has a /, ? or # in its user or password; write %2F, %3F or %23 for it"
                     ))),

@@ -17,8 +17,7 @@ use crate::{
     exchange::RetryPolicy,
 };
 
-/// After which failures a request may be sent again: a request that is not idempotent only if it certainly had no
-/// effect.
+/// The failures after which a request may be sent again; one that is not idempotent only if it certainly had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetrySafety {
     /// After any transient failure; the request may be processed twice.
@@ -38,15 +37,15 @@ impl RetrySafety {
 /// Delays all requests to a server until its `Retry-After` has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    opens: Mutex<Option<Instant>>,
+    opens_at: Mutex<Option<Instant>>,
 }
 
 impl Gate {
     async fn wait(&self) {
         loop {
-            let opens = *self.opens.lock().unwrap_or_else(PoisonError::into_inner);
-            match opens {
-                Some(opens) if opens > Instant::now() => sleep_until(opens).await,
+            let opens_at = *self.opens_at.lock().unwrap_or_else(PoisonError::into_inner);
+            match opens_at {
+                Some(opens_at) if opens_at > Instant::now() => sleep_until(opens_at).await,
                 _ => return,
             }
         }
@@ -54,12 +53,12 @@ impl Gate {
 
     fn close_for(&self, time: Duration) {
         let until = Instant::now() + time;
-        let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
-        *opens = (*opens).max(Some(until));
+        let mut opens_at = self.opens_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *opens_at = (*opens_at).max(Some(until));
     }
 }
 
-/// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted.
+/// Runs `attempt` until it succeeds, fails permanently, or the policy is exhausted.
 pub(crate) async fn retry<T, F>(
     policy: &RetryPolicy,
     gate: &Gate,
@@ -82,28 +81,28 @@ where
         if !retry_safety.allows(&error) {
             return Err(error);
         }
-        let asked = error.retry_after();
+        let retry_after = error.retry_after();
         let elapsed = started.elapsed();
-        let Some(wait) = policy.delay(attempts, elapsed, asked, jitter()) else {
-            return Err(match asked {
-                Some(asked) if attempts < policy.max_attempts => error.with_remark(format_args!(
+        let Some(delay) = policy.delay(attempts, elapsed, retry_after, jitter()) else {
+            return Err(match retry_after {
+                Some(retry_after) if attempts < policy.max_attempts => error.with_remark(format_args!(
                     "the server asks to wait {} s, which is more than the {} s one request may take here",
-                    asked.as_secs(),
+                    retry_after.as_secs(),
                     policy.max_elapsed.as_secs()
                 )),
                 _ if attempts == 1 => error,
                 _ => error.with_remark(format_args!("gave up after {attempts} attempts")),
             });
         };
-        if let Some(asked) = asked {
-            gate.close_for(asked);
+        if let Some(retry_after) = retry_after {
+            gate.close_for(retry_after);
         }
         retries.fetch_add(1, Ordering::Relaxed);
-        sleep(wait).await;
+        sleep(delay).await;
     }
 }
 
-/// A random share of a delay, so that many devices do not come back together.
+/// A random share of a delay, so that many devices do not return at the same time.
 fn jitter() -> f64 {
     let random = SysRng.try_next_u32().unwrap_or(u32::MAX / 2);
     f64::from(random) / (f64::from(u32::MAX) + 1.0)
@@ -133,7 +132,7 @@ mod tests {
         Error::http(failure, "it failed")
     }
 
-    /// Runs against these failures, then success; gives the outcome and when attempts were made.
+    /// Runs against these failures, then success; returns the outcome and the times of the attempts.
     async fn run(
         policy: RetryPolicy,
         failures: impl IntoIterator<Item = Error>,

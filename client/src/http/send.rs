@@ -1,4 +1,4 @@
-//! Sending the pending reports of ledgers: one loop for a device's [`Ledger`] and for a [`RowLedger`].
+//! Sends the pending reports of ledgers: one loop for a device's [`Ledger`] and for a [`RowLedger`].
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -27,33 +27,33 @@ use crate::{
     study::Study,
 };
 
-/// Results of rows are written this many at a time, or this often.
+/// Number of results of rows, and interval, after which they are written.
 const RECORD_EVERY: usize = 256;
 const RECORD_INTERVAL: Duration = Duration::from_millis(250);
-/// How long to wait for responses to requests in flight once nothing more is sent.
+/// Time for responses to the requests in flight once nothing more is sent.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How reports are put into requests.
+/// Number of reports per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadMode {
-    /// One report a request.
+    /// One report per request.
     Single,
-    /// Several reports a request; `None`: [`Study::usual_batch`]. Never more than the study allows.
+    /// Several reports per request; `None`: [`Study::usual_batch`]. Never more than the study allows.
     Batch {
-        /// Most reports in one request.
+        /// Maximum number of reports in one request.
         reports: Option<usize>,
     },
 }
 
-/// How the reports of a file of rows are sent.
+/// Settings for sending the reports of a file of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadSettings {
-    /// Requests under way at a time, each on its own connection; 0 counts as 1.
+    /// Simultaneous requests, each on its own connection; 0 counts as 1.
     pub connections: usize,
     /// Single reports or batches.
     pub mode: UploadMode,
-    /// Longest time for all of it (and two seconds for responses under way); what is left stays
-    /// pending. `None`: as long as requests succeed.
+    /// Longest time for the whole upload (plus two seconds for responses in flight); the other reports stay pending.
+    /// `None`: as long as requests succeed.
     pub deadline: Option<Duration>,
 }
 
@@ -75,7 +75,7 @@ pub struct SendSummary {
     pub accepted: u64,
     /// Reports the server had before: an earlier response was lost.
     pub duplicates: u64,
-    /// Reports the server refused for good; the ledger says why.
+    /// Reports that the server refused permanently; the ledger has the reasons.
     pub refused: u64,
     /// Reports still to be sent.
     pub pending: u64,
@@ -83,22 +83,23 @@ pub struct SendSummary {
     pub bytes: u64,
     /// Requests that were repeated.
     pub retries: u64,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Why reports are still to be sent. For a server that could not be reached only the first failures are listed: its
+    /// Reasons why reports are still to be sent. For an unreachable server only the first failures are listed: its
     /// other reports were not tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<SendFailure>,
 }
 
-/// Why reports of a study are still to be sent.
+/// The reason why reports of a study are still to be sent.
 #[derive(Debug)]
 pub struct SendFailure {
     /// The server.
     pub server: Server,
     /// The study.
     pub study: String,
-    /// Why. It may work later if [`Error::is_retryable`]. `study-not-open` and the like stay until the study changes.
+    /// The error. Sending may work later if [`Error::is_retryable`]; errors such as `study-not-open` persist until the
+    /// study changes.
     pub error: Error,
 }
 
@@ -114,16 +115,15 @@ impl Serialize for SendFailure {
     }
 }
 
-/// Sends every pending report of the ledger, each to its own server and study, as often as the retry
-/// policy of `settings` says, and records what became of it.
+/// Sends every pending report of the ledger, each to its own server and study, with retries by the policy of
+/// `settings`, and records the outcomes.
 ///
-/// Each report goes out with the bytes it has in the ledger. A response that was lost makes a duplicate
-/// of the next attempt, which the server counts once. An unreachable server does not hold up reports for other
-/// servers. Dropping the future stops the sending: what was not recorded stays pending.
+/// Each report goes out with the bytes it has in the ledger. After a lost response the next attempt is a duplicate,
+/// which the server counts once. An unreachable server does not delay reports for other servers. Dropping the future
+/// stops the sending: reports without a recorded outcome stay pending.
 ///
 /// # Errors
-/// The ledger could not be read or written. Whatever a server responds is not an error, but in
-/// [`SendSummary::failures`].
+/// The ledger could not be read or written. Failures of servers are in [`SendSummary::failures`].
 pub async fn send_pending(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
     let entries = VecDeque::from(ledger.pending()?);
     let (total, sending) = (entries.len() as u64, UploadSettings::default());
@@ -137,14 +137,14 @@ pub async fn send_pending(ledger: &mut Ledger, settings: &HttpSettings) -> Resul
 /// Sends the reports of a file of rows that are pending, once, to their study; `progress` is called after each request,
 /// several times a second, and may break.
 ///
-/// Each report goes out with the bytes it has in the ledger, as often as needed. A response that was lost makes a
-/// duplicate of the next attempt, which the server counts once. Dropping the future stops the sending: what was not
-/// recorded stays pending.
+/// Each report goes out with the bytes it has in the ledger, as often as needed. After a lost response the next attempt
+/// is a duplicate, which the server counts once. Dropping the future stops the sending: reports without a recorded
+/// outcome stay pending.
 ///
 /// # Errors
 /// The ledger could not be read or written. Refusals that concern the study (`study-not-open`, `wrong-fingerprint`, …),
-/// a server that is still not there after the last retry, and the deadline are in [`SendSummary::failures`]. A refusal
-/// of one report is recorded in the ledger.
+/// a server that is still unreachable after the last retry, and the deadline are in [`SendSummary::failures`]. A
+/// refusal of one report is recorded in the ledger.
 pub async fn send_rows(
     ledger: &mut RowLedger,
     study: &Study,
@@ -174,11 +174,11 @@ pub async fn send_rows(
 
 /// The ledger from which the loop sends.
 trait Source {
-    /// The next request that was not given yet, of those that are not stopped; or why there is none.
+    /// The next request to a server and study that are not stopped; or the reason why it cannot be made.
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>>;
-    /// Takes in what has become of its reports.
+    /// Takes in the outcomes of its reports.
     fn record(&mut self, request: &Request, results: Vec<ReportResult>) -> Result<()>;
-    /// Writes what was taken in.
+    /// Writes the outcomes taken in so far.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
@@ -186,7 +186,7 @@ trait Source {
     fn pending(&self) -> Result<u64>;
 }
 
-/// Where nothing more is sent: servers that do not respond, and studies that refuse.
+/// Servers that do not respond, and studies that refuse: nothing more is sent to them.
 #[derive(Default)]
 struct Stopped {
     servers: BTreeSet<Server>,
@@ -199,7 +199,7 @@ impl Stopped {
     }
 }
 
-/// The state of a sending while it goes on.
+/// The state of a run of the loop.
 struct Sending<'a> {
     settings: &'a HttpSettings,
     clients: BTreeMap<Server, StudyClient>,
@@ -228,103 +228,104 @@ async fn send<S: Source>(
         total,
     };
     let deadline = sending.deadline.map(|limit| state.started + limit);
-    let mut flight = JoinSet::new();
-    let mut flying: Vec<(Server, String)> = Vec::new();
-    // Nothing more is sent; responses are waited for until then.
-    let mut until: Option<Instant> = None;
-    let mut broken = None;
+    let mut tasks = JoinSet::new();
+    let mut in_flight: Vec<(Server, String)> = Vec::new();
+    // If set, nothing more is sent, and responses are awaited until then.
+    let mut stop_at: Option<Instant> = None;
+    let mut ledger_error = None;
     loop {
-        while until.is_none() && flying.len() < sending.connections.max(1) {
+        while stop_at.is_none() && in_flight.len() < sending.connections.max(1) {
             let request = match source.next(&state.stopped) {
                 Ok(Some(Ok(request))) => request,
                 Ok(Some(Err(failure))) => {
-                    state.failed((failure.server, failure.study), failure.error);
+                    state.stop_target((failure.server, failure.study), failure.error);
                     continue;
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    broken = Some(error);
-                    until = Some(Instant::now() + GRACE);
+                    ledger_error = Some(error);
+                    stop_at = Some(Instant::now() + GRACE);
                     break;
                 }
             };
             let target = (request.server.clone(), request.study.clone());
             match state.client(&request.server) {
                 Ok(client) => {
-                    flying.push(target);
+                    in_flight.push(target);
                     let counters = Arc::clone(&state.counters);
-                    flight.spawn(async move {
+                    tasks.spawn(async move {
                         let answer = client.call_with_counters(&request, &counters).await;
                         (request, answer)
                     });
                 }
-                Err(error) => state.failed(target, error),
+                Err(error) => state.stop_target(target, error),
             }
         }
-        if until.is_none()
-            && !flying.is_empty()
-            && flying
+        if stop_at.is_none()
+            && !in_flight.is_empty()
+            && in_flight
                 .iter()
                 .all(|(server, study)| state.stopped.has(server, study))
         {
-            until = Some(Instant::now() + GRACE);
+            stop_at = Some(Instant::now() + GRACE);
         }
-        let tick = Instant::now() + RECORD_INTERVAL;
-        let wake = [until, deadline.filter(|_| until.is_none())];
-        let wake = wake.into_iter().flatten().fold(tick, Instant::min);
-        let mut ended = match timeout_at(wake, flight.join_next()).await {
+        let next_flush = Instant::now() + RECORD_INTERVAL;
+        let wake = [stop_at, deadline.filter(|_| stop_at.is_none())];
+        let wake = wake.into_iter().flatten().fold(next_flush, Instant::min);
+        let mut next_done = match timeout_at(wake, tasks.join_next()).await {
             Ok(None) => break,
-            Ok(ended) => ended,
+            Ok(next_done) => next_done,
             Err(_) => {
                 if let Err(error) = source.flush() {
-                    broken.get_or_insert(error);
-                    until.get_or_insert(Instant::now() + GRACE);
+                    ledger_error.get_or_insert(error);
+                    stop_at.get_or_insert(Instant::now() + GRACE);
                 }
                 None
             }
         };
-        while let Some(done) = ended {
+        while let Some(done) = next_done {
             let recorded = match done {
                 Ok((request, answer)) => {
-                    let place = (request.server.clone(), request.study.clone());
-                    if let Some(at) = flying.iter().position(|flying| *flying == place) {
-                        flying.swap_remove(at);
+                    let target = (request.server.clone(), request.study.clone());
+                    if let Some(index) = in_flight.iter().position(|in_flight| *in_flight == target)
+                    {
+                        in_flight.swap_remove(index);
                     }
-                    source.record(&request, state.answered(place, answer))
+                    source.record(&request, state.answered(target, answer))
                 }
                 Err(error) => Err(Error::usage(format!("a request was cut off: {error}"))),
             };
             if let Err(error) = recorded {
-                broken.get_or_insert(error);
-                until.get_or_insert(Instant::now() + GRACE);
+                ledger_error.get_or_insert(error);
+                stop_at.get_or_insert(Instant::now() + GRACE);
             }
-            ended = flight.try_join_next();
+            next_done = tasks.try_join_next();
         }
-        if until.is_some_and(|until| Instant::now() >= until) {
+        if stop_at.is_some_and(|stop_at| Instant::now() >= stop_at) {
             break;
         }
-        if until.is_none() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            until = Some(Instant::now() + GRACE);
+        if stop_at.is_none() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            stop_at = Some(Instant::now() + GRACE);
             let error = Error::timed_out(format!(
-                "the upload did not finish within the {} s that it was given",
+                "the upload did not finish within its limit of {} s",
                 sending.deadline.unwrap_or_default().as_secs_f64()
             ));
-            // Without a request under way there is nothing left to send.
-            if let Some(place) = flying.first() {
-                state.failed(place.clone(), error);
+            // Without a request in flight there is nothing left to send.
+            if let Some(target) = in_flight.first() {
+                state.stop_target(target.clone(), error);
             }
         }
-        if progress(state.now()).is_break() {
-            until.get_or_insert(Instant::now() + GRACE);
+        if progress(state.update_summary()).is_break() {
+            stop_at.get_or_insert(Instant::now() + GRACE);
         }
     }
-    // Whatever happened: what is known to be stored is recorded.
+    // In any case record the outcomes that are known.
     let flushed = source.flush();
-    if let Some(error) = broken.or(flushed.err()) {
+    if let Some(error) = ledger_error.or(flushed.err()) {
         return Err(error);
     }
     let pending = source.pending()?;
-    state.now();
+    state.update_summary();
     Ok(SendSummary {
         pending,
         ..state.summary
@@ -336,12 +337,12 @@ impl Sending<'_> {
         if let Some(client) = self.clients.get(server) {
             return Ok(client.clone());
         }
-        let client = StudyClient::of(server, self.settings)?;
+        let client = StudyClient::for_server(server, self.settings)?;
         self.clients.insert(server.clone(), client.clone());
         Ok(client)
     }
 
-    fn answered(&mut self, place: (Server, String), answer: Answer) -> Vec<ReportResult> {
+    fn answered(&mut self, target: (Server, String), answer: Answer) -> Vec<ReportResult> {
         for result in &answer.results {
             match result {
                 ReportResult::Accepted => self.summary.accepted += 1,
@@ -350,26 +351,26 @@ impl Sending<'_> {
                 ReportResult::Pending => {}
             }
         }
-        let partly = answer.results.iter().any(|r| *r != ReportResult::Pending);
+        let some_settled = answer.results.iter().any(|r| *r != ReportResult::Pending);
         match answer.error {
-            // The server goes on: what it left out is for another run.
-            Some(error) if partly && error.is_retryable() => self.explain(place, error),
-            Some(error) => self.failed(place, error),
+            // The server still works: the reports that it left out are for another run.
+            Some(error) if some_settled && error.is_retryable() => self.add_failure(target, error),
+            Some(error) => self.stop_target(target, error),
             None => {}
         }
         answer.results
     }
 
-    fn failed(&mut self, place: (Server, String), error: Error) {
+    fn stop_target(&mut self, target: (Server, String), error: Error) {
         if error.is_retryable() {
-            self.stopped.servers.insert(place.0.clone());
+            self.stopped.servers.insert(target.0.clone());
         }
-        self.stopped.studies.insert(place.clone());
-        self.explain(place, error);
+        self.stopped.studies.insert(target.clone());
+        self.add_failure(target, error);
     }
 
-    /// Says why reports of a study are still to be sent: in the place of what may pass.
-    fn explain(&mut self, (server, study): (Server, String), error: Error) {
+    /// Records why reports of a study are still to be sent; replaces temporary reasons.
+    fn add_failure(&mut self, (server, study): (Server, String), error: Error) {
         let failures = &mut self.summary.failures;
         failures.retain(|known| {
             !(known.server == server && known.study == study && known.error.is_retryable())
@@ -381,7 +382,7 @@ impl Sending<'_> {
         });
     }
 
-    fn now(&mut self) -> &SendSummary {
+    fn update_summary(&mut self) -> &SendSummary {
         let done = self.summary.accepted + self.summary.duplicates + self.summary.refused;
         self.summary.pending = self.total.saturating_sub(done);
         self.summary.bytes = self.counters.bytes.load(Ordering::Relaxed);
@@ -402,7 +403,7 @@ impl Source for PendingEntries<'_> {
         while let Some(entry) = self.entries.pop_front() {
             if !stopped.has(entry.server(), entry.study()) {
                 self.ledger.check_current()?;
-                // One that is damaged does not hold up the others.
+                // A damaged report does not hold up the others.
                 return Ok(Some(self.ledger.request(&entry).map_err(|error| {
                     SendFailure {
                         server: entry.server().clone(),
@@ -430,9 +431,9 @@ struct PendingRows<'a> {
     study: &'a Study,
     single: bool,
     per_request: usize,
-    /// First row not yet looked at; `None` at the end.
+    /// First row not yet read; `None` at the end.
     next: Option<u64>,
-    /// Whose reports are under way.
+    /// Rows of the reports in flight.
     rows: HashMap<ReportId, u64>,
     /// Results that are not written yet.
     results: Vec<(u64, ReportResult)>,
@@ -440,7 +441,7 @@ struct PendingRows<'a> {
 }
 
 impl PendingRows<'_> {
-    fn without_token(&self, row: u64) -> SendFailure {
+    fn missing_token(&self, row: u64) -> SendFailure {
         let study = self.study.id();
         SendFailure {
             server: self.study.server().clone(),
@@ -476,7 +477,7 @@ impl Source for PendingRows<'_> {
             let admission = match (self.study.enrolment(), pending.token) {
                 (Enrolment::Open, _) => Admission::Open,
                 (Enrolment::Token, Some(token)) => Admission::Token(token),
-                (Enrolment::Token, None) => return Ok(Some(Err(self.without_token(pending.row)))),
+                (Enrolment::Token, None) => return Ok(Some(Err(self.missing_token(pending.row)))),
             };
             reports.push((pending.report, admission));
         }
@@ -507,7 +508,7 @@ impl Source for PendingRows<'_> {
 
     fn flush(&mut self) -> Result<()> {
         if !self.results.is_empty() {
-            // Kept when they cannot be written: a second attempt is harmless.
+            // Cleared only after they are written: a second attempt is harmless.
             self.ledger
                 .record(self.study, self.results.iter().cloned())?;
             self.results.clear();

@@ -1,4 +1,4 @@
-//! How to connect, and who is asking.
+//! Settings of connections, and bearer tokens.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -20,14 +20,14 @@ pub struct HttpSettings {
     pub request_timeout: Duration,
     /// Largest response read, in bytes.
     pub max_response_bytes: usize,
-    /// When a request is sent again.
+    /// Policy for sending a request again.
     pub retry: RetryPolicy,
     /// Certificates trusted besides the platform's; see [`HttpSettings::add_root_certificate_pem`].
     pub roots: RootCertificates,
     /// Whether `http://` to a server on another machine is allowed. Reports (perturbed) and tokens are then sent
     /// unencrypted. Default false; `http://localhost` needs no permission.
     pub insecure_http: bool,
-    /// Which proxy requests go through.
+    /// The proxy for requests.
     pub proxy: ProxySetting,
 }
 
@@ -50,11 +50,11 @@ impl Default for HttpSettings {
 }
 
 impl HttpSettings {
-    /// Trusts these certificates (one or more, PEM) besides the platform's: for a server with a
-    /// certificate of an organisation's own.
+    /// Trusts these certificates (one or more, PEM) besides the platform's: for a server with a certificate of a
+    /// private authority.
     ///
     /// # Errors
-    /// When the bytes hold no certificate.
+    /// If the bytes contain no certificate.
     pub fn add_root_certificate_pem(mut self, pem: &[u8]) -> Result<Self> {
         let roots = Certificate::from_pem_bundle(pem).unwrap_or_default();
         if roots.is_empty() {
@@ -71,7 +71,7 @@ impl HttpSettings {
         https: bool,
         proxy: Option<&ProxyAddress>,
     ) -> Result<reqwest::Client> {
-        let failed = |error| {
+        let setup_error = |error| {
             Error::usage(format!(
                 "the HTTP client could not be set up: {}",
                 root_cause(&error)
@@ -84,19 +84,19 @@ impl HttpSettings {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .tcp_nodelay(true)
-            // Shorter than servers and proxies commonly keep an idle connection.
+            // Shorter than the time for which servers and proxies usually keep an idle connection.
             .pool_idle_timeout(Duration::from_secs(20))
             .no_proxy();
         if let Some(proxy) = proxy {
-            builder = builder.proxy(proxy.proxy().map_err(failed)?);
+            builder = builder.proxy(proxy.proxy().map_err(setup_error)?);
         }
         if https {
             builder = builder.tls_certs_merge(self.roots.0.iter().cloned());
         } else {
-            // Plain HTTP needs no roots, and must work where the platform has none.
+            // Plain HTTP needs no roots, and must work even if the platform has none.
             builder = builder.tls_certs_only(self.roots.0.iter().cloned());
         }
-        builder.build().map_err(failed)
+        builder.build().map_err(setup_error)
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     printable(&cause.to_string())
 }
 
-/// The word before a token in its header.
+/// The scheme before a token in the header.
 const SCHEME: &str = "Bearer ";
 
 /// The operator's (or an analyst's) bearer token. `Debug` does not show it.
@@ -124,10 +124,10 @@ const SCHEME: &str = "Bearer ";
 pub struct BearerToken(HeaderValue);
 
 impl BearerToken {
-    /// A token; space and byte-order marks around it do not count.
+    /// Creates a token; white space and byte-order marks around it are ignored.
     ///
     /// # Errors
-    /// When it is empty or has characters that a token cannot have. The error does not show it.
+    /// If it is empty or has characters that a token cannot have. The error does not show it.
     pub fn new(token: &str) -> Result<Self> {
         let token = trimmed(token);
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
@@ -144,7 +144,7 @@ impl BearerToken {
     /// The token in a file, such as `operator.token` in the server's data folder.
     ///
     /// # Errors
-    /// When the file cannot be read; as [`BearerToken::new`].
+    /// If the file cannot be read; those of [`BearerToken::new`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -156,7 +156,7 @@ impl BearerToken {
         Self::new(&text)
     }
 
-    /// The text: whoever has it can do what the token allows.
+    /// The text, which gives everybody the rights of the token.
     pub fn reveal(&self) -> &str {
         let text = self.0.to_str().unwrap_or_default();
         text.strip_prefix(SCHEME).unwrap_or_default()

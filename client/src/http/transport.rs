@@ -1,4 +1,4 @@
-//! One request, one response, and a clear sentence for everything that is neither.
+//! Sends a request and receives its response, or explains the failure.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ use crate::{
     exchange::{self, Answer, JSON, ReportResult, Response, Server},
 };
 
-/// Most studies that a server may list, and on how many pages (ours has 100 on one).
+/// Maximum number of studies that a server may list, and of their pages (our server has 100 studies per page).
 const MAX_STUDIES: usize = 100_000;
 const MAX_PAGES: usize = 1_000;
 
@@ -50,7 +50,7 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) content: Option<(&'static str, Bytes)>,
     pub(crate) accept: &'static str,
     pub(crate) retry_safety: RetrySafety,
-    /// Longest time for one attempt, where it is not that of the settings.
+    /// Longest time for one attempt, if it differs from that of the settings.
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -144,15 +144,18 @@ impl Transport {
         token: Option<&BearerToken>,
     ) -> Result<Self> {
         let base = server.url();
-        let near = server.is_this_machine();
-        let proxy = settings.proxy.to(base, near)?;
-        if base.scheme() == "http" && !settings.insecure_http && !(near && proxy.is_none()) {
-            let whom = match &proxy {
+        let is_this_machine = server.is_this_machine();
+        let proxy = settings.proxy.proxy_for(base, is_this_machine)?;
+        if base.scheme() == "http"
+            && !settings.insecure_http
+            && !(is_this_machine && proxy.is_none())
+        {
+            let route = match &proxy {
                 Some(proxy) => format!("to the proxy {proxy}, which"),
                 None => "to another machine, where anybody on the network path".to_owned(),
             };
             return Err(Error::usage(format!(
-                "{base} is plain HTTP {whom} can read tokens and reports; use https://, or allow it"
+                "{base} is plain HTTP {route} can read tokens and reports; use https://, or allow it"
             ))
             .with_hint(Hint::PlainHttp));
         }
@@ -170,30 +173,30 @@ impl Transport {
         &self.server
     }
 
-    /// Sends a device's request, as often as the retry policy says, and reads the response.
+    /// Sends a device's request, with retries by the retry policy, and reads the response.
     pub(crate) async fn call(&self, request: &exchange::Request, counters: &Counters) -> Answer {
-        // Whether plain HTTP and which proxy are right was decided for this server.
+        // The checks of plain HTTP and of the proxy were for this server only.
         if request.server != self.server {
-            return request.failed(Error::usage(format!(
+            return request.answer_for_failure(Error::usage(format!(
                 "a request for {} was given to the client of {}",
                 request.server, self.server
             )));
         }
-        let done = self
+        let result = self
             .respond(request, counters, |response| {
                 let answer = request.answer(response);
-                // A receipt is kept: what it leaves pending is for the next request.
-                let nothing = answer.results.iter().all(|r| *r == ReportResult::Pending);
+                // A partial answer is kept: the reports that it leaves pending are for the next request.
+                let none_settled = answer.results.iter().all(|r| *r == ReportResult::Pending);
                 match answer.error {
-                    Some(error) if nothing && error.is_retryable() => Err(error),
+                    Some(error) if none_settled && error.is_retryable() => Err(error),
                     error => Ok(Answer { error, ..answer }),
                 }
             })
             .await;
-        done.unwrap_or_else(|error| request.failed(error))
+        result.unwrap_or_else(|error| request.answer_for_failure(error))
     }
 
-    /// Sends a device's request until `read` takes the response.
+    /// Sends a device's request until `read` accepts the response.
     pub(crate) async fn respond<T>(
         &self,
         request: &exchange::Request,
@@ -213,38 +216,38 @@ impl Transport {
             }
             builder.body(body.clone())
         };
-        // The identifiers make a second arrival of a report a duplicate.
-        self.retried(RetrySafety::Always, &counters.retries, builder, read)
+        // A report that arrives twice is recognised as a duplicate by its identifier.
+        self.with_retries(RetrySafety::Always, &counters.retries, builder, read)
             .await
     }
 
-    /// Sends until there is a response in JSON of this type.
+    /// Sends until there is a JSON response of this type.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: &ApiRequest<'_>) -> Result<T> {
-        self.ask(request, |response| response.json(self.server.as_str()))
+        self.send_and_read(request, |response| response.json(self.server.as_str()))
             .await
     }
 
-    /// Sends until there is a response of success, and gives its bytes.
+    /// Sends until there is a successful response; returns its bytes.
     pub(crate) async fn bytes(&self, request: &ApiRequest<'_>) -> Result<Vec<u8>> {
         let read = |response: &Response<'_>| {
-            response.success(self.server.as_str())?;
+            response.require_success(self.server.as_str())?;
             Ok(response.body.to_vec())
         };
-        self.ask(request, read).await
+        self.send_and_read(request, read).await
     }
 
-    async fn ask<T>(
+    async fn send_and_read<T>(
         &self,
         request: &ApiRequest<'_>,
         read: impl Fn(&Response<'_>) -> Result<T>,
     ) -> Result<T> {
         let (safety, retries) = (request.retry_safety, AtomicU64::new(0));
-        self.retried(safety, &retries, || self.builder(request), read)
+        self.with_retries(safety, &retries, || self.builder(request), read)
             .await
     }
 
-    /// Sends until `read` takes the response, as often as the retry policy says.
-    async fn retried<T>(
+    /// Sends until `read` accepts the response, with retries by the retry policy.
+    async fn with_retries<T>(
         &self,
         safety: RetrySafety,
         retries: &AtomicU64,
@@ -258,13 +261,15 @@ impl Transport {
             retries,
             || async {
                 let response = self.receive(builder()).await?;
-                response.read(&read).map_err(|error| self.by_proxy(error))
+                response
+                    .read(&read)
+                    .map_err(|error| self.with_proxy_remark(error))
             },
         )
         .await
     }
 
-    /// Sends once and writes the response out as it comes, however large it is; how many bytes it has.
+    /// Sends once and writes the response, of any size, as it arrives; returns the number of bytes.
     pub(crate) async fn download(
         &self,
         request: &ApiRequest<'_>,
@@ -272,9 +277,11 @@ impl Transport {
     ) -> Result<u64> {
         let mut response = self.send(self.builder(request)).await?;
         if !response.status().is_success() {
-            let response = self.whole(response).await?;
-            let refused = response.read(|response| response.success(self.server.as_str()));
-            return refused.map(|()| 0).map_err(|error| self.by_proxy(error));
+            let response = self.read_whole(response).await?;
+            let refused = response.read(|response| response.require_success(self.server.as_str()));
+            return refused
+                .map(|()| 0)
+                .map_err(|error| self.with_proxy_remark(error));
         }
         let announced = response.content_length();
         let mut written = 0;
@@ -300,10 +307,10 @@ impl Transport {
     }
 
     async fn receive(&self, builder: reqwest::RequestBuilder) -> Result<RawResponse> {
-        self.whole(self.send(builder).await?).await
+        self.read_whole(self.send(builder).await?).await
     }
 
-    async fn whole(&self, response: reqwest::Response) -> Result<RawResponse> {
+    async fn read_whole(&self, response: reqwest::Response) -> Result<RawResponse> {
         let status = response.status();
         let headers = response.headers().clone();
         let body = match self.read(response).await {
@@ -377,8 +384,8 @@ impl Transport {
         }
     }
 
-    /// An error without a code may be the proxy's.
-    fn by_proxy(&self, error: Error) -> Error {
+    /// Names the proxy in an error without a code, which may be the proxy's.
+    fn with_proxy_remark(&self, error: Error) -> Error {
         match &self.proxy {
             Some(proxy) if error.code_text().is_none() => {
                 error.with_remark(format_args!("through the proxy {proxy}"))
@@ -387,7 +394,7 @@ impl Transport {
         }
     }
 
-    /// The server, with the proxy on the way to it.
+    /// The server, with the proxy used for it.
     fn shown_server(&self) -> String {
         match &self.proxy {
             Some(proxy) => format!("{} (through the proxy {proxy})", self.server),
@@ -395,7 +402,7 @@ impl Transport {
         }
     }
 
-    /// The error for no (whole) response.
+    /// The error for a missing or incomplete response.
     fn no_response(&self, error: &reqwest::Error) -> Error {
         let (server, cause) = (&self.shown_server(), root_cause(error));
         let mut failure = HttpFailure {
@@ -410,7 +417,7 @@ impl Transport {
         }
         let sentence = if error.is_connect() && cause.contains("InvalidContentType") {
             format!(
-                "cannot connect to {server}: what answers there does not speak TLS; is its address http:// and not https://?"
+                "cannot connect to {server}: the program there does not use TLS; is its address http:// rather than https://?"
             )
         } else if error.is_connect() {
             format!("cannot connect to {server}: {cause}")
@@ -439,7 +446,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Counters of a sending, over all attempts.
+/// Counters of an upload, over all attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) retries: AtomicU64,
@@ -471,7 +478,7 @@ fn refused_certificate(failure: HttpFailure, server: &str, cause: &str) -> Error
         )
     } else {
         let sentence = format!(
-            "{certificate} is not trusted by this machine: {cause}; if the server has a certificate authority of its own, or is its own authority, get the root certificate from its operator and add it"
+            "{certificate} is not trusted by this machine: {cause}; if the server has a private certificate authority, or is its own authority, get the root certificate from its operator and add it"
         );
         return Error::http(failure, sentence).with_hint(Hint::RootCertificate);
     };

@@ -1,4 +1,4 @@
-//! What a device may spend, and what it has spent.
+//! Limits of a device's spending, and the charges of reports.
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
@@ -178,18 +178,19 @@ pub(crate) struct LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// The error; `spends` is a clause such as "this device spends"; `owner` names who may raise the limit.
+    /// The error; `action` is a phrase such as "taking part in", `who_spends` a clause such as "this device spends";
+    /// `owner` names who may raise the limit.
     pub(crate) fn to_error(
         &self,
-        what: &str,
+        action: &str,
         study: &str,
-        spends: &str,
+        who_spends: &str,
         owner: &str,
     ) -> crate::Error {
         SharedError::new(
             ErrorCode::BudgetExceeded,
             format!(
-                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {owner} raise the limit",
+                "{action} study {study} would cost {}, and {who_spends} at most {}; do not take part, or let {owner} raise the limit",
                 self.cost, self.limit
             ),
         )
@@ -209,13 +210,13 @@ pub struct PrivacyCost {
 
 /// The charge of one report of these parameters.
 ///
-/// Nothing else computes a charge. A study whose noise is as published may give less privacy than it claims: the larger
-/// of the claimed ε and the ε that really holds at the claimed δ is charged. The latter includes what floating-point
-/// arithmetic adds ([`arithmetic_slack`](eigenveil_shared::mechanism::Mechanism::arithmetic_slack)): 2⁻²⁰ for
-/// `double-cap`, at most a hundredth of ε for the Gaussian mechanisms, nothing for the discrete one.
+/// Every charge is computed here. A study whose noise is as published may give less privacy than it claims: the charge
+/// is the larger of the claimed ε and the true ε at the claimed δ. The latter includes floating-point slack
+/// ([`arithmetic_slack`](eigenveil_shared::mechanism::Mechanism::arithmetic_slack)): 2⁻²⁰ for `double-cap`, at most a
+/// hundredth of ε for the Gaussian mechanisms, nothing for the discrete one.
 ///
 /// # Errors
-/// `budget-exceeded` when no ε holds.
+/// `budget-exceeded` if no ε holds.
 pub(crate) fn charge(
     study: &str,
     params: &StudyParams,
@@ -229,7 +230,7 @@ pub(crate) fn charge(
     if statement.claim_holds && slack == 0.0 {
         return Ok(claimed);
     }
-    let Some(real) = statement.true_epsilon else {
+    let Some(true_epsilon) = statement.true_epsilon else {
         return refuse(
             ErrorCode::BudgetExceeded,
             format!(
@@ -238,11 +239,14 @@ pub(crate) fn charge(
             ),
         );
     };
-    Ok(Budget::new(claimed.epsilon().max(real), claimed.delta())?)
+    Ok(Budget::new(
+        claimed.epsilon().max(true_epsilon),
+        claimed.delta(),
+    )?)
 }
 
-/// The total of these charges: basic composition (Dwork & Roth 2014, Theorem 3.16), which holds whatever the mechanisms
-/// are and whoever chose them in which order. Sums, rounded up.
+/// The total of these charges: basic composition (Dwork & Roth 2014, Theorem 3.16), which holds for any mechanisms,
+/// chosen by anybody in any order. Sums, rounded up.
 pub(crate) fn compose(charges: impl IntoIterator<Item = Budget>) -> PrivacyCost {
     let (epsilons, deltas): (Vec<f64>, Vec<f64>) = charges
         .into_iter()
@@ -254,10 +258,10 @@ pub(crate) fn compose(charges: impl IntoIterator<Item = Budget>) -> PrivacyCost 
     }
 }
 
-/// The smallest number that is not below the exact sum (Shewchuk 1997: a sum kept as numbers that do not overlap loses
-/// nothing), so rounding can neither exceed a limit nor fall short of it.
+/// The smallest number that is not below the exact sum (Shewchuk 1997: a sum of nonoverlapping numbers is exact), so
+/// that rounding can neither exceed a limit nor fall short of it.
 fn sum_rounded_up(values: &[f64]) -> f64 {
-    // Ascending, without overlap: their sum is the exact one.
+    // Ascending, without overlap; their sum is exact.
     let mut parts: Vec<f64> = Vec::new();
     for &value in values {
         let mut carry = value;
@@ -292,7 +296,7 @@ fn difference_rounded_down(limit: f64, spent: f64) -> f64 {
     if low < 0.0 { high.next_down() } else { high }
 }
 
-/// The rounded sum and what rounding took away, exactly (Knuth).
+/// The rounded sum, and the rounding error, exactly (Knuth).
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let b_part = sum - a;
@@ -428,8 +432,8 @@ mod tests {
     }
 
     #[test]
-    fn what_really_holds_is_charged() {
-        let of_mechanism = |mechanism, dimension, calibration, epsilon| {
+    fn the_true_epsilon_is_charged() {
+        let charge_of_mechanism = |mechanism, dimension, calibration, epsilon| {
             let params = StudyParams::freeze(StudyDesign {
                 calibration,
                 ..StudyDesign::new(mechanism, dimension, budget(epsilon, 1e-6))
@@ -439,35 +443,35 @@ mod tests {
             (charge("s", &params, &statement), params, statement)
         };
         let charge_of = |calibration, epsilon| {
-            of_mechanism(MechanismKind::SymmetricGaussian, 4, calibration, epsilon)
+            charge_of_mechanism(MechanismKind::SymmetricGaussian, 4, calibration, epsilon)
         };
-        // What is said to hold, floating point included, and no more than a hundredth above the claim.
+        // The true ε, floating-point slack included, is charged; it is at most 1 % above the claim.
         for mechanism in [
             MechanismKind::SymmetricGaussian,
             MechanismKind::IsotropicGaussian,
         ] {
             for (dimension, epsilon) in [(4, 0.01), (4, 0.1), (400, 1.0), (4, 4.0), (4_096, 8.0)] {
                 let (charged, params, statement) =
-                    of_mechanism(mechanism, dimension, Calibration::Analytic, epsilon);
+                    charge_of_mechanism(mechanism, dimension, Calibration::Analytic, epsilon);
                 let charged = charged.unwrap();
                 assert_eq!(Some(charged.epsilon()), statement.true_epsilon);
                 assert_eq!(charged.delta(), 1e-6);
                 let slack = params.mechanism().arithmetic_slack(dimension);
                 assert!(slack > 0.0 && charged.epsilon() >= epsilon + slack);
-                // A study where it is more is refused.
+                // A study with a larger slack is refused.
                 assert!(charged.epsilon() <= epsilon * 1.01);
                 assert!(Limits::default().check(&[], charged).is_ok());
             }
         }
-        // As claimed where nothing is added, even where the noise gives a little more.
+        // Without slack the claim is charged, even if the noise gives a little more privacy.
         for epsilon in [0.1, 1.0, 4.0, 8.0, 16.0] {
             let kind = MechanismKind::DiscreteGaussian;
-            let (charged, ..) = of_mechanism(kind, 4, Calibration::Analytic, epsilon);
+            let (charged, ..) = charge_of_mechanism(kind, 4, Calibration::Analytic, epsilon);
             assert_eq!(charged.unwrap(), budget(epsilon, 1e-6));
         }
         let (charged, ..) = charge_of(Calibration::AsPublished, 0.1);
         assert_eq!(charged.unwrap(), budget(0.1, 1e-6));
-        // What the paper's noise really gives where it is too small.
+        // The true ε of the paper's noise is charged where that noise is too small.
         let (charged, params, mut statement) = charge_of(Calibration::AsPublished, 4.0);
         let charged = charged.unwrap();
         assert!(charged.epsilon() > 5.26 && charged.epsilon() < 5.27);
@@ -479,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn double_cap_is_charged_what_is_said_to_hold() {
+    fn double_cap_is_charged_its_stated_epsilon() {
         for epsilon in [0.01, 1.0, 4.0, 8.0, 16.0] {
             let params = StudyParams::freeze(StudyDesign::new(
                 MechanismKind::DoubleCap,
@@ -499,7 +503,7 @@ mod tests {
         assert!(Limits::default().check(&[one; 3], one).is_ok());
     }
 
-    /// A number of 60 bits at most, on a grid of 2⁻⁶⁰, and its exact multiple of the grid step.
+    /// A multiple of 2⁻⁶⁰, and the exact multiplier.
     fn on_the_grid() -> impl Strategy<Value = (f64, u128)> {
         (1_u64..1 << 53, 0_u32..40).prop_map(|(mantissa, shift)| {
             let exact = u128::from(mantissa) << shift;

@@ -23,7 +23,7 @@ pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
     ErrorCode::TokenSpent,
 ];
 
-/// Refuses a study that `who` took part in already, at another address or with other parameters.
+/// Refuses a study that `who` already took part in, at another address or with other parameters.
 pub(crate) fn check_known(
     study: &Study,
     who: &str,
@@ -36,7 +36,7 @@ pub(crate) fn check_known(
         let error = SharedError::new(
             ErrorCode::AlreadyParticipated,
             format!(
-                "{who} took part in study {id} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here, so that the same report is sent here"
+                "{who} took part in study {id} at {server} and cannot take part again at {here}: a second report could reach the same study. Use {server}, or declare that the study has moved, so that the same report is sent to {here}"
             ),
         );
         return Err(Error::from(error).with_hint(Hint::Move(server.to_string())));
@@ -55,8 +55,12 @@ pub(crate) fn check_known(
 }
 
 /// Refuses the move of a study whose parameters differ from `fingerprint`, or whose purpose or responsible party
-/// differs from `then`.
-pub(crate) fn check_move(study: &Study, fingerprint: Fingerprint, then: &StudyTerms) -> Result<()> {
+/// differs from `recorded_terms`.
+pub(crate) fn check_move(
+    study: &Study,
+    fingerprint: Fingerprint,
+    recorded_terms: &StudyTerms,
+) -> Result<()> {
     check_fingerprint(study.fingerprint(), fingerprint)?;
-    then.check_unchanged(study.about())
+    recorded_terms.check_unchanged(study.about())
 }

@@ -1,4 +1,4 @@
-//! What a study told a device when it took part, stored unchanged for the receipt.
+//! The terms of a study at the time when a device took part, stored unchanged for the receipt.
 //!
 //! The texts come from the server and are not in the fingerprint: another device may have been shown different ones.
 //! The parameters are those that this device used.
@@ -18,21 +18,21 @@ use crate::{
     study::Study,
 };
 
-/// The terms of a study when a device took part. `Display` is a line for each, features last.
+/// The terms of a study when a device took part. `Display` writes one line for each, features last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudyTerms {
-    /// The study's name; `None` where the parameters came without it.
+    /// The study's name; `None` if the parameters came without it.
     pub name: Option<String>,
     /// The notice of the study.
     pub about: About,
-    /// The treatment of the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` where this
-    /// version would refuse them; the fingerprint says which they were.
+    /// The treatment of the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` if this version
+    /// would refuse them; the fingerprint still identifies them.
     pub parameters: Option<StudyParams>,
 }
 
 impl StudyTerms {
-    /// The terms of a study now.
+    /// The current terms of a study.
     pub fn of(study: &Study) -> Self {
         Self {
             name: study.name().map(str::to_owned),
@@ -45,18 +45,18 @@ impl StudyTerms {
         Self {
             name,
             about,
-            // A version that bounds its constants more must still count what was spent.
+            // A version with tighter bounds on its constants must still count what was spent.
             parameters: StudyParams::from_canonical(canonical_params).ok(),
         }
     }
 
-    /// Fails if the study's purpose or responsible party differs from what it was when the device took part. Call it before
-    /// sending a report made then.
+    /// Fails if the study's purpose or responsible party has changed since the device took part. Call it before sending
+    /// a report made then.
     ///
     /// # Errors
     /// `invalid-about`, with both texts.
     pub fn check_unchanged(&self, now: &About) -> Result<()> {
-        let Some((what, then, now)) = self.about.first_changed_term(now) else {
+        let Some((term, before, now)) = self.about.first_changed_term(now) else {
             return Ok(());
         };
         let stated = |text: Option<&str>| match text {
@@ -66,8 +66,8 @@ impl StudyTerms {
         Err(eigenveil_shared::Error::new(
             ErrorCode::InvalidAbout,
             format!(
-                "the study's {what} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
-                stated(then),
+                "the study's {term} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
+                stated(before),
                 stated(now)
             ),
         )
@@ -78,9 +78,9 @@ impl StudyTerms {
 impl fmt::Display for StudyTerms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let about = &self.about;
-        let line = |f: &mut fmt::Formatter<'_>, what: &str, text: Option<&str>| {
+        let line = |f: &mut fmt::Formatter<'_>, label: &str, text: Option<&str>| {
             let text = text.map_or_else(|| "not stated".to_owned(), printable);
-            writeln!(f, "{what:<13}{text}")
+            writeln!(f, "{label:<13}{text}")
         };
         line(f, "name", self.name.as_deref())?;
         line(f, "purpose", about.purpose.as_deref())?;

@@ -1,11 +1,11 @@
-//! What the files of this crate have in common: they are created atomically and readable by their owner only, locked
-//! while open, recognised by their application identifier, and self-contained after each commit.
+//! Common behaviour of this crate's files: they are created atomically and readable by their owner only, locked while
+//! open, recognised by their application identifier, and self-contained after each commit.
 //!
 //! The files are SQLite databases. SQLite first writes a change to a write-ahead log (WAL) beside the file, and finds
-//! the log by name: a file that is renamed, or opened under another name, loses its log. Therefore nothing is given out
-//! before its change is in the file itself and synced (a checkpoint after each commit), and a log holds at most one
-//! change, which nobody has seen yet. Each change also records a random revision number and that of the change before,
-//! so that a log that does not belong to the file's last change is detected and not applied.
+//! the log by name: a file that is renamed, or opened under another name, loses its log. Therefore nothing is returned
+//! to the caller before its change is in the file itself and synced (a checkpoint after each commit), and a log holds
+//! at most one change, which nobody has seen yet. Each change also records a random revision number and that of the
+//! change before, so that a log that does not belong to the file's last change is detected and not applied.
 
 use std::{
     cell::Cell,
@@ -37,12 +37,12 @@ pub(crate) struct FileSchema {
     pub(crate) tables: &'static [&'static str],
     /// Fills the tables of a new file.
     pub(crate) fill: fn(&Connection) -> Result<(), Failure>,
-    /// Upgrades from each earlier layout to the next, from layout 1 on. Each is one change, in which it sets
-    /// `user_version`, too.
+    /// Upgrades from each earlier layout to the next, from layout 1 on. Each upgrade is one change, which also sets
+    /// `user_version`.
     pub(crate) upgrades: &'static [fn(&mut LockedFile) -> Result<()>],
     /// SQL expression over `file_state` and the tables that holds after each change. If a checkpoint was cut off and
     /// its log is gone, some pages are from before the change and others from after it.
-    pub(crate) consistent: &'static str,
+    pub(crate) consistency_check_sql: &'static str,
 }
 
 /// Why a change failed.
@@ -66,6 +66,17 @@ impl From<Error> for Failure {
 /// Random numbers of the last change and of the one before it.
 type Revisions = ([u8; 16], [u8; 16]);
 
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenMode {
+    /// To write to it; it must exist.
+    Existing,
+    /// To write to it; it is created if it does not exist.
+    OrCreate,
+    /// Without a change on the disk before [`LockedFile::begin`]; it need not exist.
+    Unchanged,
+}
+
 impl FileSchema {
     /// SQL that creates all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
@@ -88,21 +99,23 @@ impl FileSchema {
     }
 
     /// The error for a failed statement.
-    pub(crate) fn failed(&self, path: &Path, error: &rusqlite::Error) -> Error {
-        if let rusqlite::Error::FromSqlConversionFailure(_, _, what) = error {
-            return self.damaged(path, what);
+    pub(crate) fn statement_error(&self, path: &Path, error: &rusqlite::Error) -> Error {
+        if let rusqlite::Error::FromSqlConversionFailure(_, _, detail) = error {
+            return self.damaged_error(path, detail);
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Error::locked(self.name, path)
             }
             Some(ErrorCode::NotADatabase) => self.wrong_kind_error(path),
-            // A statement that SQLite cannot run (`Unknown`) misses a table, or finds no JSON.
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown) => self.damaged(path, error),
+            // `Unknown`: a table is missing or a JSON value is invalid.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::Unknown) => {
+                self.damaged_error(path, error)
+            }
             Some(ErrorCode::DiskFull) => Error::file(
                 self.name,
                 path,
-                "the disk is full; what was kept before is safe: make room and run again",
+                "the disk is full; what was stored before is safe: free some space and run again",
             ),
             _ => Error::file(self.name, path, error),
         }
@@ -129,19 +142,18 @@ impl FileSchema {
     }
 
     /// The error for a file with inconsistent contents.
-    fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
+    fn damaged_error(&self, path: &Path, detail: impl fmt::Display) -> Error {
         Error::file(
             self.name,
             path,
             format_args!(
-                "the file is damaged: {what}. Restore its write-ahead log ({}), if it had one, or the latest copy of the file",
-                beside(path, "-wal").display()
+                "the file is damaged: {detail}. Restore its write-ahead log ({}), if it had one, or the latest copy of the file",
+                with_suffix(path, "-wal").display()
             ),
         )
     }
 
-    /// The error for a file that holds nothing. It may have been emptied: a new file in its place would not know what
-    /// was spent.
+    /// The error for an empty file. It may have been truncated: a new file in its place would not know what was spent.
     fn empty_file_error(&self, path: &Path) -> Error {
         Error::file(
             self.name,
@@ -155,7 +167,7 @@ impl FileSchema {
 
     /// A new file's contents, in memory.
     fn in_memory(&self, path: &Path) -> Result<Connection> {
-        let make = || -> Result<Connection, Failure> {
+        let build = || -> Result<Connection, Failure> {
             let connection = Connection::open_in_memory()?;
             connection.execute_batch(&self.schema())?;
             (self.fill)(&connection)?;
@@ -163,57 +175,61 @@ impl FileSchema {
             connection.pragma_update(None, "user_version", self.layout())?;
             Ok(connection)
         };
-        make().map_err(|failure| match failure {
-            Failure::Sqlite(error) => self.failed(path, &error),
+        build().map_err(|failure| match failure {
+            Failure::Sqlite(error) => self.statement_error(path, &error),
             Failure::Other(error) => error,
         })
     }
 
-    /// Creates a file that only its owner can read: first complete under a temporary name, so that after a crash there is
-    /// a file with all its tables or none.
+    /// Creates a file that only its owner can read: it is completed under a temporary name, so that after a crash the
+    /// file either has all its tables or does not exist.
     fn create(&self, path: &Path, contents: &Connection) -> Result<()> {
         self.check_can_be_created(path)?;
-        let cannot = |error: &dyn fmt::Display| self.cannot_be_created(path, error);
+        let creation_error = |error: &dyn fmt::Display| self.creation_error(path, error);
         let folder = folder_of(path);
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(".");
-        let new = tempfile::Builder::new()
+        let temp_file = tempfile::Builder::new()
             .prefix(&name)
             .suffix(".new")
             .tempfile_in(folder)
-            .map_err(|error| cannot(&error))?;
-        let make = || -> rusqlite::Result<()> {
-            let name = ValueRef::Text(new.path().as_os_str().as_encoded_bytes());
+            .map_err(|error| creation_error(&error))?;
+        let write = || -> rusqlite::Result<()> {
+            let name = ValueRef::Text(temp_file.path().as_os_str().as_encoded_bytes());
             contents.execute("VACUUM INTO ?1", [ToSqlOutput::Borrowed(name)])?;
             let connection = Connection::open_with_flags(
-                new.path(),
+                temp_file.path(),
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
             )?;
-            // No one else knows the file, which is synced below.
+            // Nobody else knows this file, which is synced below.
             connection.pragma_update(None, "journal_mode", "MEMORY")?;
             connection.pragma_update(None, "synchronous", "OFF")?;
             set_wal(&connection)?;
             connection.close().map_err(|(_, error)| error)
         };
-        make().map_err(|error| cannot(&error))?;
-        new.as_file().sync_all().map_err(|error| cannot(&error))?;
+        write().map_err(|error| creation_error(&error))?;
+        temp_file
+            .as_file()
+            .sync_all()
+            .map_err(|error| creation_error(&error))?;
         // Its descriptor is closed before anybody can open the file by its name.
-        new.into_temp_path()
+        temp_file
+            .into_temp_path()
             .persist_noclobber(path)
-            .map_err(|failed| cannot(&failed.error))?;
+            .map_err(|failed| creation_error(&failed.error))?;
         sync_folder(folder);
         Ok(())
     }
 
-    fn cannot_be_created(&self, path: &Path, error: &dyn fmt::Display) -> Error {
+    fn creation_error(&self, path: &Path, error: &dyn fmt::Display) -> Error {
         Error::file(self.name, path, format_args!("cannot be created: {error}"))
     }
 
-    /// Refuses to create a file in a folder that takes none, or where the log of another one is left.
+    /// Refuses to create a file in a folder that is not writable, or if another file's log remains.
     fn check_can_be_created(&self, path: &Path) -> Result<()> {
-        check_folder(folder_of(path)).map_err(|error| self.cannot_be_created(path, &error))?;
-        let logs = ["-wal", "-journal"].map(|suffix| beside(path, suffix));
+        check_folder(folder_of(path)).map_err(|error| self.creation_error(path, &error))?;
+        let logs = ["-wal", "-journal"].map(|suffix| with_suffix(path, suffix));
         let Some(log) = logs.iter().find(|log| fs::symlink_metadata(log).is_ok()) else {
             return Ok(());
         };
@@ -227,10 +243,11 @@ impl FileSchema {
         ))
     }
 
-    /// Whether the file at this path is one of this kind, as far as can be seen.
+    /// Whether the file at this path is of this kind, as far as can be told without its log.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let ours = |id| id == self.application_id;
-        std::path::absolute(path).is_ok_and(|at| application_of(&at).is_ok_and(ours))
+        let is_this_kind = |id| id == self.application_id;
+        std::path::absolute(path)
+            .is_ok_and(|absolute_path| application_of(&absolute_path).is_ok_and(is_this_kind))
     }
 
     /// Opens an existing file to write to it, and locks it for as long as the value lives.
@@ -239,42 +256,46 @@ impl FileSchema {
     /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
     /// beside it does not match its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
-        let at = self.absolute(path)?;
-        // No lock is left beside a name that was mistyped, or another program's file.
-        self.identify(path, &at)?;
-        self.opened(path, at, true, false)
+        let absolute_path = self.absolute_path(path)?;
+        // Identify first, so that no lock file is created beside a mistyped name or another program's file.
+        self.identify(path, &absolute_path)?;
+        self.open_with(path, absolute_path, OpenMode::Existing)
     }
 
     /// Opens the file to write to it, or creates it if there is none.
     pub(crate) fn open_or_create(&'static self, path: &Path) -> Result<LockedFile> {
-        self.opened(path, self.absolute(path)?, true, true)
+        self.open_with(path, self.absolute_path(path)?, OpenMode::OrCreate)
     }
 
     /// Opens the file as [`open_or_create`](Self::open_or_create) does, and changes nothing on the disk before
-    /// [`LockedFile::begin`]: a file that is not there is in memory, no lock is created, and the log of an interrupted
-    /// change is read and stays as it is.
+    /// [`LockedFile::begin`]: a missing file is created in memory only, no lock is created, and the log of an
+    /// interrupted change is read and stays as it is.
     pub(crate) fn open_unchanged(&'static self, path: &Path) -> Result<LockedFile> {
-        self.opened(path, self.absolute(path)?, false, true)
+        self.open_with(path, self.absolute_path(path)?, OpenMode::Unchanged)
     }
 
-    fn opened(
+    fn open_with(
         &'static self,
         path: &Path,
-        at: PathBuf,
-        to_write: bool,
-        may_be_new: bool,
+        absolute_path: PathBuf,
+        mode: OpenMode,
     ) -> Result<LockedFile> {
-        let lock = self.lock(path, &at, to_write)?;
-        let (id, connection) = if may_be_new && fs::symlink_metadata(&at).is_err() {
+        let to_write = mode != OpenMode::Unchanged;
+        let may_be_new = mode != OpenMode::Existing;
+        let lock = self.lock(path, &absolute_path, to_write)?;
+        let (id, connection) = if may_be_new && fs::symlink_metadata(&absolute_path).is_err() {
             self.check_can_be_created(path)?;
             (None, self.in_memory(path)?)
         } else {
-            (Some(self.identify(path, &at)?), self.connect(path, &at)?)
+            (
+                Some(self.identify(path, &absolute_path)?),
+                self.connect(path, &absolute_path)?,
+            )
         };
         let mut file = LockedFile {
             schema: self,
             path: path.to_owned(),
-            at,
+            absolute_path,
             id,
             connection,
             begun: false,
@@ -289,19 +310,19 @@ impl FileSchema {
         Ok(file)
     }
 
-    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+    fn absolute_path(&self, path: &Path) -> Result<PathBuf> {
         std::path::absolute(path).map_err(|error| Error::file(self.name, path, error))
     }
 
-    fn lock(&self, path: &Path, at: &Path, create: bool) -> Result<FileLock> {
-        let locked = real(at);
-        let beside = beside(&locked, ".lock");
-        FileLock::acquire(&beside, &locked, create)
+    fn lock(&self, path: &Path, absolute_path: &Path, create: bool) -> Result<FileLock> {
+        let canonical = canonical_path(absolute_path);
+        let lock_path = with_suffix(&canonical, ".lock");
+        FileLock::acquire(&lock_path, &canonical, create)
             .map_err(|error| {
-                let lock = beside.display();
-                let advice = match beside.exists() {
-                    _ if beside.is_symlink() => {
-                        format!("{lock} is a symbolic link, and no lock; remove it")
+                let lock = lock_path.display();
+                let advice = match lock_path.exists() {
+                    _ if lock_path.is_symlink() => {
+                        format!("{lock} is a symbolic link instead of a lock file; remove it")
                     }
                     true => format!("{lock} cannot be opened: {error}"),
                     false => format!("{lock} cannot be created: {error}"),
@@ -311,10 +332,10 @@ impl FileSchema {
             .ok_or_else(|| Error::locked(self.name, path))
     }
 
-    /// Identifies the file, which must have only one name: SQLite finds its log by name. Refuses one of another kind, as
-    /// far as can be told without its log.
-    fn identify(&self, path: &Path, at: &Path) -> Result<FileId> {
-        let metadata = match fs::metadata(at) {
+    /// Identifies the file, which must have only one name: SQLite finds its log by name. Refuses a file of another
+    /// kind, as far as can be told without its log.
+    fn identify(&self, path: &Path, absolute_path: &Path) -> Result<FileId> {
+        let metadata = match fs::metadata(absolute_path) {
             Ok(metadata) if metadata.is_file() => metadata,
             Ok(_) => return Err(Error::file(self.name, path, "it is not a file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -335,19 +356,22 @@ impl FileSchema {
                 ),
             ));
         }
-        let real = real(at);
-        let [journal, wal] = ["-journal", "-wal"].map(|suffix| beside(&real, suffix));
-        for own in [&journal, &wal] {
+        let canonical = canonical_path(absolute_path);
+        let [journal, wal] = ["-journal", "-wal"].map(|suffix| with_suffix(&canonical, suffix));
+        for side_file in [&journal, &wal] {
             // Opening a pipe would wait for its other end.
-            if fs::metadata(own).is_ok_and(|identity| !identity.is_file()) {
+            if fs::metadata(side_file).is_ok_and(|metadata| !metadata.is_file()) {
                 return Err(Error::file(
                     self.name,
                     path,
-                    format_args!("{} is not a regular file; move it away", own.display()),
+                    format_args!(
+                        "{} is not a regular file; move it away",
+                        side_file.display()
+                    ),
                 ));
             }
         }
-        if fs::metadata(&journal).is_ok_and(|identity| identity.len() > 0) {
+        if fs::metadata(&journal).is_ok_and(|metadata| metadata.len() > 0) {
             return Err(Error::file(
                 self.name,
                 path,
@@ -357,7 +381,8 @@ impl FileSchema {
                 ),
             ));
         }
-        // SQLite would empty it and remove it, whatever it is. A header that a crash cut off begins with zeros.
+        // SQLite would truncate and remove any file with the name of its log. A header that a crash cut off begins with
+        // zeros.
         let mut magic = [0; 4];
         if File::open(&wal).is_ok_and(|mut log| log.read_exact(&mut magic).is_ok())
             && !matches!(magic, [0, 0, 0, 0] | [0x37, 0x7f, 0x06, 0x82 | 0x83])
@@ -366,14 +391,14 @@ impl FileSchema {
                 self.name,
                 path,
                 format_args!(
-                    "{} has the name of its write-ahead log and is another file; move it away",
+                    "{} has the name of its write-ahead log but is a different file; move it away",
                     wal.display()
                 ),
             ));
         }
         // Files of other programs are not touched.
-        if !has_log(at) {
-            match application_of(at) {
+        if !has_log(absolute_path) {
+            match application_of(absolute_path) {
                 Ok(id) => self.check_kind(path, id)?,
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
                     return Err(self.wrong_kind_error(path));
@@ -384,21 +409,22 @@ impl FileSchema {
         Ok(id)
     }
 
-    /// A connection with the lock. The file is left as it is.
-    fn connect(&self, path: &Path, at: &Path) -> Result<Connection> {
-        self.try_connect(path, at)
+    /// Connects with an exclusive lock; does not change the file.
+    fn connect(&self, path: &Path, absolute_path: &Path) -> Result<Connection> {
+        self.try_connect(path, absolute_path)
             .map_err(|failure| self.error_of(path, failure))
     }
 
-    fn try_connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
-        let has_log = fs::symlink_metadata(beside(&real(at), "-wal")).is_ok();
+    fn try_connect(&self, path: &Path, absolute_path: &Path) -> Result<Connection, Failure> {
+        let has_log =
+            fs::symlink_metadata(with_suffix(&canonical_path(absolute_path), "-wal")).is_ok();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(at, flags)?;
-        // A log is not applied before it was checked, nor on close. If there is none, SQLite makes an empty one, which
-        // goes when the file is closed.
+        let connection = Connection::open_with_flags(absolute_path, flags)?;
+        // A log is not applied before it has been checked, not even on close. If there is none, SQLite makes an empty
+        // one, which is removed when the file is closed.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         connection.busy_timeout(Duration::ZERO)?;
-        // Before the first read: the lock is then taken with it, and kept.
+        // Before the first read, which then takes the lock and keeps it.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         self.check_kind(path, id)?;
@@ -409,7 +435,7 @@ impl FileSchema {
         // A report that was acknowledged is overwritten, not left in free space.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
-        // `LockedFile::settle` checkpoints explicitly, so that a failure is reported.
+        // `LockedFile::checkpoint` checkpoints explicitly, so that a failure is reported.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
         Ok(connection)
@@ -418,27 +444,27 @@ impl FileSchema {
     /// The error for a failed change.
     fn error_of(&self, path: &Path, failure: Failure) -> Error {
         match failure {
-            Failure::Sqlite(error) => self.failed(path, &error),
+            Failure::Sqlite(error) => self.statement_error(path, &error),
             Failure::Other(error) => error,
         }
     }
 }
 
-/// A file that is open and locked; nothing of it is changed before [`begin`](Self::begin).
+/// A file that is open and locked; it is not changed before [`begin`](Self::begin).
 pub(crate) struct LockedFile {
     schema: &'static FileSchema,
     /// The path as the caller named it.
     path: PathBuf,
-    at: PathBuf,
-    /// `None`: it is not there yet, and the connection is one to its contents in memory.
+    absolute_path: PathBuf,
+    /// `None` if the file does not exist yet; the connection then holds its contents in memory.
     id: Option<FileId>,
     connection: Connection,
     begun: bool,
     /// Whether the log may hold something that the file does not.
     wal_pending: Cell<bool>,
-    /// Revisions of the last change of this value, or found when it was opened.
+    /// Revisions of the last change made here, or read on opening.
     revisions: Cell<Revisions>,
-    // After the connection: released when that is closed.
+    // Dropped after the connection, and so released only when that is closed.
     lock: FileLock,
 }
 
@@ -475,7 +501,7 @@ impl LockedFile {
         self.connection
             .prepare_cached(query)
             .and_then(|mut query| query.query_map(values, read)?.collect())
-            .map_err(|error| self.failed(&error))
+            .map_err(|error| self.statement_error(&error))
     }
 
     /// The first row of a query, if there is one.
@@ -488,7 +514,7 @@ impl LockedFile {
         self.connection
             .prepare_cached(query)
             .and_then(|mut query| query.query_row(values, read).optional())
-            .map_err(|error| self.failed(&error))
+            .map_err(|error| self.statement_error(&error))
     }
 
     /// The one row of a query, which must be there.
@@ -499,22 +525,22 @@ impl LockedFile {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.first(query, values, read)?
-            .ok_or_else(|| self.damaged("a required row is missing"))
+            .ok_or_else(|| self.damaged_error("a required row is missing"))
     }
 
     /// The error for a file with inconsistent contents.
-    pub(crate) fn damaged(&self, what: impl fmt::Display) -> Error {
-        self.schema.damaged(&self.path, what)
+    pub(crate) fn damaged_error(&self, detail: impl fmt::Display) -> Error {
+        self.schema.damaged_error(&self.path, detail)
     }
 
     /// The error for a failed statement.
-    pub(crate) fn failed(&self, error: &rusqlite::Error) -> Error {
-        self.schema.failed(&self.path, error)
+    pub(crate) fn statement_error(&self, error: &rusqlite::Error) -> Error {
+        self.schema.statement_error(&self.path, error)
     }
 
     /// Checks log and file, and changes neither.
     fn check(&self) -> Result<()> {
-        let sqlite = |error| self.failed(&error);
+        let sqlite = |error| self.statement_error(&error);
         let schema = self.schema;
         let (layout, newest) = (self.layout()?, schema.layout());
         if layout > newest {
@@ -541,7 +567,7 @@ impl LockedFile {
                 &self.path,
                 format_args!(
                     "the write-ahead log beside it ({}) does not match its last change: the file was used elsewhere without the log, or replaced. Nothing that is only in a log has been given out: move the log away and run again",
-                    beside(&self.at, "-wal").display()
+                    with_suffix(&self.absolute_path, "-wal").display()
                 ),
             ));
         }
@@ -550,11 +576,11 @@ impl LockedFile {
             .pragma_query_value(None, "integrity_check", |row| row.get(0))
             .map_err(sqlite)?;
         if answer != "ok" {
-            return Err(self.damaged(answer));
+            return Err(self.damaged_error(answer));
         }
         // An earlier layout is checked by its upgrade.
         if layout == newest {
-            self.check_consistent(schema.consistent)?;
+            self.check_consistent(schema.consistency_check_sql)?;
         }
         self.revisions.set((revision, previous));
         Ok(())
@@ -570,12 +596,15 @@ impl LockedFile {
         let query = format!("SELECT {expression} FROM file_state");
         match self.one(&query, [], |row| row.get(0))? {
             true => Ok(()),
-            false => Err(self.damaged("its last change is there in part, or rows are lost")),
+            false => {
+                Err(self
+                    .damaged_error("its last change was only partly written, or rows are missing"))
+            }
         }
     }
 
-    /// Makes the file ready to be written to: creates it and its lock, if they are not there, and leaves its log empty,
-    /// now and when the file is closed, and its tables in their newest layout.
+    /// Makes the file ready to be written to: creates it and its lock, if they do not exist, empties its log, also on
+    /// close, and upgrades its tables.
     ///
     /// # Errors
     /// The file cannot be created or written; locked, also if another process has created it since it was opened.
@@ -583,26 +612,26 @@ impl LockedFile {
         if self.begun {
             return Ok(());
         }
-        self.check_ours()?;
+        self.check_not_forked()?;
         let schema = self.schema;
         if !self.lock.is_taken() {
-            self.lock = schema.lock(&self.path, &self.at, true)?;
+            self.lock = schema.lock(&self.path, &self.absolute_path, true)?;
         }
         if self.id.is_none() {
-            if fs::symlink_metadata(&self.at).is_ok() {
+            if fs::symlink_metadata(&self.absolute_path).is_ok() {
                 return Err(Error::locked(schema.name, &self.path));
             }
-            schema.create(&self.at, &self.connection)?;
-            let id = schema.identify(&self.path, &self.at)?;
-            self.connection = schema.connect(&self.path, &self.at)?;
+            schema.create(&self.absolute_path, &self.connection)?;
+            let id = schema.identify(&self.path, &self.absolute_path)?;
+            self.connection = schema.connect(&self.path, &self.absolute_path)?;
             self.id = Some(id);
             self.check()?;
         }
-        set_wal(&self.connection).map_err(|error| self.failed(&error))?;
-        self.settle()?;
+        set_wal(&self.connection).map_err(|error| self.statement_error(&error))?;
+        self.checkpoint()?;
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| self.statement_error(&error))?;
         self.begun = true;
         for upgrade in schema.upgrades.iter().skip(self.layout()? as usize - 1) {
             upgrade(self)?;
@@ -610,30 +639,30 @@ impl LockedFile {
         Ok(())
     }
 
-    /// The revisions in the file alone, whatever a log says.
+    /// The revisions in the file itself, whatever the log contains.
     ///
     /// They are read through a second connection rather than directly: closing a file that this process has locked
     /// elsewhere would give up that lock (POSIX), which SQLite avoids.
     fn revisions_of_file(&self) -> rusqlite::Result<Revisions> {
-        revisions(&without_its_log(&self.at)?)
+        revisions(&open_without_log(&self.absolute_path)?)
     }
 
-    /// Makes one change, all of it or nothing, that is in the file and on the disk when this returns.
+    /// Makes one atomic change, durable when this returns.
     ///
     /// # Errors
-    /// Those of the change; the file could not be written, or has been moved. After an error nothing of the
-    /// change may be given out before [`LockedFile::settle`].
+    /// Those of the change; the file could not be written, or has been moved. After an error no part of the change may
+    /// be used before [`LockedFile::checkpoint`].
     pub(crate) fn write<T>(
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
         self.begin()?;
         self.check_current()?;
-        let done = self
+        let result = self
             .try_write(change)
             .map_err(|failure| self.schema.error_of(&self.path, failure))?;
-        self.settle()?;
-        Ok(done)
+        self.checkpoint()?;
+        Ok(result)
     }
 
     fn try_write<T>(
@@ -641,53 +670,54 @@ impl LockedFile {
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let transaction = self.connection.transaction()?;
-        let done = change(&transaction)?;
+        let result = change(&transaction)?;
         transaction.execute(
             "UPDATE file_state SET previous_revision = revision, revision = randomblob(16)",
             [],
         )?;
         let revisions = revisions(&transaction)?;
         self.wal_pending.set(true);
-        // Set before the commit: a commit that reports failure may have happened all the same.
+        // Set before the commit, because a commit that reports failure may still have happened.
         self.revisions.set(revisions);
         transaction.commit()?;
-        Ok(done)
+        Ok(result)
     }
 
-    /// Checkpoints the log into the file, synced, and empties it. Call it before anything is given out.
-    pub(crate) fn settle(&self) -> Result<()> {
+    /// Checkpoints the log into the file, synced, and empties it. Call it before any change is used.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
         if !self.wal_pending.get() {
             return Ok(());
         }
-        self.check_ours()?;
+        self.check_not_forked()?;
         let busy: i64 = self.one("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if busy != 0 {
             return Err(Error::locked(self.schema.name, &self.path));
         }
-        let revisions = revisions(&self.connection).map_err(|error| self.failed(&error))?;
+        let revisions =
+            revisions(&self.connection).map_err(|error| self.statement_error(&error))?;
         self.revisions.set(revisions);
         self.wal_pending.set(false);
         Ok(())
     }
 
-    /// Checks that the file is still this value's, and unchanged: before a write, so that nothing of another process is
-    /// overwritten, however the locks were lost; and before reports are given out to be sent, because the file must
-    /// record them. Reads the disk, so call it once for many reports.
+    /// Checks that no other process has replaced or changed the file: before a write, so that it overwrites no change
+    /// of another process even if the locks were lost; and before reports are sent, because the file must record them.
+    /// Reads the disk, so call it once for many reports.
     pub(crate) fn check_current(&self) -> Result<()> {
-        self.check_ours()?;
+        self.check_not_forked()?;
         self.check_not_moved()?;
         if !self.is_unchanged() {
             return Err(Error::file(
                 self.schema.name,
                 &self.path,
-                "the file was changed by another process, or overwritten, while it was open here; nothing more was written or sent: end that one, and open it again",
+                "the file was changed by another process, or overwritten, while it was open here; nothing more was written or sent: stop the other process and open the file again",
             ));
         }
-        self.settle()
+        self.checkpoint()
     }
 
-    /// Whether the last change in the file is this value's. A locked connection trusts its cache, so a second
-    /// connection reads the file.
+    /// Whether the last change in the file was made here. A locked connection trusts its cache, so a second connection
+    /// reads the file.
     fn is_unchanged(&self) -> bool {
         let (last, previous) = self.revisions.get();
         match self.revisions_of_file() {
@@ -698,21 +728,21 @@ impl LockedFile {
     }
 
     /// Refuses to work in a forked child of the process that opened the file.
-    fn check_ours(&self) -> Result<()> {
+    fn check_not_forked(&self) -> Result<()> {
         if self.lock.is_ours() {
             return Ok(());
         }
         Err(Error::file(
             self.schema.name,
             &self.path,
-            "it was opened before this process was forked, by the process that forked it; nothing was written or sent: open it after forking, in one process",
+            "its parent process opened it before the fork; nothing was written or sent: open it after forking, in one process",
         ))
     }
 
     /// Refuses to continue with a file that now has another name: its log would stay at the old name.
     fn check_not_moved(&self) -> Result<()> {
-        match fs::metadata(&self.at) {
-            Ok(found) if self.id.map(|id| (id, 1)) == Some(identity(&found)) => Ok(()),
+        match fs::metadata(&self.absolute_path) {
+            Ok(metadata) if self.id.map(|id| (id, 1)) == Some(identity(&metadata)) => Ok(()),
             _ => Err(Error::file(
                 self.schema.name,
                 &self.path,
@@ -735,7 +765,7 @@ fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0))?;
     match mode == "wal" {
         true => Ok(()),
-        // A write failed that SQLite does not tell of.
+        // A write failed without SQLite reporting it.
         false => Err(rusqlite::Error::SqliteFailure(
             ffi::Error::new(ffi::SQLITE_IOERR_WRITE),
             None,
@@ -743,14 +773,14 @@ fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Device and number of a file: the same for all its names.
+/// Device and inode number of a file, equal for all its hard links.
 type FileId = (u64, u64);
 
-/// Which file this is, and how many names it has.
+/// The identity of a file, and its number of hard links.
 #[cfg(unix)]
-fn identity(found: &fs::Metadata) -> (FileId, u64) {
+fn identity(metadata: &fs::Metadata) -> (FileId, u64) {
     use std::os::unix::fs::MetadataExt;
-    ((found.dev(), found.ino()), found.nlink())
+    ((metadata.dev(), metadata.ino()), metadata.nlink())
 }
 
 /// Unknown on this platform: assumes that every file has one name and keeps it.
@@ -759,21 +789,21 @@ fn identity(_: &fs::Metadata) -> (FileId, u64) {
     ((0, 0), 1)
 }
 
-fn application_of(at: &Path) -> rusqlite::Result<i32> {
-    without_its_log(at)?.pragma_query_value(None, "application_id", |row| row.get(0))
+fn application_of(absolute_path: &Path) -> rusqlite::Result<i32> {
+    open_without_log(absolute_path)?.pragma_query_value(None, "application_id", |row| row.get(0))
 }
 
-/// The file as it is, whatever a log or a lock says.
-fn without_its_log(at: &Path) -> rusqlite::Result<Connection> {
+/// Opens the file without its log and its locks, to read it.
+fn open_without_log(absolute_path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
-    Connection::open_with_flags(immutable(at), flags)
+    Connection::open_with_flags(immutable_uri(absolute_path), flags)
 }
 
-/// The address by which SQLite reads a file without its log and its locks.
-fn immutable(at: &Path) -> String {
-    let path = at.as_os_str().as_encoded_bytes();
+/// The URI by which SQLite reads a file without its log and its locks.
+fn immutable_uri(absolute_path: &Path) -> String {
+    let path = absolute_path.as_os_str().as_encoded_bytes();
     let mut uri = String::from("file:");
     if !path.starts_with(b"/") {
         // A drive's letter.
@@ -790,16 +820,16 @@ fn immutable(at: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// Path of the file that SQLite keeps beside this one.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+/// The path with this suffix appended to its name: that of a file which SQLite keeps beside another.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
-/// The path without links, by which SQLite names the files beside.
-fn real(at: &Path) -> PathBuf {
-    fs::canonicalize(at).unwrap_or_else(|_| at.to_owned())
+/// The path without symbolic links, from which SQLite derives the names of the files beside it.
+fn canonical_path(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -809,7 +839,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Refuses a folder that is not there, or in which no file may be made.
+/// Refuses a folder that does not exist, or in which no file may be created.
 #[cfg(unix)]
 fn check_folder(folder: &Path) -> io::Result<()> {
     use rustix::fs::{Access, access};
@@ -821,12 +851,12 @@ fn check_folder(folder: &Path) -> io::Result<()> {
     fs::metadata(folder).map(drop)
 }
 
-/// Whether the file's log holds anything.
-fn has_log(at: &Path) -> bool {
-    fs::metadata(beside(&real(at), "-wal")).is_ok_and(|log| log.len() > 0)
+/// Whether the file's log has any contents.
+fn has_log(absolute_path: &Path) -> bool {
+    fs::metadata(with_suffix(&canonical_path(absolute_path), "-wal")).is_ok_and(|log| log.len() > 0)
 }
 
-/// Makes a new file's name durable too. Where a folder cannot be opened or synced there is nothing more to do.
+/// Makes a new file's name durable, too. If the folder cannot be opened or synced, nothing more can be done.
 fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();

@@ -1,7 +1,7 @@
 //! The lock of a ledger: a file beside the ledger, with its name and `.lock`, that remains when the lock is released.
 //!
 //! SQLite has a lock of its own, but a POSIX one: a process loses it as soon as *any* descriptor of the database is
-//! closed in it (a copy of the file is enough), without being told. This one belongs to an open file that nobody else
+//! closed in it (a copy of the file is enough), without being told. This lock belongs to an open file that nobody else
 //! opens. A forked child inherits that open file, so the lock also records its process.
 
 use std::{
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A lock that is held as long as the value lives.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    // Never read or written: closing it gives up the lock. `None`: there is no lock file.
+    // Never read or written: closing it releases the lock. `None`: there is no lock file.
     file: Option<File>,
     process: u32,
 }
@@ -28,8 +28,8 @@ pub(crate) struct FileLock {
 #[cfg(unix)]
 fn give_to_owner_of(path: &Path, file: &File) {
     use std::os::unix::fs::{MetadataExt as _, fchown};
-    if let Ok(found) = std::fs::metadata(path) {
-        let _ = fchown(file, Some(found.uid()), Some(found.gid()));
+    if let Ok(metadata) = std::fs::metadata(path) {
+        let _ = fchown(file, Some(metadata.uid()), Some(metadata.gid()));
     }
 }
 
@@ -37,34 +37,35 @@ fn give_to_owner_of(path: &Path, file: &File) {
 fn give_to_owner_of(_: &Path, _: &File) {}
 
 impl FileLock {
-    /// Takes the lock at this path; `None` if it is held already. If the lock file is missing, nobody holds it, and with
-    /// `create` it is created for the owner of `locked` only: a lock file that belongs to root (after one use of `sudo`)
-    /// would shut that owner out from then on.
+    /// Takes the lock at this path; `None` if it is held already. If the lock file is missing, nobody holds it, and
+    /// with `create` it is created for the owner of `locked` only: a lock file that belongs to root (after one use of
+    /// `sudo`) would shut that owner out from then on.
     pub(crate) fn acquire(path: &Path, locked: &Path, create: bool) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        let mut new = options.clone();
-        new.create_new(true);
+        let mut create_options = options.clone();
+        create_options.create_new(true);
         #[cfg(unix)]
         {
             use std::os::unix::fs::OpenOptionsExt as _;
-            new.mode(0o600);
-            // A link may lead to anything, which root would open, or make.
+            create_options.mode(0o600);
+            // A link may lead to any file, which root would open or create.
             options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
         }
-        // Only a file that this call made is given away.
-        let make = || -> io::Result<File> {
-            let file = new.open(path)?;
+        // Only a file created by this call is given to the owner.
+        let create_file = || -> io::Result<File> {
+            let file = create_options.open(path)?;
             give_to_owner_of(locked, &file);
             Ok(file)
         };
         let file = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match create.then(make) {
-                // Another one made it in between.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match create.then(create_file)
+            {
+                // Another process created it in between.
                 Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
                     Some(options.open(path)?)
                 }
-                made => made.transpose()?,
+                created => created.transpose()?,
             },
             opened => Some(opened?),
         };
@@ -82,7 +83,7 @@ impl FileLock {
         Ok(None)
     }
 
-    /// Whether others see the lock.
+    /// Whether there is a lock file, which other processes see.
     pub(crate) fn is_taken(&self) -> bool {
         self.file.is_some()
     }

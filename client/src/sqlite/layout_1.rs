@@ -1,4 +1,4 @@
-//! Layout 1 of a device's ledger, which had columns for each part of an entry, and how it becomes records.
+//! Layout 1 of a device's ledger, which had columns for each part of an entry, and its upgrade to records.
 
 use super::{
     file::LockedFile,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{book::Book, error::Result};
 
-const CONSISTENT: &str = "row_count = (SELECT count(*) FROM entry)
+const CONSISTENCY_CHECK: &str = "row_count = (SELECT count(*) FROM entry)
     AND (SELECT count(*) FROM entry WHERE state <> 1) = (SELECT count(*) FROM payload)
     AND NOT EXISTS (SELECT 1 FROM payload JOIN entry USING (number) WHERE state = 1)";
 
@@ -32,7 +32,7 @@ const AS_RECORDS: &str = "
     FROM entry JOIN study_terms USING (number)
     UNION ALL SELECT 'payload/' || number, bytes FROM payload";
 
-/// Tables that refer to another go before it.
+/// Drops tables before those that they refer to.
 const DROP: &str = "
     DROP TABLE payload; DROP TABLE token; DROP TABLE entry;
     DROP TABLE study_terms; DROP TABLE moved; DROP TABLE limits;
@@ -42,12 +42,12 @@ const DROP: &str = "
 
 /// Upgrades to layout 2.
 pub(super) fn to_records(file: &mut LockedFile) -> Result<()> {
-    file.check_consistent(CONSISTENT)?;
+    file.check_consistent(CONSISTENCY_CHECK)?;
     let records = file.all(AS_RECORDS, [], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?))
     })?;
     // Written anew, as every later change writes them.
-    let book = Book::load_with(records.clone(), |what| file.damaged(what))?;
+    let book = Book::load_with(records.clone(), |detail| file.damaged_error(detail))?;
     let mut write = book.write_all()?;
     let payloads = |(key, _): &(String, Vec<u8>)| key.starts_with("payload/");
     write.put.extend(records.into_iter().filter(payloads));

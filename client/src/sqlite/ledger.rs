@@ -2,27 +2,25 @@
 //!
 //! The invariants:
 //!
-//! * **A study has no report of this device, or exactly one, fixed for ever.** Charge and report are
-//!   written in one transaction, and synced to the disk, before the report can be sent. Whatever is
-//!   killed at whatever point, no second report of the study is ever drawn, and the one that is pending
-//!   is not lost.
-//! * **A charge stays.** It is made before anybody can have seen the report and never taken back, not
-//!   when the server refuses the report either: its bytes may have been seen.
-//! * **The limits hold.** A study that would pass one is refused before anything is drawn. Nothing in
-//!   the order of the checks, and no decision, depends on the row.
+//! * **A study has no report of this device, or exactly one, fixed for ever.** Charge and report are written in one
+//!   transaction, and synced to the disk, before the report can be sent. Wherever a crash interrupts this, no second
+//!   report of the study is ever drawn, and a pending one is not lost.
+//! * **A charge stays.** It is made before anybody can have seen the report, and never taken back, not even if the
+//!   server refuses the report: its bytes may have been seen.
+//! * **The limits hold.** A study that would exceed one is refused before anything is drawn. Neither the order of the
+//!   checks nor any decision depends on the row.
 //!
-//! # Which study is which
+//! # Identity of studies
 //!
-//! A study is known by its identifier, 128 random bits, whatever address it was reached at. A server
-//! can copy an identifier, and then this device refuses the second study of that name: less data, no
-//! loss of privacy. It can also invent as many studies as it likes, with the same parameters and the
-//! same question; no device can tell them from new ones. Only the total limit protects against that: choose it as what
-//! you would reveal to one adversary who runs every study.
+//! A study is known by its identifier, 128 random bits, at any address. A server can copy an identifier, and then this
+//! device refuses the second study with it: less data, no loss of privacy. It can also invent any number of studies,
+//! with the same parameters and the same question; no device can distinguish them from new ones. Only the total limit
+//! protects against that: choose it as what you would reveal to one adversary who runs every study.
 //!
 //! # The file
 //!
 //! An SQLite database of the records of a [`Book`], readable by its owner only and locked while it is open. Keep it on
-//! a local disk. Everything that was given out is in this one file, even if the log beside it (`-wal`) is lost: the
+//! a local disk. Everything that left the device is in this one file, even if the log beside it (`-wal`) is lost: the
 //! file may be renamed or moved while nothing has it open. It may not have a second name (hard link); an empty or
 //! damaged file is an error, never a new ledger.
 //!
@@ -38,7 +36,7 @@ use eigenveil_shared::{
 use super::{
     file::{FileSchema, LockedFile},
     layout_1,
-    records::{CONSISTENT, RECORDS, put},
+    records::{CONSISTENCY_CHECK, RECORDS, put},
 };
 use crate::{
     book::{Book, Change, Entry, Receipt, Step},
@@ -48,7 +46,7 @@ use crate::{
     study::Study,
 };
 
-/// How a ledger is recognised.
+/// Tables of a ledger, and how its file is recognised.
 const SCHEMA: FileSchema = FileSchema {
     name: "ledger of a device",
     // "EvDL"; before "EvLg"
@@ -56,13 +54,13 @@ const SCHEMA: FileSchema = FileSchema {
     tables: &[RECORDS],
     fill: |file| Ok(put(file, &Book::new(Limits::default()).write_all()?)?),
     upgrades: &[layout_1::to_records],
-    consistent: CONSISTENT,
+    consistency_check_sql: CONSISTENCY_CHECK,
 };
 
 /// The outcome of [`Ledger::participate`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Participation {
-    /// The device takes part now: the report is charged and kept, and may be sent.
+    /// The device takes part now: the report is charged and stored, and may be sent.
     New {
         /// The stored entry.
         entry: Entry,
@@ -70,12 +68,12 @@ pub enum Participation {
         /// [`PreparedReport::local_warning`](crate::PreparedReport::local_warning).
         local_warning: Option<SharedError>,
     },
-    /// The device took part before. The row was not looked at.
+    /// The device took part before. The row was not read.
     Known(Entry),
 }
 
 impl Participation {
-    /// The entry that the device keeps.
+    /// The stored entry of the study.
     pub fn entry(&self) -> &Entry {
         match self {
             Self::New { entry, .. } | Self::Known(entry) => entry,
@@ -97,14 +95,14 @@ pub struct Ledger {
 ledger_file!(Ledger, SCHEMA);
 
 impl Ledger {
-    /// The book that it holds.
+    /// The book in the file.
     pub fn book(&self) -> Result<Book> {
-        // A change may be there after a write that failed half-way: it is in the file before it is told.
-        self.store.settle()?;
+        // A failed write may have left its change in the log: move it into the file before it is read.
+        self.store.checkpoint()?;
         let records = self.store.all("SELECT key, value FROM record", [], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?))
         })?;
-        Book::load_with(records, |what| self.store.damaged(what))
+        Book::load_with(records, |detail| self.store.damaged_error(detail))
     }
 
     /// The device's limits.
@@ -118,17 +116,17 @@ impl Ledger {
         self.write(&change)
     }
 
-    /// The total cost of all reports of this device, whatever became of them.
+    /// The total cost of all reports of this device, in any state.
     pub fn spent(&self) -> Result<PrivacyCost> {
         Ok(self.book()?.spent())
     }
 
-    /// Takes part in a study with one report, once: as [`Book::take_part`], and charge and report are written together
-    /// and synced before the report is given.
+    /// Takes part in a study with one report, once, as [`Book::take_part`] does; charge and report are written together
+    /// and synced before this returns.
     ///
     /// # Errors
-    /// As there; the file could not be written. After an error nothing was given out. If the disk kept the entry in
-    /// spite of the failure it reported, the next call finds it and gives its report.
+    /// Those of [`Book::take_part`]; the file could not be written. After an error nothing has left the device. If the
+    /// disk kept the entry although it reported a failure, the next call finds the entry.
     pub fn participate(&mut self, study: &Study, row: &Row) -> Result<Participation> {
         self.join(study, |book, now| book.take_part(study, row, now))
     }
@@ -136,7 +134,7 @@ impl Ledger {
     /// Takes part with a weight, once: as [`Book::take_part_weighted`] and [`participate`](Self::participate).
     ///
     /// # Errors
-    /// As theirs.
+    /// Those of these two methods.
     pub fn participate_weighted(
         &mut self,
         study: &Study,
@@ -152,7 +150,7 @@ impl Ledger {
     /// [`participate`](Self::participate).
     ///
     /// # Errors
-    /// As theirs.
+    /// Those of these two methods.
     pub fn participate_as_person(&mut self, study: &Study, rows: &[Row]) -> Result<Participation> {
         self.join(study, |book, now| {
             book.take_part_as_person(study, rows, now)
@@ -184,20 +182,20 @@ impl Ledger {
     /// Accepts a move as [`Book::accept_move`] does.
     pub fn accept_move(&mut self, study: &Study) -> Result<()> {
         let change = self.book()?.accept_move(study)?;
-        self.write_any(change).map(drop)
+        self.write_if_some(change).map(drop)
     }
 
     /// Sets a token as [`Book::set_token`] does. Returns whether the token is of use.
     pub fn set_token(&mut self, study: &str, token: &ParticipantToken) -> Result<bool> {
         let change = self.book()?.set_token(study, token)?;
-        self.write_any(change)
+        self.write_if_some(change)
     }
 
     /// Makes refused reports pending as [`Book::requeue_refused`] does. Returns their number.
     pub fn requeue_refused(&mut self) -> Result<usize> {
         let change = self.book()?.requeue_refused()?;
         let count = change.as_ref().map_or(0, |change| change.entries.len());
-        self.write_any(change)?;
+        self.write_if_some(change)?;
         Ok(count)
     }
 
@@ -209,7 +207,7 @@ impl Ledger {
     /// The request that sends the report of this entry, which has not been acknowledged; the same bytes each time.
     ///
     /// # Errors
-    /// The report is not in the file, or damaged; the file was moved, replaced or overwritten while it was open.
+    /// The report is missing or damaged; the file was moved, replaced or overwritten while it was open.
     pub fn request(&self, entry: &Entry) -> Result<Request> {
         self.check_current()?;
         let payload: Option<Vec<u8>> = self.store.first(
@@ -218,51 +216,51 @@ impl Ledger {
             |row| row.get(0),
         )?;
         let payload = payload.ok_or_else(|| {
-            self.store.damaged(format_args!(
-                "the report for study {} is not there",
+            self.store.damaged_error(format_args!(
+                "the report for study {} is missing",
                 entry.study()
             ))
         })?;
         entry
             .request(payload)
-            .map_err(|error| self.store.damaged(error.detail()))
+            .map_err(|error| self.store.damaged_error(error.detail()))
     }
 
-    /// Whether what this value knows is still what the file says.
+    /// Refuses to continue if the file was changed elsewhere; see [`LockedFile::check_current`].
     pub(crate) fn check_current(&self) -> Result<()> {
         self.store.check_current()
     }
 
-    /// Records what the response to a request says of its report.
+    /// Reads the response to a request, and records the outcome of its report.
     pub fn settle(&mut self, request: &Request, response: &Response<'_>) -> Result<Answer> {
         let answer = request.answer(response);
         self.record(request, &answer.results)?;
         Ok(answer)
     }
 
-    /// Records what has become of the reports of a request.
+    /// Records the outcomes of the reports of a request.
     pub(crate) fn record(&mut self, request: &Request, results: &[ReportResult]) -> Result<()> {
         for (report, result) in request.reports().iter().zip(results) {
             let change = self.book()?.settle(*report, result)?;
-            self.write_any(change)?;
+            self.write_if_some(change)?;
         }
         Ok(())
     }
 
-    /// Which studies the device took part in, and what remains under its limits, for a person to read and
-    /// keep. It holds no report and nothing of any row.
+    /// The studies that the device took part in, and what remains under its limits, for a person to read and keep. It
+    /// contains no report and no data of a row.
     pub fn receipt(&self) -> Result<Receipt> {
         Ok(self.book()?.receipt())
     }
 
-    fn write_any(&mut self, change: Option<Change>) -> Result<bool> {
+    fn write_if_some(&mut self, change: Option<Change>) -> Result<bool> {
         match change {
             Some(change) => self.write(&change).map(|()| true),
             None => Ok(false),
         }
     }
 
-    /// One change, all of it or nothing, on the disk. (The file's own revision takes the part of the change's.)
+    /// Makes one change, atomic and durable. (The file's own revision replaces that of the change.)
     fn write(&mut self, change: &Change) -> Result<()> {
         let write = change.write()?;
         self.store.write(|file| Ok(put(file, &write)?))

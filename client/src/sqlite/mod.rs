@@ -1,6 +1,6 @@
 //! Files: a device's [`Ledger`] and the [`RowLedger`] of a file of rows, each an SQLite database.
 
-/// How both kinds of ledger are opened.
+/// Implements opening for both kinds of ledger.
 macro_rules! ledger_file {
     ($ledger:ident, $schema:expr) => {
         impl std::fmt::Debug for $ledger {
@@ -11,19 +11,18 @@ macro_rules! ledger_file {
 
         impl $ledger {
             /// Opens the ledger, creating the file (readable by its owner only, with the default
-            /// [`Limits`](crate::Limits)) if there is none. A ledger that was lost looks like one that never was: see
+            /// [`Limits`](crate::Limits)) if there is none. A lost ledger looks like one that never existed: see
             /// [`open_existing`](Self::open_existing).
             ///
             /// # Errors
             /// [`Error::is_locked`](crate::Error::is_locked) when another process (or another value) has it open;
-            /// otherwise the file could not be created, read or written, is empty or damaged, has two names, or is no
-            /// such ledger; or the log beside it is not its own.
+            /// otherwise the file could not be created, read or written, is empty or damaged, has two names, or is not
+            /// such a ledger; or the log beside it belongs to another file.
             pub fn open(path: impl AsRef<std::path::Path>) -> crate::Result<Self> {
                 Self::checked($schema.open_or_create(path.as_ref())?)
             }
 
-            /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and for whoever knows that
-            /// there is one.
+            /// Opens an existing ledger, and never creates one by mistake.
             pub fn open_existing(path: impl AsRef<std::path::Path>) -> crate::Result<Self> {
                 Self::checked($schema.open(path.as_ref())?)
             }
@@ -31,7 +30,7 @@ macro_rules! ledger_file {
             fn checked(store: crate::sqlite::file::LockedFile) -> crate::Result<Self> {
                 let clock = Box::new(eigenveil_shared::clock::SystemClock);
                 let ledger = Self { store, clock };
-                // A ledger that cannot be counted must not be used.
+                // A ledger whose charges cannot be added up must not be used.
                 ledger.receipt()?;
                 Ok(ledger)
             }
@@ -43,7 +42,7 @@ macro_rules! ledger_file {
                 self
             }
 
-            /// Where the file is.
+            /// The path of the file.
             pub fn path(&self) -> &std::path::Path {
                 self.store.path()
             }

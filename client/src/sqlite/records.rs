@@ -1,12 +1,11 @@
-//! The records of a device's book as tables: all that its ledger holds.
+//! The records of a device's book as tables: the whole contents of its ledger.
 
 use rusqlite::{Connection, params};
 
 use crate::book::Write;
 
-/// The tables. The database itself enforces with triggers that a charge stays, and so does the report it was for.
-/// Payloads have a table of their own: SQLite leaves copies in unused bytes where rows grow and are moved, and these
-/// never grow.
+/// The tables. Triggers of the database enforce that a charge stays, and so does its report. Payloads have their own
+/// table: SQLite leaves copies in unused bytes when rows grow and are moved, and these rows never grow.
 pub(super) const RECORDS: &str = "
     CREATE TABLE record (
         key TEXT PRIMARY KEY,
@@ -33,8 +32,8 @@ pub(super) const RECORDS: &str = "
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
 ";
 
-/// Whether each report that is not acknowledged has its bytes, and no other has any, as after each change.
-pub(super) const CONSISTENT: &str = "row_count = (SELECT count(*) FROM record)
+/// SQL expression that holds after each change: exactly the reports that are not acknowledged have bytes.
+pub(super) const CONSISTENCY_CHECK: &str = "row_count = (SELECT count(*) FROM record)
     AND (SELECT count(*) FROM record WHERE state <> 'acknowledged') = (SELECT count(*) FROM payload)
     AND NOT EXISTS (SELECT 1 FROM payload
         LEFT JOIN record ON record.key = replace(payload.key, 'payload', 'entry')

@@ -305,7 +305,10 @@ fn another_file_by_the_name_of_the_log_is_refused_and_kept() {
     drop(ledger);
     let other = folder.at("rows-wal");
     fs::write(&other, "SQLite format 3").unwrap();
-    assert_says(RowLedger::open(&path).unwrap_err(), &["is another file"]);
+    assert_says(
+        RowLedger::open(&path).unwrap_err(),
+        &["is a different file"],
+    );
     assert_eq!(fs::read_to_string(&other).unwrap(), "SQLite format 3");
 }
 

@@ -28,10 +28,10 @@ impl Store {
     /// All of a change, if nobody else wrote since its book was read; whether it did.
     fn write(&mut self, change: &Change) -> bool {
         let write = change.write().unwrap();
-        if write.expects != self.revision {
+        if write.expected_revision != self.revision {
             return false;
         }
-        self.revision = Some(write.becomes);
+        self.revision = Some(write.new_revision);
         self.records.extend(write.put);
         for key in write.delete {
             self.records.remove(&key);
@@ -327,7 +327,10 @@ fn records_of_version_1_are_read_and_written_as_they_are() {
         let write = change.write().unwrap();
         let (head, entry) = (&write.put[0], &write.put[1]);
         assert_eq!(*entry, record(RECORDS[number]));
-        let (was, is) = ("00112233445566778899aabbccddeeff", to_hex(&write.becomes));
+        let (was, is) = (
+            "00112233445566778899aabbccddeeff",
+            to_hex(&write.new_revision),
+        );
         let text = RECORDS[0].1.replace(was, &is);
         assert_eq!(*head, record(("head", &text)));
     }

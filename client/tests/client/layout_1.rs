@@ -139,7 +139,7 @@ fn a_ledger_of_layout_1_that_lost_a_report_or_a_charge_is_refused_and_left() {
         connection.execute_batch(&edit).unwrap();
         drop(connection);
         let error = Ledger::open(&path).unwrap_err();
-        assert_says(error, &["damaged", "rows are lost"]);
+        assert_says(error, &["damaged", "rows are missing"]);
         assert_eq!(layout(&path), 1);
         fs::write(&path, &whole).unwrap();
     }

@@ -29,7 +29,7 @@ impl Participants for Table {
         Cow::Borrowed(b"rows")
     }
 
-    fn reading(&self) -> Vec<u8> {
+    fn settings_digest(&self) -> Vec<u8> {
         self.0.to_bytes()
     }
 }

@@ -112,10 +112,10 @@ impl Device {
     /// Writes as a store must; a window whose write failed reads the store again.
     fn write(&mut self, window: usize, change: Change, fate: Fate) {
         let write = change.write().unwrap();
-        let fits = write.expects == self.revision
+        let fits = write.expected_revision == self.revision
             || self.mistake == Some(Mistake::IgnoresWhatAWriteExpects);
         if fits && fate != Fate::Lost {
-            self.revision = Some(write.becomes);
+            self.revision = Some(write.new_revision);
             self.records.extend(write.put);
             self.records.retain(|key, _| !write.delete.contains(key));
         }

@@ -51,7 +51,7 @@ impl Participants for Persons {
     }
 
     /// The digest of the number of rows, the selected columns, and the holders and weights of the rows.
-    fn reading(&self) -> Vec<u8> {
+    fn settings_digest(&self) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update((self.table.len() as u64).to_le_bytes());
         for &column in self.table.taken() {

@@ -1,6 +1,6 @@
 use rusqlite::Connection;
 
-use super::{FileSchema, beside};
+use super::{FileSchema, with_suffix};
 
 const SCHEMA: FileSchema = FileSchema {
     name: "file",
@@ -8,7 +8,7 @@ const SCHEMA: FileSchema = FileSchema {
     tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
     fill: |_| Ok(()),
     upgrades: &[],
-    consistent: "1",
+    consistency_check_sql: "1",
 };
 
 /// A forked child has the parent's value, connection and lock: it must write nothing, and leave the log alone.
@@ -22,11 +22,11 @@ fn a_forked_child_writes_nothing() {
     file.lock.as_in_a_fork();
     let error = file.write(|file| Ok(file.execute("INSERT INTO thing VALUES (2)", [])?));
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("forked"), "{error}");
+    assert!(error.contains("fork"), "{error}");
     drop(file);
-    assert!(beside(&path, "-wal").exists());
+    assert!(with_suffix(&path, "-wal").exists());
     let things = Connection::open_with_flags(
-        super::immutable(&path),
+        super::immutable_uri(&path),
         rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI,
     )
     .unwrap()

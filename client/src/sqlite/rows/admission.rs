@@ -44,7 +44,7 @@ pub struct UploadRequest {
     pub connections: Option<u16>,
     /// Send one report per request instead of batches.
     pub single: bool,
-    /// One-time tokens, the first for row 0; those beyond the last row are not looked at.
+    /// One-time tokens, the first for row 0; those beyond the last row are ignored.
     #[serde(skip)]
     pub tokens: Option<Vec<ParticipantToken>>,
 }
@@ -66,17 +66,17 @@ pub struct AdmittedRows<'a> {
 }
 
 impl RowLedger {
-    /// Checks all of an upload, before [`take_part`](Self::take_part) stores anything of it.
+    /// Checks a whole upload, before [`take_part`](Self::take_part) stores any part of it.
     ///
     /// # Errors
-    /// `already-participated` when rows took part in this study at another address, or in another one of this server
+    /// `already-participated` if rows took part in this study at another address, or in another study of this server
     /// that had the name by which this one was [called](Study::called); `wrong-fingerprint`; `study-not-open` and
-    /// `study-ended` where rows have no report yet; `invalid-about` if reports that may be sent were made for another
+    /// `study-ended` if rows have no report yet; `invalid-about` if reports that may be sent were made for another
     /// purpose (a study that moves must keep its purpose even with consent); `invalid-budget`;
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
-    /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun;
-    /// `budget-exceeded` when it would pass a row's limit; `token-required` or `usage` for rows that would be charged
-    /// without a token of their own. [`Error::hint`] says how to avoid the error.
+    /// ([`RowFile::assume_same_participants`]); a file that is read with other settings than for the study's first
+    /// reports; `budget-exceeded` if it would exceed a row's limit; `token-required` or `usage` for rows that would be
+    /// charged without their own token. [`Error::hint`] says how to avoid the error.
     pub fn admit_upload<'a>(
         &self,
         study: &'a Study,
@@ -121,21 +121,21 @@ impl RowLedger {
         if !tokens.is_empty() {
             self.set_tokens(study, (0..).zip(tokens))?;
         }
-        // Others may have been charged since these were admitted.
+        // Other rows may have been charged since these were admitted.
         self.admit(study, &rows.file, request)?;
         self.make_reports(study, &rows.file, tokens, report, progress)
     }
 
-    /// Makes the reports of all rows of the file that have none for this study, on all cores, with `report` of the
-    /// row's number and the time. Charge and report are one write, in chunks: after a kill a row has both or neither,
-    /// and what was drawn and not written has not left. Tokens may follow ([`set_tokens`](Self::set_tokens)).
+    /// Makes the reports of all rows of the file that have none for this study, on all cores; `report` gets the row's
+    /// number and the time. Charge and report are one write, in chunks: after a crash a row has both or neither, and a
+    /// report that was not written has not left the device. Tokens may follow ([`set_tokens`](Self::set_tokens)).
     ///
-    /// `progress` is told how many rows of this call are done, several times a second; when it breaks, the chunk under
-    /// way is dropped, unwritten and uncharged.
+    /// `progress` gets the number of rows done in this call, several times a second; if it breaks, the current chunk is
+    /// discarded, unwritten and uncharged.
     ///
     /// # Errors
-    /// As [`admit_upload`](Self::admit_upload), but for tokens; those of `report`; the ledger could not be written.
-    /// What was written before stays.
+    /// Those of [`admit_upload`](Self::admit_upload), except for tokens; those of `report`; the ledger could not be
+    /// written. Chunks that were written before stay.
     pub fn prepare(
         &mut self,
         study: &Study,
@@ -147,7 +147,7 @@ impl RowLedger {
         self.make_reports(study, file, &[], report, progress)
     }
 
-    /// Checks all of an upload but its tokens: the one way to a charge.
+    /// Checks everything about an upload except its tokens; the only way to a charge.
     fn admit<'a>(
         &self,
         study: &'a Study,
@@ -180,18 +180,18 @@ impl RowLedger {
             if moved || (may_be_sent && !request.accept_new_purpose) {
                 let terms = read_terms(&self.store, known.number)?;
                 let unchanged = terms.check_unchanged(study.about());
-                // To move is to send the same reports: not for another purpose, whatever else is agreed to.
+                // After a move the same reports are sent, so that no consent covers another purpose.
                 unchanged.map_err(|error| match moved {
                     true => error,
                     false => error.with_hint(Hint::NewPurpose),
                 })?;
             }
-            self.check_reading(known, &file)?;
+            self.check_settings(known, &file)?;
         }
         self.check_file(&file)?;
         let cost = charge(study.id(), study.params(), &study.privacy())?;
-        let here = known.map(|known| known.number);
-        self.check_limits(limits, study, here, &file, cost)?;
+        let study_number = known.map(|known| known.number);
+        self.check_limits(limits, study, study_number, &file, cost)?;
         Ok(AdmittedRows {
             counts,
             cost,
@@ -204,40 +204,40 @@ impl RowLedger {
         })
     }
 
-    /// Refuses a study that is called what meant another one of this server before.
+    /// Refuses a study called by a name that meant another study of this server before.
     fn check_called(&self, study: &Study) -> Result<()> {
-        let here: Vec<(String, Option<String>)> = self.store.all(
+        let known_names: Vec<(String, Option<String>)> = self.store.all(
             "SELECT study, name FROM study JOIN study_terms USING (number)
              WHERE server = ?1 OR number IN (SELECT moved.number FROM moved WHERE moved.server = ?1)",
             [study.server().as_str()],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        let here = here.iter();
-        let here = here.map(|(id, name)| (id.as_str(), name.as_deref()));
-        check_called(study, "the rows", here)
+        let known_names = known_names.iter();
+        let known_names = known_names.map(|(id, name)| (id.as_str(), name.as_deref()));
+        check_called(study, "the rows", known_names)
     }
 
-    /// Refuses a file that is read otherwise than when the first reports of the study were made from it.
-    fn check_reading(&self, known: &RecordedStudy, file: &RowFile) -> Result<()> {
+    /// Refuses a file that is read with other settings than for the first reports of the study.
+    fn check_settings(&self, known: &RecordedStudy, file: &RowFile) -> Result<()> {
         let digest: Option<[u8; 32]> = self.store.first(
             "SELECT digest FROM reading WHERE study = ?1",
             [known.number],
             |row| row.get(0),
         )?;
-        if digest.is_none_or(|digest| digest == file.reading) {
+        if digest.is_none_or(|digest| digest == file.settings_digest) {
             return Ok(());
         }
         Err(Error::rows_changed(self.path()))
     }
 
-    /// Refuses a file that differs from those that were charged, unless the caller answers for it.
+    /// Refuses a file that differs from those that were charged, unless the caller takes responsibility for it.
     fn check_file(&self, file: &RowFile) -> Result<()> {
-        let (any, this): (bool, bool) = self.store.one(
+        let (any_charged, this_charged): (bool, bool) = self.store.one(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
             [file.participants],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        if this || !any || file.same_participants {
+        if this_charged || !any_charged || file.same_participants {
             return Ok(());
         }
         Err(Error::row_file_mismatch(self.path()))
@@ -245,31 +245,30 @@ impl RowLedger {
 }
 
 impl UploadRequest {
-    /// Refuses rows that would be charged without a token of their own; `missing` is the number of rows without a
-    /// report.
+    /// Refuses rows that would be charged without their own token; `missing` is the number of rows without a report.
     fn check_tokens(&self, study: &Study, rows: u64, missing: u64) -> Result<()> {
         let tokens = self.tokens.as_deref().unwrap_or_default();
-        let most = usize::try_from(rows).unwrap_or(usize::MAX);
-        let mut places = HashMap::new();
-        for (second, token) in tokens.iter().take(most).enumerate() {
-            if let Some(first) = places.insert(token.as_bytes(), second) {
-                let refusal = "two tokens are the same, with which one participant can report; nothing was perturbed or charged";
-                return Err(Error::usage(refusal).with_hint(Hint::OtherTokens(first, second)));
+        let row_limit = usize::try_from(rows).unwrap_or(usize::MAX);
+        let mut first_index = HashMap::new();
+        for (second, token) in tokens.iter().take(row_limit).enumerate() {
+            if let Some(first) = first_index.insert(token.as_bytes(), second) {
+                let detail = "two tokens are equal, but each participant needs a different one; nothing was perturbed or charged";
+                return Err(Error::usage(detail).with_hint(Hint::OtherTokens(first, second)));
             }
         }
-        let (given, needed) = match (&self.tokens, study.enrolment()) {
+        let (token_count, participant_count) = match (&self.tokens, study.enrolment()) {
             (Some(tokens), _) => (tokens.len(), rows),
             (None, Enrolment::Token) => (0, missing),
             (None, Enrolment::Open) => return Ok(()),
         };
-        if given as u64 >= needed {
+        if token_count as u64 >= participant_count {
             return Ok(());
         }
-        let what = format!(
-            "there are {given} one-time tokens for {needed} participants of study {}, who report with one each; nothing was perturbed or charged",
+        let detail = format!(
+            "there are {token_count} one-time tokens for {participant_count} participants of study {}, who report with one each; nothing was perturbed or charged",
             study.id()
         );
-        let error = SharedError::new(ErrorCode::TokenRequired, what);
-        Err(Error::from(error).with_hint(Hint::Tokens(given, needed)))
+        let error = SharedError::new(ErrorCode::TokenRequired, detail);
+        Err(Error::from(error).with_hint(Hint::Tokens(token_count, participant_count)))
     }
 }

@@ -1,4 +1,4 @@
-//! What a ledger knows of its rows: files, studies, and what these cost each row.
+//! The contents of a ledger of rows: files, studies, and their cost for each row.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
@@ -19,27 +19,27 @@ use crate::{
     study::Study,
 };
 
-/// A file of rows as a ledger knows it: how many rows, and digests that only this ledger can make.
+/// A file of rows as a ledger knows it: its number of rows, and digests that only this ledger can compute.
 #[derive(Clone, Copy, Debug)]
 pub struct RowFile {
     pub(super) rows: u64,
     pub(super) participants: [u8; 32],
-    pub(super) reading: [u8; 32],
+    pub(super) settings_digest: [u8; 32],
     pub(super) same_participants: bool,
     pub(super) persons: bool,
 }
 
 impl RowFile {
-    /// Says that participants are persons of whose rows one is reported: the receipt names them as neighbours.
+    /// States that participants are persons, one of whose rows is reported: the receipt names persons as neighbours.
     #[must_use]
     pub fn of_persons(mut self) -> Self {
         self.persons = true;
         self
     }
 
-    /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
-    /// files differ: with new measurements, other features, or new participants at the end. For new studies only: where
-    /// a study's reports were begun, the file must be the same.
+    /// States that row `i` of this file is the same participant as row `i` of earlier files, although the files differ:
+    /// by new measurements, other features, or new participants at the end. Only for new studies: once a study has
+    /// reports, the file must stay the same.
     #[must_use]
     pub fn assume_same_participants(mut self) -> Self {
         self.same_participants = true;
@@ -69,11 +69,9 @@ impl RowFile {
 /// let report = |row: u64, now| study.report(&rows[row as usize], now);
 /// let prepared = ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?;
 /// assert_eq!(prepared.rows, 2);
-/// // The ε of the study, and what floating point adds.
-/// assert!(ledger.receipt()?.spent.epsilon < 1.000_001);
-/// // Again: the same reports, and no others.
-/// assert_eq!(ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?.rows, 0);
-/// assert_eq!(ledger.counts(&study)?.pending, 2);
+/// // The ε of the study, plus floating-point slack. assert!(ledger.receipt()?.spent.epsilon < 1.000_001); // A second
+/// call makes no other reports. assert_eq!(ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?.rows,
+/// 0); assert_eq!(ledger.counts(&study)?.pending, 2);
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
 pub struct RowLedger {
@@ -113,17 +111,18 @@ struct Charge {
 type RowRangeCosts = (Range<u64>, BTreeMap<i64, Budget>);
 
 impl RowLedger {
-    /// Whether the file at this path is a ledger of rows, and not one of a device or something else.
+    /// Whether the file at this path is a ledger of rows rather than one of a device or another file.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         SCHEMA.is_at(path.as_ref())
     }
 
-    /// Opens like [`open`](Self::open), and changes nothing on the disk before the first write: a ledger that is not
-    /// there is in memory until then, and a change that was interrupted, and is in the log beside the file, is read too
-    /// and stays there. What is only admitted, or refused, leaves nothing behind.
+    /// Opens like [`open`](Self::open), and changes nothing on the disk before the first write: until then, a missing
+    /// ledger is in memory only, and an interrupted change in the log beside the file is read and stays there. An
+    /// admission or a refusal leaves no trace.
     ///
     /// # Errors
-    /// As there. The first write is refused as locked if another process has created the ledger since.
+    /// Those of [`open`](Self::open). The first write is refused as locked if another process has created the ledger
+    /// since.
     pub fn open_unchanged(path: impl AsRef<Path>) -> Result<Self> {
         Self::checked(SCHEMA.open_unchanged(path.as_ref())?)
     }
@@ -133,18 +132,18 @@ impl RowLedger {
         read_limits(&self.store)
     }
 
-    /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
-    /// allowed: nothing more is spent then.
+    /// Sets the limits of each row: **only for the person responsible for the rows**. Limits below what is already
+    /// spent are allowed: then nothing more is spent.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         self.store.write(|file| Ok(write_limits(file, &limits)?))
     }
 
-    /// A file of `rows` rows; `participants` says who they are (the bytes of the file, say), `reading` what else their
-    /// values depend on (which columns were taken, say).
+    /// A file of `rows` rows; `participants` are bytes that identify them (those of the file, say), `settings` bytes
+    /// for what else their values depend on (the selected columns, say).
     ///
     /// # Errors
     /// 2⁴⁰ rows or more; the ledger could not be read.
-    pub fn row_file(&self, rows: u64, participants: &[u8], reading: &[u8]) -> Result<RowFile> {
+    pub fn row_file(&self, rows: u64, participants: &[u8], settings: &[u8]) -> Result<RowFile> {
         if rows >> ROW_BITS != 0 {
             return Err(Error::usage(format!(
                 "{rows} rows are too many for one ledger, which takes fewer than 2^{ROW_BITS}"
@@ -161,9 +160,9 @@ impl RowLedger {
             rows,
             participants: digest.clone().finalize().into(),
             // The length keeps the two parts apart.
-            reading: digest
-                .chain_update(reading)
-                .chain_update((reading.len() as u64).to_le_bytes())
+            settings_digest: digest
+                .chain_update(settings)
+                .chain_update((settings.len() as u64).to_le_bytes())
                 .finalize()
                 .into(),
             same_participants: false,
@@ -171,18 +170,19 @@ impl RowLedger {
         })
     }
 
-    /// Where the reports of a study are sent, if rows took part in it.
+    /// The server to which the reports of a study are sent; `None` if no row took part in it.
     pub fn server_of(&self, study: &str) -> Result<Option<Server>> {
         let known = self.known(study)?;
         Ok(known.and_then(|mut known| known.servers.pop()))
     }
 
-    /// Records that a study in which rows took part is at another address now: their reports are sent there. Ask whoever
-    /// answers for the rows first. Does nothing if no row took part in it, or if it is at this address already.
+    /// Records that a study in which rows took part has moved to another address, where their reports are sent. Ask the
+    /// person responsible for the rows first. Does nothing if no row took part in it, or if it already was at this
+    /// address.
     ///
     /// # Errors
-    /// `wrong-fingerprint` when the study's parameters are others; `invalid-about` when it states another purpose or
-    /// responsible party than it did then.
+    /// `wrong-fingerprint` if the study's parameters differ; `invalid-about` if its purpose or responsible party has
+    /// changed.
     pub fn accept_move(&mut self, study: &Study) -> Result<()> {
         let Some(known) = self.known(study.id())? else {
             return Ok(());
@@ -196,17 +196,17 @@ impl RowLedger {
             .write(|file| Ok(write_move(file, known.number, study.server())?))
     }
 
-    /// Refuses a study that would pass one of these limits for a row that has not taken part in it.
+    /// Refuses a study that would exceed one of these limits for a row that has not taken part in it.
     pub(super) fn check_limits(
         &self,
         limits: Limits,
         study: &Study,
-        here: Option<i64>,
+        study_number: Option<i64>,
         file: &RowFile,
         cost: Budget,
     ) -> Result<()> {
         for (rows, spent) in self.row_ranges(&self.charges()?, 0..file.rows)? {
-            if here.is_some_and(|here| spent.contains_key(&here)) {
+            if study_number.is_some_and(|study_number| spent.contains_key(&study_number)) {
                 continue;
             }
             let spent: Vec<Budget> = spent.into_values().collect();
@@ -228,9 +228,11 @@ impl RowLedger {
 
     /// The rows of the file that have not taken part in the study yet, ascending.
     pub(super) fn missing(&self, study: &str, rows: u64) -> Result<Vec<Range<u64>>> {
-        let known = self.known(study)?.map(|known| known.number);
+        let study_number = self.known(study)?.map(|known| known.number);
         let charges = self.charges()?;
-        let charged = charges.iter().filter(|charge| Some(charge.study) == known);
+        let charged = charges
+            .iter()
+            .filter(|charge| Some(charge.study) == study_number);
         let (mut missing, mut from) = (Vec::new(), 0);
         for charge in charged {
             missing.push(from..charge.rows.start.min(rows));
@@ -241,14 +243,14 @@ impl RowLedger {
         Ok(missing)
     }
 
-    /// Which studies the rows took part in, and what remains under the limits.
+    /// The studies that the rows took part in, and what remains under the limits.
     pub fn receipt(&self) -> Result<RowReceipt> {
         let charges = self.charges()?;
         let mut spent = PrivacyCost::default();
         for (_, costs) in self.row_ranges(&charges, 0..u64::MAX)? {
-            let here = compose(costs.into_values());
-            spent.epsilon = spent.epsilon.max(here.epsilon);
-            spent.delta = spent.delta.max(here.delta);
+            let row_cost = compose(costs.into_values());
+            spent.epsilon = spent.epsilon.max(row_cost.epsilon);
+            spent.delta = spent.delta.max(row_cost.delta);
         }
         let limits = self.limits()?;
         let mut studies = BTreeMap::new();
@@ -325,12 +327,12 @@ impl RowLedger {
         )?;
         let servers = read_servers(&self.store, number, &record.server)?;
         Ok(RowStudy {
-            record: record.at(&servers),
+            record: record.with_servers(&servers),
             rows: 0,
         })
     }
 
-    /// All charges, by study and row, neighbours as one.
+    /// All charges, by study and row; adjacent ones are merged.
     fn charges(&self) -> Result<Vec<Charge>> {
         let mut charges: Vec<Charge> = Vec::new();
         self.store.all(
@@ -357,7 +359,7 @@ impl RowLedger {
     /// A range of rows, split where the set of studies changes, with the costs of each part.
     fn row_ranges(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<RowRangeCosts>> {
         let budgets = self.budgets()?;
-        // Where a study begins and where it ends.
+        // The rows at which a study begins (`true`) or ends.
         let mut cuts: BTreeMap<u64, Vec<(i64, bool)>> = BTreeMap::new();
         cuts.insert(range.start, Vec::new());
         cuts.insert(range.end, Vec::new());
@@ -372,23 +374,23 @@ impl RowLedger {
             }
         }
         let mut row_ranges: Vec<RowRangeCosts> = Vec::new();
-        let mut now = BTreeMap::new();
+        let mut current = BTreeMap::new();
         let mut from = range.start;
-        for (at, changes) in cuts {
-            if from < at {
-                row_ranges.push((from..at, now.clone()));
+        for (cut, changes) in cuts {
+            if from < cut {
+                row_ranges.push((from..cut, current.clone()));
             }
-            from = at;
+            from = cut;
             // A study that ends here may begin again.
             for &(study, _) in changes.iter().filter(|change| !change.1) {
-                now.remove(&study);
+                current.remove(&study);
             }
             for &(study, _) in changes.iter().filter(|change| change.1) {
                 let budget = budgets.get(&study).copied().ok_or_else(|| {
                     self.store
-                        .damaged("a charge is for a study that it does not hold")
+                        .damaged_error("a charge is for a study that it does not hold")
                 })?;
-                now.insert(study, budget);
+                current.insert(study, budget);
             }
         }
         Ok(row_ranges)

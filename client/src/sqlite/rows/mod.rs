@@ -1,15 +1,15 @@
 //! The ledger of a file of rows: which studies each participant reported to, what was charged, and which reports are
 //! pending.
 //!
-//! Row `i` of every file that is used with a ledger is participant `i`: the number is all that the ledger
-//! keeps of a participant. Of a whole file it keeps digests, salted with random bytes of its own, to notice another
-//! file: its rows may be other people, or the same people in another order. Whoever has the ledger can compare a
-//! digest with a guess at the whole file, which for one row is a guess at that row: keep it as private as the file.
+//! Row `i` of every file that is used with a ledger is participant `i`: the ledger stores nothing else about a
+//! participant. It stores salted digests of each whole file, to detect a different file, whose rows may be other
+//! people, or the same people in another order. Whoever has the ledger can compare a digest with a guess at the whole
+//! file, which for one row is a guess at that row: keep the ledger as private as the file.
 //!
-//! **A row has charge and report, or neither**: they are one write, in chunks. Whatever is killed at whatever point, the
-//! bytes that were (or may have been) sent are the bytes that will be sent again, and no second report of a row is
+//! **A row has both charge and report, or neither**: they are one write, in chunks. Wherever a crash interrupts this,
+//! the bytes that were (or may have been) sent are the bytes that will be sent again, and no second report of a row is
 //! drawn for a study. A report is then acknowledged (its bytes are dropped, the space is used again) or refused (the
-//! bytes stay, so that a server's mistake can be made good with [`RowLedger::requeue_refused`]).
+//! bytes stay, so that a server's mistake can be corrected with [`RowLedger::requeue_refused`]).
 
 mod admission;
 mod ledger;

@@ -1,4 +1,4 @@
-//! From rows to reports, charged and kept.
+//! Turns rows into charged, stored reports.
 
 use std::{
     ops::{ControlFlow, Range},
@@ -25,26 +25,26 @@ use crate::{
     study::{PreparedReport, Study, check_fingerprint},
 };
 
-/// A write has at most this many rows, or what this time gives.
+/// Maximum number of rows, and maximum duration, of one write.
 const ROWS_PER_WRITE: u64 = 1_024;
 const TIME_PER_WRITE: Duration = Duration::from_secs(1);
-/// How often the caller is told, at least.
+/// Maximum interval between calls of `progress`.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The outcome of [`RowLedger::prepare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// Rows that were charged and have their reports now.
+    /// Number of rows that were charged and now have reports.
     pub rows: u64,
-    /// How many of them were sent as the zero row. **For whoever answers for the rows only.**
+    /// Number of these whose report is that of the zero row. **Only for the person responsible for the rows.**
     pub unusable: u64,
-    /// Whether it was broken off.
+    /// Whether the caller stopped it.
     pub stopped: bool,
 }
 
 impl RowLedger {
-    /// Makes the reports of the rows of an admitted file that have none, and keeps them with these tokens, the first for
-    /// row 0; see [`prepare`](Self::prepare).
+    /// Makes and stores the missing reports of an admitted file; token i belongs to row i. See
+    /// [`prepare`](Self::prepare).
     pub(super) fn make_reports(
         &mut self,
         study: &Study,
@@ -69,10 +69,10 @@ impl RowLedger {
                     prepared.stopped = true;
                     return Ok(prepared);
                 };
-                self.keep(study, file, tokens, from, &reports, now)?;
+                self.store_reports(study, file, tokens, from, &reports, now)?;
                 let unusable = reports
                     .iter()
-                    .filter(|reports| reports.local_warning().is_some());
+                    .filter(|report| report.local_warning().is_some());
                 prepared.unusable += unusable.count() as u64;
                 prepared.rows += reports.len() as u64;
                 from += reports.len() as u64;
@@ -81,40 +81,40 @@ impl RowLedger {
         Ok(prepared)
     }
 
-    /// Charges and keeps the reports of the rows from this one on, with their tokens.
-    fn keep(
+    /// Charges and stores consecutive reports, with their tokens; `first` is the row of the first one.
+    fn store_reports(
         &mut self,
         study: &Study,
         file: &RowFile,
         tokens: &[ParticipantToken],
         first: u64,
-        made: &[PreparedReport],
+        reports: &[PreparedReport],
         now: u64,
     ) -> Result<()> {
-        let known = self.known(study.id())?.map(|known| known.number);
+        let study_number = self.known(study.id())?.map(|known| known.number);
         self.store.write(|ledger| {
-            let number = match known {
+            let number = match study_number {
                 Some(number) => number,
                 None => insert_study(ledger, study, file, now)?,
             };
             insert_file(ledger, number, file)?;
             ledger
                 .prepare_cached("INSERT INTO charge (study, first, rows) VALUES (?1, ?2, ?3)")?
-                .execute(params![number, first, made.len()])?;
-            let mut insert =
+                .execute(params![number, first, reports.len()])?;
+            let mut insert_report =
                 ledger.prepare_cached("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
-            let mut queue =
+            let mut insert_payload =
                 ledger.prepare_cached("INSERT INTO payload (key, bytes) VALUES (?1, ?2)")?;
-            let mut send_with =
+            let mut insert_token =
                 ledger.prepare_cached("INSERT INTO token (key, bytes) VALUES (?1, ?2)")?;
             let mut tokens = tokens.iter().skip(first as usize);
-            for (row, made) in (first..).zip(made) {
-                let report = made.report();
+            for (row, prepared) in (first..).zip(reports) {
+                let report = prepared.report();
                 check_fingerprint(report.fingerprint, study.fingerprint())?;
-                insert.execute(params![key(number, row), report.id.0, PENDING])?;
-                queue.execute(params![key(number, row), report.payload])?;
+                insert_report.execute(params![key(number, row), report.id.0, PENDING])?;
+                insert_payload.execute(params![key(number, row), report.payload])?;
                 if let Some(token) = tokens.next() {
-                    send_with.execute(params![key(number, row), token.as_bytes()])?;
+                    insert_token.execute(params![key(number, row), token.as_bytes()])?;
                 }
             }
             Ok(())
@@ -122,7 +122,7 @@ impl RowLedger {
     }
 }
 
-/// Keeps what a study is and says. Gives its number.
+/// Stores a study and its terms; returns its number.
 fn insert_study(
     ledger: &Connection,
     study: &Study,
@@ -157,19 +157,18 @@ fn insert_study(
     Ok(number)
 }
 
-/// Keeps the digests of the file, and of how it was read for this study.
+/// Stores the digest of the file, and that of the settings with which it was read for this study.
 fn insert_file(ledger: &Connection, study: i64, file: &RowFile) -> rusqlite::Result<()> {
     ledger
         .prepare_cached("INSERT INTO file VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([file.participants])?;
     ledger
         .prepare_cached("INSERT INTO reading VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-        .execute(params![study, file.reading])
+        .execute(params![study, file.settings_digest])
         .map(drop)
 }
 
-/// The reports of the first of these rows, in order: of all of them, or of those that the time allows. `None` when
-/// `progress` breaks.
+/// Perturbs rows in order until all are done or the time is up; returns their reports. `None` if `progress` breaks.
 fn perturb(
     rows: Range<u64>,
     report: impl Fn(u64) -> Result<PreparedReport> + Sync,
@@ -178,13 +177,13 @@ fn perturb(
     let next = AtomicU64::new(rows.start);
     let stop = AtomicBool::new(false);
     let deadline = Instant::now() + TIME_PER_WRITE;
-    let (sender, made) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             let (sender, next, stop, report, end) =
                 (sender.clone(), &next, &stop, &report, rows.end);
             scope.spawn(move || {
-                // A row that was taken is finished: those that are made follow one another.
+                // A row once taken is always finished, so the finished rows are contiguous.
                 loop {
                     let row = next.fetch_add(1, Ordering::Relaxed);
                     if row >= end || sender.send((row, report(row))).is_err() {
@@ -197,28 +196,28 @@ fn perturb(
             });
         }
         drop(sender);
-        let (mut reports, mut failed) = (Vec::new(), None);
-        let (mut told, mut broken) = (Instant::now(), false);
+        let (mut reports, mut first_error) = (Vec::new(), None);
+        let (mut last_progress, mut is_stopped) = (Instant::now(), false);
         loop {
-            match made.recv_timeout(PROGRESS_INTERVAL) {
+            match receiver.recv_timeout(PROGRESS_INTERVAL) {
                 Ok((row, Ok(report))) => reports.push((row, report)),
                 Ok((_, Err(error))) => {
                     stop.store(true, Ordering::Relaxed);
-                    failed.get_or_insert(error);
+                    first_error.get_or_insert(error);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if told.elapsed() >= PROGRESS_INTERVAL {
-                told = Instant::now();
-                broken |= progress(reports.len() as u64).is_break();
-                stop.fetch_or(broken, Ordering::Relaxed);
+            if last_progress.elapsed() >= PROGRESS_INTERVAL {
+                last_progress = Instant::now();
+                is_stopped |= progress(reports.len() as u64).is_break();
+                stop.fetch_or(is_stopped, Ordering::Relaxed);
             }
         }
-        if let Some(error) = failed {
+        if let Some(error) = first_error {
             return Err(error);
         }
-        if broken || progress(reports.len() as u64).is_break() {
+        if is_stopped || progress(reports.len() as u64).is_break() {
             return Ok(None);
         }
         reports.sort_unstable_by_key(|(row, _)| *row);

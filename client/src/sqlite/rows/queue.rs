@@ -1,4 +1,4 @@
-//! Reports that are still to be sent, and what has become of the others.
+//! Reports that are still to be sent, and the outcomes of the others.
 
 use std::ops::Range;
 
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{error::Result, exchange::ReportResult, rules::TOKEN_ERRORS, study::Study};
 
-/// How many reports of a study are in which state.
+/// Numbers of reports of a study, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts {
     /// Not yet acknowledged.
     pub pending: u64,
     /// Stored by the server.
     pub acknowledged: u64,
-    /// Refused by the server, for a reason that sending again does not cure.
+    /// Refused by the server, for a reason that does not go away by sending again.
     pub refused: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct PendingReport {
     pub row: u64,
     /// The report.
     pub report: Report,
-    /// The one-time token it is sent with, where it has one.
+    /// The one-time token with which it is sent, if it has one.
     pub token: Option<ParticipantToken>,
 }
 
@@ -56,15 +56,15 @@ pub struct RefusedRow {
     pub id: ReportId,
     /// Stable code.
     pub code: String,
-    /// The server's sentence.
+    /// The server's message.
     pub detail: String,
 }
 
-/// Keys that follow one another and are acknowledged; or one, and code and sentence of its refusal.
+/// Consecutive keys that are acknowledged; or one key, with the code and message of its refusal.
 type Run = (Range<i64>, Option<(String, String)>);
 
 impl RowLedger {
-    /// The number of a study; none where no row took part in it.
+    /// The number of a study; `None` if no row took part in it.
     fn number(&self, study: &Study) -> Result<Option<i64>> {
         Ok(self.known(study.id())?.map(|known| known.number))
     }
@@ -72,9 +72,9 @@ impl RowLedger {
     /// The first reports of a study, from this row on, that are not yet acknowledged, at most `limit`.
     ///
     /// # Errors
-    /// `wrong-fingerprint` when the study's parameters are not those of the reports, `already-participated` when they were
-    /// made for another address ([`accept_move`](Self::accept_move)); the file was moved, replaced or overwritten while it
-    /// was open.
+    /// `wrong-fingerprint` if the study's parameters are not those of the reports, `already-participated` if these were
+    /// made for another address ([`accept_move`](Self::accept_move)); the file was moved, replaced or overwritten while
+    /// it was open.
     pub fn pending(&self, study: &Study, from: u64, limit: usize) -> Result<Vec<PendingReport>> {
         self.store.check_current()?;
         let Some(known) = self.known(study.id())? else {
@@ -107,18 +107,18 @@ impl RowLedger {
                 })
             },
         )?;
-        let wanted = study.payload_len();
-        let mut lengths = rows.iter().map(|rows| rows.report.payload.len());
-        match lengths.find(|length| *length != wanted) {
+        let expected_length = study.payload_len();
+        let mut lengths = rows.iter().map(|pending| pending.report.payload.len());
+        match lengths.find(|length| *length != expected_length) {
             None => Ok(rows),
-            Some(length) => Err(self.store.damaged(format_args!(
-                "a payload has {length} bytes instead of {wanted}"
+            Some(length) => Err(self.store.damaged_error(format_args!(
+                "a payload has {length} bytes instead of {expected_length}"
             ))),
         }
     }
 
-    /// Records what has become of the reports of these rows, with one sync. Of those that are acknowledged the bytes are
-    /// dropped. Gives how many were pending and are not any more. Harmless when repeated.
+    /// Records the outcomes of the reports of these rows, with one sync; drops the bytes of acknowledged reports.
+    /// Returns the number of reports that are no longer pending. It may be repeated.
     pub fn record(
         &mut self,
         study: &Study,
@@ -127,12 +127,12 @@ impl RowLedger {
         let Some(number) = self.number(study)? else {
             return Ok(0);
         };
-        // Rows that follow one another are acknowledged together: a statement for each, with its triggers, takes several
-        // times as long.
+        // Consecutive rows are acknowledged together: a statement for each, with its triggers, takes several times as
+        // long.
         let mut runs: Vec<Run> = Vec::new();
         for (row, result) in results {
             let key = key(number, row);
-            match (result.outcome(), runs.last_mut()) {
+            match (result.into_ledger_state(), runs.last_mut()) {
                 (None, _) => {}
                 (Some(None), Some((run, None))) if run.end == key => run.end += 1,
                 (Some(refusal), _) => runs.push((key..key + 1, refusal)),
@@ -140,34 +140,34 @@ impl RowLedger {
         }
         self.store.write(|file| {
             let (mut settled, mut acknowledged) = (0, 0);
-            let mut update = file.prepare_cached(
+            let mut set_state = file.prepare_cached(
                 "UPDATE report SET state = ?3 WHERE key >= ?1 AND key < ?2 AND state = ?4",
             )?;
-            let mut forget = file.prepare_cached(
+            let mut delete_payloads = file.prepare_cached(
                 "DELETE FROM payload WHERE key >= ?1 AND key < ?2
                  AND (SELECT state FROM report WHERE report.key = payload.key) = ?3",
             )?;
-            let mut forget_token = file.prepare_cached(
+            let mut delete_tokens = file.prepare_cached(
                 "DELETE FROM token WHERE key >= ?1 AND key < ?2
                  AND (SELECT state FROM report WHERE report.key = token.key) = ?3",
             )?;
-            let mut explain =
+            let mut insert_refusal =
                 file.prepare_cached("INSERT INTO refusal (key, code, detail) VALUES (?1, ?2, ?3)")?;
             for (run, refusal) in runs {
                 let state = match refusal {
                     None => ACKNOWLEDGED,
                     Some(_) => REFUSED,
                 };
-                let count = update.execute([run.start, run.end, state, PENDING])?;
+                let count = set_state.execute([run.start, run.end, state, PENDING])?;
                 settled += count;
                 match refusal {
                     None => {
                         acknowledged += count;
-                        forget.execute([run.start, run.end, ACKNOWLEDGED])?;
-                        forget_token.execute([run.start, run.end, ACKNOWLEDGED])?;
+                        delete_payloads.execute([run.start, run.end, ACKNOWLEDGED])?;
+                        delete_tokens.execute([run.start, run.end, ACKNOWLEDGED])?;
                     }
                     Some((code, detail)) if count == 1 => {
-                        explain.execute(params![run.start, code, detail])?;
+                        insert_refusal.execute(params![run.start, code, detail])?;
                     }
                     Some(_) => {}
                 }
@@ -205,7 +205,7 @@ impl RowLedger {
         )
     }
 
-    /// Makes all refused reports of a study pending again, with the bytes they had. Gives how many.
+    /// Makes all refused reports of a study pending again, with the same bytes. Returns their number.
     pub fn requeue_refused(&mut self, study: &Study) -> Result<usize> {
         let Some(number) = self.number(study)? else {
             return Ok(0);
@@ -222,12 +222,11 @@ impl RowLedger {
         })
     }
 
-    /// Remembers with which token the report of each of these rows is sent, now and whenever it is sent again. A row
-    /// that has another token gets this one; a report that was refused for its token is pending again. Gives for how
-    /// many rows a token is kept: those whose report is acknowledged need none any more, and those without a report
-    /// have nothing to send.
+    /// Stores the token with which the report of each of these rows is sent, every time. A second token replaces the
+    /// first; a report that was refused for its token is pending again. Returns the number of rows with a stored token:
+    /// acknowledged reports need none any more, and rows without a report have nothing to send.
     ///
-    /// To replace a token is safe at any time: a server that has the report already looks at no token.
+    /// Replacing a token is always safe: a server that already has the report ignores the token.
     pub fn set_tokens<'a>(
         &mut self,
         study: &Study,
@@ -237,28 +236,28 @@ impl RowLedger {
             return Ok(0);
         };
         self.store.write(|file| {
-            let mut kept = 0;
-            let mut keep = file.prepare_cached(
+            let mut stored = 0;
+            let mut store_token = file.prepare_cached(
                 "INSERT INTO token (key, bytes) SELECT ?1, ?2
                  WHERE EXISTS (SELECT 1 FROM report WHERE key = ?1 AND state <> ?3)
                  ON CONFLICT (key) DO UPDATE SET bytes = excluded.bytes",
             )?;
-            let mut forgive =
+            let mut delete_refusal =
                 file.prepare_cached("DELETE FROM refusal WHERE key = ?1 AND code IN (?2, ?3, ?4)")?;
             let mut requeue = file.prepare_cached("UPDATE report SET state = ?2 WHERE key = ?1")?;
             let [required, unknown, spent] = TOKEN_ERRORS.map(ErrorCode::as_str);
             for (row, token) in tokens {
                 let key = key(number, row);
-                kept += keep.execute(params![key, token.as_bytes(), ACKNOWLEDGED])?;
-                if forgive.execute(params![key, required, unknown, spent])? == 1 {
+                stored += store_token.execute(params![key, token.as_bytes(), ACKNOWLEDGED])?;
+                if delete_refusal.execute(params![key, required, unknown, spent])? == 1 {
                     requeue.execute(params![key, PENDING])?;
                 }
             }
-            Ok(kept)
+            Ok(stored)
         })
     }
 
-    /// How many reports of a study were refused for their tokens.
+    /// Number of reports of a study that were refused for their tokens.
     pub(super) fn refused_for_tokens(&self, study: &Study) -> Result<u64> {
         let Some(number) = self.number(study)? else {
             return Ok(0);
@@ -271,7 +270,7 @@ impl RowLedger {
         )
     }
 
-    /// How many reports of a study are in which state.
+    /// Numbers of reports of a study, by state.
     pub fn counts(&self, study: &Study) -> Result<RowCounts> {
         let Some(number) = self.number(study)? else {
             return Ok(RowCounts::default());

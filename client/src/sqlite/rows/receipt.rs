@@ -1,4 +1,4 @@
-//! What the rows of a file told, and what it cost them.
+//! The receipt of the rows of a file.
 
 use std::{fmt, ops::Deref};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::book::{Receipt, StudyRecord};
 
-/// Which studies the rows of a file took part in, and what it cost them.
+/// The studies that the rows of a file took part in, and their privacy cost.
 pub type RowReceipt = Receipt<RowStudy>;
 
 /// A study that rows took part in.
@@ -15,7 +15,7 @@ pub struct RowStudy {
     /// The study.
     #[serde(flatten)]
     pub record: StudyRecord,
-    /// How many rows took part.
+    /// Number of rows that took part.
     pub rows: u64,
 }
 

@@ -18,7 +18,7 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
         Ok(())
     },
     upgrades: &[],
-    consistent: "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
+    consistency_check_sql: "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
         AND (SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
         AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
         AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)

@@ -1,4 +1,4 @@
-//! Tables beside those of the reports: limits, what a study said, and where it moved to.
+//! Tables other than those of the reports: limits, terms of studies, and moves.
 
 use eigenveil_shared::{
     about::{About, UtcDate},
@@ -28,7 +28,7 @@ pub(super) const LIMITS: &str = "
     ) STRICT;
 ";
 
-/// The table of terms, unchanged; the numbers are those of the studies.
+/// The table of terms, stored unchanged, by the number of the study.
 pub(super) const STUDY_TERMS: &str = "
     CREATE TABLE study_terms (
         number INTEGER PRIMARY KEY,
@@ -45,9 +45,9 @@ pub(super) const STUDY_TERMS: &str = "
         BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;
 ";
 
-/// Other addresses of a study. Its reports stay the same bytes, so wherever they are counted they are counted once. A
-/// server at the new address could be somebody else's, with a copy of the study: whoever the rows belong to says that
-/// the study moved, and all addresses stay in the receipt.
+/// Later addresses of a study. Its reports stay the same bytes, so that they are counted only once. A server at the new
+/// address could be somebody else's, with a copy of the study: therefore the person responsible for the rows confirms a
+/// move, and all addresses stay in the receipt.
 pub(super) const MOVED: &str = "
     CREATE TABLE moved (
         id INTEGER PRIMARY KEY,
@@ -80,10 +80,10 @@ pub(super) fn read_limits(store: &LockedFile) -> Result<Limits> {
         [],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    Limits::new(per_study, total, delta).map_err(|error| store.damaged(error))
+    Limits::new(per_study, total, delta).map_err(|error| store.damaged_error(error))
 }
 
-/// Keeps what was said of the study with this number.
+/// Stores the terms of the study with this number.
 pub(super) fn write_terms(
     file: &Connection,
     number: i64,
@@ -126,16 +126,16 @@ pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<StudyTerms> 
     )
 }
 
-/// The addresses of the study with this number, the latest last; `first` is the one where it was reported to.
+/// The addresses of the study with this number, newest last; `first` is the first address.
 pub(super) fn read_servers(store: &LockedFile, number: i64, first: &str) -> Result<Vec<Server>> {
-    let moved: Vec<String> = store.all(
+    let later: Vec<String> = store.all(
         "SELECT server FROM moved WHERE number = ?1 ORDER BY id",
         [number],
         |row| row.get(0),
     )?;
-    let servers = std::iter::once(first).chain(moved.iter().map(String::as_str));
+    let servers = std::iter::once(first).chain(later.iter().map(String::as_str));
     servers
-        .map(|server| server.parse().map_err(|error| store.damaged(error)))
+        .map(|server| server.parse().map_err(|error| store.damaged_error(error)))
         .collect()
 }
 
@@ -148,7 +148,8 @@ pub(super) fn write_move(file: &Connection, number: i64, to: &Server) -> rusqlit
 }
 
 /// The ε and δ in this column and the next.
-pub(super) fn budget(row: &Row<'_>, at: usize) -> rusqlite::Result<Budget> {
-    Budget::new(row.get(at)?, row.get(at + 1)?)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(at, Type::Real, Box::new(error)))
+pub(super) fn budget(row: &Row<'_>, column: usize) -> rusqlite::Result<Budget> {
+    Budget::new(row.get(column)?, row.get(column + 1)?).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Real, Box::new(error))
+    })
 }

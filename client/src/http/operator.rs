@@ -1,4 +1,4 @@
-//! What whoever runs a study asks of a server.
+//! The operator's client: studies, estimates, tokens.
 
 use std::{io::Write, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::error::{Error, HttpFailure, Result};
 
 const FIRST_POLL: Duration = Duration::from_millis(50);
 const MAX_POLL: Duration = Duration::from_secs(2);
-/// Longest time for the file of a study or of a store.
+/// Longest time for the transfer of an export or a backup.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(6 * 3_600);
 
 /// A file format of an estimate.
@@ -98,8 +98,8 @@ impl OperatorClient {
     /// Creates a study.
     ///
     /// # Errors
-    /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study
-    /// may or may not be there: look at [`OperatorClient::list`].
+    /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study may or may not
+    /// exist: see [`OperatorClient::list`].
     pub async fn create_study(&self, study: &CreateStudyRequest) -> Result<StudyDocument> {
         self.post(&["v1", "studies"], study).await
     }
@@ -116,7 +116,7 @@ impl OperatorClient {
             .await
     }
 
-    /// Deletes a study that is not open, with its reports and estimates, for good.
+    /// Permanently deletes a study that is not open, with its reports and estimates.
     ///
     /// # Errors
     /// `invalid-transition` for one that is open, `study-not-found`, `unauthorized`; network failures.
@@ -124,19 +124,19 @@ impl OperatorClient {
         self.remove(&["v1", "studies", study]).await
     }
 
-    /// Writes a study as one file: parameters, identifiers, sums or seeds of this moment, not the estimates. How many
-    /// bytes it has. After an error what was written is of no use.
+    /// Writes an export of a study: parameters, identifiers, and the current sums or seeds, not the estimates. Returns
+    /// the number of bytes. After an error the written part is useless.
     ///
     /// # Errors
-    /// `study-not-found`, `unauthorized`, `invalid-transition` where the identifiers were cleared away; network
-    /// failures, and those of writing.
+    /// `study-not-found`, `unauthorized`, `invalid-transition` if the identifiers were deleted; network failures, and
+    /// those of writing.
     pub async fn export(&self, study: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
         self.fetch_file(&["v1", "studies", study, "export"], out)
             .await
     }
 
-    /// Writes a backup of the whole store, a database of this moment. How many bytes it has. After an error what was
-    /// written is of no use.
+    /// Writes a backup of the whole store, a database in its current state. Returns the number of bytes. After an error
+    /// the written part is useless.
     ///
     /// # Errors
     /// `unauthorized`; network failures, and those of writing.
@@ -153,12 +153,12 @@ impl OperatorClient {
         self.transport.download(&request, out).await
     }
 
-    /// Adds the reports of an export to the study `into`, which must have the same parameters; `None`: to the study of
-    /// the export's own identifier, which is made where it is missing. The same export is added once, however often it
-    /// is sent.
+    /// Adds the reports of an export to the study `into`, which must have the same parameters; `None`: to the study
+    /// with the export's identifier, which is created if it is missing. An export that is sent repeatedly is added
+    /// once.
     ///
     /// # Errors
-    /// `already-counted` when one of its reports is in the study already, `wrong-fingerprint`, `malformed-export`,
+    /// `already-counted` if one of its reports is already in the study, `wrong-fingerprint`, `malformed-export`,
     /// `study-not-found`, `unauthorized`; network failures.
     pub async fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportResponse> {
         let merge = into.map(|study| ["v1", "studies", study, "import"]);
@@ -176,11 +176,11 @@ impl OperatorClient {
     }
 
     /// Makes one-time tokens for the participants of a study whose enrolment is `token`, at most
-    /// [`MAX_TOKENS_PER_REQUEST`](eigenveil_shared::enrolment::MAX_TOKENS_PER_REQUEST). Nobody can ask for them again.
+    /// [`MAX_TOKENS_PER_REQUEST`](eigenveil_shared::enrolment::MAX_TOKENS_PER_REQUEST). They cannot be retrieved again.
     ///
     /// # Errors
     /// `invalid-request`, `invalid-transition`, `study-not-found`, `unauthorized`; network failures, after which the
-    /// server may have made tokens that nobody has.
+    /// server may have made tokens that nobody received.
     pub async fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
         let path = ["v1", "studies", study, "tokens"];
         let issued: IssueTokensResponse = self.post(&path, &IssueTokensRequest { count }).await?;
@@ -191,21 +191,21 @@ impl OperatorClient {
         tokens.collect()
     }
 
-    /// How many participant tokens a study has.
+    /// The numbers of a study's participant tokens.
     pub async fn token_counts(&self, study: &str) -> Result<TokenCounts> {
         self.get(&["v1", "studies", study, "tokens"]).await
     }
 
-    /// Makes a token with which estimates can be read, and nothing else. Nobody can ask for its text again.
+    /// Makes a token that only allows reading estimates. Its text cannot be retrieved again.
     ///
     /// # Errors
-    /// `invalid-name`, `study-not-found`, `unauthorized`; network failures, after which a token that nobody has may be
-    /// there: look at [`OperatorClient::list_tokens`].
+    /// `invalid-name`, `study-not-found`, `unauthorized`; network failures, after which there may be a token that
+    /// nobody received: see [`OperatorClient::list_tokens`].
     pub async fn create_token(
         &self,
-        wanted: &CreateAnalystTokenRequest,
+        request: &CreateAnalystTokenRequest,
     ) -> Result<CreateAnalystTokenResponse> {
-        self.post(&["v1", "tokens"], wanted).await
+        self.post(&["v1", "tokens"], request).await
     }
 
     /// The analysts' tokens, oldest first, without their text.
@@ -214,15 +214,15 @@ impl OperatorClient {
         Ok(list.tokens)
     }
 
-    /// Makes the analyst's token of this identifier useless.
+    /// Revokes the analyst's token with this identifier.
     pub async fn revoke_token(&self, id: &str) -> Result<()> {
         self.remove(&["v1", "tokens", id]).await
     }
 
-    /// Gives the server a new operator's token; the one of this client stops working.
+    /// Replaces the operator token of the server; that of this client stops working.
     ///
     /// # Errors
-    /// `unauthorized`; network failures, after which the file in the server's data directory has the token that counts.
+    /// `unauthorized`; network failures, after which the file in the server's data directory has the valid token.
     pub async fn rotate_token(&self) -> Result<BearerToken> {
         let path = ["v1", "operator-token"];
         let rotated: RotateOperatorTokenResponse = self.act(Method::POST, &path).await?;
@@ -249,7 +249,7 @@ impl OperatorClient {
         self.transport.json(&request).await
     }
 
-    /// The response has no content.
+    /// Deletes an object; the response has no content.
     async fn remove(&self, path: &[&str]) -> Result<()> {
         let request = ApiRequest {
             accept: "*/*",
@@ -282,19 +282,18 @@ impl OperatorClient {
             .await
     }
 
-    /// The estimate of this number, in whatever state.
+    /// The estimate with this number, in any state.
     pub async fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateJob> {
         let number = number.to_string();
         self.get(&["v1", "studies", study, "estimates", &number])
             .await
     }
 
-    /// Waits until the estimate of this number is done, asking less and less often.
+    /// Waits until the estimate with this number is done, polling at growing intervals.
     ///
     /// # Errors
-    /// [`Error::is_timeout`] when it is still running after `timeout`; the estimate's own problem
-    /// when it failed; an error that says so when it was cancelled; as
-    /// [`OperatorClient::fetch_estimate`].
+    /// [`Error::is_timeout`] if it is still running after `timeout`; the estimate's own problem if it failed; an error
+    /// if it was cancelled; those of [`OperatorClient::fetch_estimate`].
     pub async fn wait_for_estimate(
         &self,
         study: &str,
@@ -304,10 +303,10 @@ impl OperatorClient {
         let started = Instant::now();
         let mut pause = FIRST_POLL;
         loop {
-            let document = self.fetch_estimate(study, number).await?;
-            match document.state {
-                EstimateState::Done => return Ok(document),
-                EstimateState::Failed => return Err(failed(number, &document)),
+            let job = self.fetch_estimate(study, number).await?;
+            match job.state {
+                EstimateState::Done => return Ok(job),
+                EstimateState::Failed => return Err(job_error(number, &job)),
                 EstimateState::Cancelled => {
                     return Err(Error::http(
                         HttpFailure::default(),
@@ -316,14 +315,14 @@ impl OperatorClient {
                 }
                 EstimateState::Running => {}
             }
-            let left = timeout.saturating_sub(started.elapsed());
-            if left.is_zero() {
+            let remaining = timeout.saturating_sub(started.elapsed());
+            if remaining.is_zero() {
                 return Err(Error::timed_out(format!(
-                    "estimate {number} is still running after {} s; it goes on, ask for it later",
+                    "estimate {number} is still running after {} s; it continues: ask for it later",
                     timeout.as_secs_f64()
                 )));
             }
-            sleep(pause.min(left)).await;
+            sleep(pause.min(remaining)).await;
             pause = (pause * 3 / 2).min(MAX_POLL);
         }
     }
@@ -356,8 +355,8 @@ impl OperatorClient {
     }
 }
 
-fn failed(number: u64, document: &EstimateJob) -> Error {
-    let (code, why) = match &document.problem {
+fn job_error(number: u64, job: &EstimateJob) -> Error {
+    let (code, why) = match &job.problem {
         Some(problem) => (problem.code, problem.detail.clone()),
         None => (
             ErrorCode::EstimateFailed,
