@@ -30,18 +30,12 @@ mod columns;
 mod encoding;
 mod error;
 pub mod features;
-mod frame;
-mod libsvm;
-pub mod npy;
-#[cfg(feature = "parquet")]
-mod parquet;
+mod formats;
 mod persons;
 mod problems;
 mod settings;
 mod table;
-mod text;
 mod text_columns;
-mod typed_columns;
 
 use std::path::Path;
 
@@ -50,7 +44,10 @@ pub use crate::{
     columns::ExpectedColumns,
     encoding::{Encoding, encoding, read_text},
     error::{Error, Result},
-    frame::{FrameColumn, parse_frame},
+    formats::{
+        frame::{FrameColumn, parse_frame},
+        npy,
+    },
     persons::identifiers,
     settings::{Format, Header, Label, Settings, decimal_mark, delimiter},
     table::RowTable,
@@ -121,16 +118,16 @@ pub fn parse(
             )));
         }
         match format {
-            Format::Csv => text::parse(bytes, false, how, expected),
-            Format::Tsv => text::parse(bytes, true, how, expected),
+            Format::Csv => formats::text::parse(bytes, false, how, expected),
+            Format::Tsv => formats::text::parse(bytes, true, how, expected),
             Format::Npy => npy::parse(bytes, how, expected),
             #[cfg(feature = "parquet")]
-            Format::Parquet => parquet::parse(bytes, how, expected),
+            Format::Parquet => formats::parquet::parse(bytes, how, expected),
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => Err(Error::new(
                 "this eigenveil was built without Parquet; write the table as CSV, or build it with that feature",
             )),
-            Format::Libsvm => libsvm::parse(bytes, how, expected),
+            Format::Libsvm => formats::libsvm::parse(bytes, how, expected),
         }
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;

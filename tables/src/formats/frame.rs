@@ -1,5 +1,6 @@
 //! Data frames that a program holds, read as a file with the same columns.
 
+use super::typed_columns::{Kind, TypedColumns, table};
 use crate::{
     cells::normal,
     columns::{self, ExpectedColumns, FileColumns},
@@ -7,7 +8,6 @@ use crate::{
     settings::Settings,
     table::{RowTable, check_columns},
     text_columns::TextCells,
-    typed_columns::{Kind, TypedColumns, table},
 };
 
 /// A column of a data frame.

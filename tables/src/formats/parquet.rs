@@ -17,6 +17,7 @@ use parquet::{
 
 use serde::Deserialize;
 
+use super::typed_columns::{Kind, TypedColumns, table};
 use crate::{
     cells::normal,
     columns::{self, ExpectedColumns, FileColumns},
@@ -25,7 +26,6 @@ use crate::{
     settings::Settings,
     table::{RowTable, check_columns},
     text_columns::TextCells,
-    typed_columns::{Kind, TypedColumns, table},
 };
 
 const BATCH_ROWS: usize = 1 << 16;
@@ -543,9 +543,15 @@ mod tests {
             add::<Int32Type>(group, &[1, 3_000_000_000_u32.cast_signed()], None);
         });
         for (bytes, columns) in [
-            (&include_bytes!("../tests/parquet/pyarrow.parquet")[..], 29),
-            (include_bytes!("../tests/parquet/duckdb.parquet"), 26),
-            (include_bytes!("../tests/parquet/fastparquet.parquet"), 13),
+            (
+                &include_bytes!("../../tests/parquet/pyarrow.parquet")[..],
+                29,
+            ),
+            (include_bytes!("../../tests/parquet/duckdb.parquet"), 26),
+            (
+                include_bytes!("../../tests/parquet/fastparquet.parquet"),
+                13,
+            ),
             (&spark[..], 6),
         ] {
             let reader = SerializedFileReader::new(Bytes::copy_from_slice(bytes)).unwrap();
