@@ -1,14 +1,15 @@
-//! Cells of text: numbers, words for a missing value, and everything else. Text is compared as text, and a number is what
-//! Rust reads: nothing is guessed.
+//! Cells of text: numbers, words for a missing value, and everything else. Texts are compared as they are, and numbers
+//! are those that Rust parses: nothing is guessed.
 
 use std::borrow::Cow;
 
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
-use crate::{encoding::LOST, problems::UnreadableReason};
+use crate::{encoding::REPLACEMENT, problems::UnreadableReason};
 
-/// The text without space around it, in Unicode's form NFC: in which cells, names and categories are compared.
-pub(crate) fn normal(text: &str) -> Cow<'_, str> {
+/// The text without surrounding white space, in Unicode form NFC, the form in which cells, names and categories are
+/// compared.
+pub(crate) fn normalized(text: &str) -> Cow<'_, str> {
     let text = text.trim();
     match text.is_ascii() || is_nfc(text) {
         true => Cow::Borrowed(text),
@@ -16,7 +17,7 @@ pub(crate) fn normal(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The decimal mark of a table's numbers, where somebody says it; the other mark then separates thousands.
+/// The decimal mark of a table's numbers, if stated; the other mark then separates thousands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecimalMark {
     /// 1,234.5
@@ -25,8 +26,8 @@ pub enum DecimalMark {
     Comma,
 }
 
-/// The number in a cell: a finite one as Rust parses it, or with the stated mark; a minus sign may be that of
-/// typesetting. True and False are 1 and 0.
+/// The number in a cell: a finite one as Rust parses it, or with the stated mark; U+2212 is accepted as a minus sign.
+/// True and False are 1 and 0.
 pub(crate) fn number(cell: &str, mark: Option<DecimalMark>) -> Result<f64, UnreadableReason> {
     let finite = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
     let parsed = match mark {
@@ -38,14 +39,14 @@ pub(crate) fn number(cell: &str, mark: Option<DecimalMark>) -> Result<f64, Unrea
         (None, "True" | "TRUE" | "true") => Ok(1.0),
         (None, "False" | "FALSE" | "false") => Ok(0.0),
         (None, _) if is_missing(cell) => Err(UnreadableReason::Missing),
-        (None, _) if cell.contains(LOST) => Err(UnreadableReason::OtherEncoding),
-        (None, _) if is_number_otherwise(cell) => Err(UnreadableReason::OtherSpelling),
+        (None, _) if cell.contains(REPLACEMENT) => Err(UnreadableReason::OtherEncoding),
+        (None, _) if is_number_in_other_spelling(cell) => Err(UnreadableReason::OtherSpelling),
         (None, _) => Err(UnreadableReason::NotANumber),
     }
 }
 
-/// A number that is stored as one: missing where it is NaN, and as unreadable as in text where it is infinite.
-pub(crate) fn stored(number: f64) -> Result<f64, UnreadableReason> {
+/// A number that is stored as a number: NaN is missing, and an infinite one is unreadable, as in text.
+pub(crate) fn checked_number(number: f64) -> Result<f64, UnreadableReason> {
     match number {
         _ if number.is_nan() => Err(UnreadableReason::Missing),
         _ if number.is_infinite() => Err(UnreadableReason::NotANumber),
@@ -60,9 +61,10 @@ fn with_ascii_minus(cell: &str) -> Cow<'_, str> {
     }
 }
 
-/// The number with a decimal point and without the mark between its thousands, which come in groups of three.
+/// The number with a decimal point and without the separators between groups of three digits; `None` if they are
+/// misplaced.
 pub(crate) fn ungrouped(cell: &str, mark: DecimalMark) -> Option<String> {
-    let (point, by) = match mark {
+    let (point, group_separator) = match mark {
         DecimalMark::Point => ('.', ','),
         DecimalMark::Comma => (',', '.'),
     };
@@ -70,20 +72,28 @@ pub(crate) fn ungrouped(cell: &str, mark: DecimalMark) -> Option<String> {
         Some((whole, decimals)) => (whole, format!(".{decimals}")),
         None => (cell, String::new()),
     };
-    let groups = whole.strip_prefix(['-', '+']).unwrap_or(whole).split(by);
+    let groups = whole
+        .strip_prefix(['-', '+'])
+        .unwrap_or(whole)
+        .split(group_separator);
     if let [first, rest @ ..] = &groups.collect::<Vec<_>>()[..]
         && !rest.is_empty()
     {
-        let digits = |group: &str| group.bytes().all(|b| b.is_ascii_digit());
-        let begins = (1..=3).contains(&first.len()) && digits(first) && !first.starts_with('0');
-        if !begins || !rest.iter().all(|group| group.len() == 3 && digits(group)) {
+        let is_digits = |group: &str| group.bytes().all(|b| b.is_ascii_digit());
+        let first_is_valid =
+            (1..=3).contains(&first.len()) && is_digits(first) && !first.starts_with('0');
+        if !first_is_valid
+            || !rest
+                .iter()
+                .all(|group| group.len() == 3 && is_digits(group))
+        {
             return None;
         }
     }
-    Some(whole.replace(by, "") + &decimals)
+    Some(whole.replace(group_separator, "") + &decimals)
 }
 
-/// How people and programs mark a missing value.
+/// Whether the cell is a usual mark of a missing value.
 pub(crate) fn is_missing(cell: &str) -> bool {
     const MISSING: [&str; 18] = [
         "", "-", "–", "—", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null",
@@ -92,8 +102,8 @@ pub(crate) fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell.to_ascii_lowercase().as_str())
 }
 
-/// Whether it is a number in a spelling that is not read, or a bound: 1 234,5 and (5) and 12 % and $5 and <0.5.
-fn is_number_otherwise(cell: &str) -> bool {
+/// Whether the cell is a number in an unsupported spelling, or a bound: 1 234,5 and (5) and 12 % and $5 and <0.5.
+fn is_number_in_other_spelling(cell: &str) -> bool {
     let digits = match cell.rsplit_once(['e', 'E']) {
         Some((digits, exponent)) if exponent.parse::<i32>().is_ok() => digits,
         _ => cell,
@@ -103,19 +113,20 @@ fn is_number_otherwise(cell: &str) -> bool {
     digits.contains(char::is_numeric) && digits.chars().all(|c| c.is_numeric() || between(c))
 }
 
-/// Whether a row could have this cell for a number, in whatever spelling, or for a missing one.
+/// Whether the cell could be a row's value: a number in any spelling, or a missing value.
 pub(crate) fn is_value(cell: &str) -> bool {
     use UnreadableReason::{Missing, OtherSpelling};
     let is_read = matches!(number(cell, None), Ok(_) | Err(Missing | OtherSpelling));
     (is_read && !is_date(cell)) || cell.parse::<f64>().is_ok()
 }
 
-/// Whether it is a value and a word too, such as `NA`, `inf` or `True`: it may be a column's name as well (`Na` is sodium).
-pub(crate) fn is_word(cell: &str) -> bool {
+/// Whether the cell is a value written as a word, such as `NA`, `inf` or `True`, which may also be a column's name
+/// (`Na` is sodium).
+pub(crate) fn is_word_value(cell: &str) -> bool {
     is_value(cell) && cell.starts_with(char::is_alphabetic)
 }
 
-/// Whether it is a day, alone or with a time of day: 2024-03-01, 1.3.2024, 03/01/24, 2024-03-01T12:00:00Z.
+/// Whether the cell is a date, with or without a time of day: 2024-03-01, 1.3.2024, 03/01/24, 2024-03-01T12:00:00Z.
 pub(crate) fn is_date(cell: &str) -> bool {
     let day = cell.split([' ', 'T']).next().unwrap_or_default();
     ['-', '.', '/'].into_iter().any(|separator| {

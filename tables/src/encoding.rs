@@ -6,14 +6,14 @@ use encoding_rs::{Encoding as Standard, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252}
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    cells::normal,
+    cells::normalized,
     error::{Error, Result},
 };
 
-/// Stands for bytes that are no character of their encoding: a cell that has it is unreadable.
-pub(crate) const LOST: char = char::REPLACEMENT_CHARACTER;
+/// Replaces bytes that are invalid in their encoding; a cell that contains it is unreadable.
+pub(crate) const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// The characters of the bytes from 128 on in DOS, in Western Europe: the standard of browsers does not have them.
+/// Characters 128 to 255 of code page 850 (DOS, Western Europe), which the WHATWG standard lacks.
 const IBM850: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜø£Ø×ƒáíóúñÑªº¿®¬½¼¡«»░▒▓│┤ÁÂÀ©╣║╗╝¢¥┐\
     └┴┬├─┼ãÃ╚╔╩╦╠═╬¤ðÐÊËÈıÍÎÏ┘┌█▄¦Ì▀ÓßÔÒõÕµþÞÚÛÙýÝ¯´\u{ad}±‗¾¶§÷¸°¨·¹³²■\u{a0}";
 
@@ -27,11 +27,11 @@ enum Kind {
     Ibm850,
 }
 
-/// The encoding of this name, one of the Encoding Standard (<https://encoding.spec.whatwg.org/#names-and-labels>) or
+/// The encoding with this name: one of the Encoding Standard (<https://encoding.spec.whatwg.org/#names-and-labels>), or
 /// ibm850.
 ///
 /// # Errors
-/// It is no such name.
+/// If there is no such name.
 pub fn encoding(name: &str) -> Result<Encoding> {
     let kind = match name.trim().to_ascii_lowercase().as_str() {
         "ibm850" | "cp850" => Some(Kind::Ibm850),
@@ -51,12 +51,12 @@ impl<'de> Deserialize<'de> for Encoding {
     }
 }
 
-/// The bytes of a file in UTF-8, without byte-order marks: as they are, or from UTF-16 that its mark shows, or from the
-/// stated encoding, by lines, so that no byte changes how other rows are read. Bytes that are no character become [`LOST`].
+/// The bytes of a file in UTF-8, without byte-order marks: decoded by byte-order mark, else by the stated encoding;
+/// each line separately, so that an invalid byte affects only its own row. Invalid bytes become [`REPLACEMENT`].
 pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
     let (encoding, mut bytes) = match Standard::for_bom(bytes) {
-        Some((marked, mark)) if marked != UTF_8 => {
-            (Some(Encoding(Kind::Standard(marked))), &bytes[mark..])
+        Some((marked, mark_len)) if marked != UTF_8 => {
+            (Some(Encoding(Kind::Standard(marked))), &bytes[mark_len..])
         }
         _ => (stated, bytes),
     };
@@ -65,28 +65,28 @@ pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
     }
     match encoding.map(|encoding| encoding.0) {
         None => Cow::Borrowed(bytes),
-        Some(Kind::Standard(wide)) if wide == UTF_16LE || wide == UTF_16BE => {
-            // A single byte at the end is no character of anybody's.
+        Some(Kind::Standard(utf_16)) if utf_16 == UTF_16LE || utf_16 == UTF_16BE => {
+            // A single byte at the end is not a character.
             let bytes = &bytes[..bytes.len() & !1];
-            Cow::Owned(decoded(wide, bytes).into_bytes())
+            Cow::Owned(decoded(utf_16, bytes).into_bytes())
         }
         Some(kind) => {
             let lines = bytes.split_inclusive(|byte| *byte == b'\n');
             let lines = lines.map(|line| match kind {
                 Kind::Standard(encoding) => decoded(encoding, line),
-                Kind::Ibm850 => line.iter().map(|&byte| in_dos(byte)).collect(),
+                Kind::Ibm850 => line.iter().map(|&byte| ibm850_char(byte)).collect(),
             });
             Cow::Owned(lines.collect::<String>().into_bytes())
         }
     }
 }
 
-/// Refuses a stated encoding that is not the one of the byte-order mark.
-pub(crate) fn check_mark(bytes: &[u8], stated: Option<Encoding>) -> Result<()> {
+/// Refuses a stated encoding that contradicts the byte-order mark.
+pub(crate) fn check_byte_order_mark(bytes: &[u8], stated: Option<Encoding>) -> Result<()> {
     match (Standard::for_bom(bytes), stated) {
         (Some((marked, _)), Some(stated)) if stated.0 != Kind::Standard(marked) => {
             Err(Error::new(format!(
-                "it begins with the mark of {}, and `encoding` says otherwise; leave `encoding` out",
+                "it begins with the byte-order mark of {}, which contradicts `encoding`; omit `encoding`",
                 marked.name()
             )))
         }
@@ -94,30 +94,29 @@ pub(crate) fn check_mark(bytes: &[u8], stated: Option<Encoding>) -> Result<()> {
     }
 }
 
-/// The text of a cell or name: UTF-8, or by itself Windows-1252, so that no byte changes how others are read; as it is
-/// compared.
-pub(crate) fn text_of(cell: &[u8]) -> Cow<'_, str> {
+/// Decodes one cell or name as UTF-8, else Windows-1252, and normalizes it; other cells are not affected.
+pub(crate) fn decode_cell(cell: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(cell) {
-        Ok(text) => normal(text),
-        Err(_) => Cow::Owned(normal(&decoded(WINDOWS_1252, cell)).into_owned()),
+        Ok(text) => normalized(text),
+        Err(_) => Cow::Owned(normalized(&decoded(WINDOWS_1252, cell)).into_owned()),
     }
 }
 
-/// The text of a file that is no table of rows: UTF-8, or UTF-16 that its mark shows; `None` for other bytes.
+/// Decodes a text file other than a table: UTF-8, or UTF-16 with a byte-order mark; `None` for other bytes.
 pub fn read_text(bytes: &[u8]) -> Option<String> {
     String::from_utf8(in_utf8(bytes, None).into_owned()).ok()
 }
 
 fn decoded(encoding: &'static Standard, bytes: &[u8]) -> String {
     let (text, _) = encoding.decode_without_bom_handling(bytes);
-    // For bytes that Windows-1252 does not have the standard has control characters.
+    // The standard maps bytes undefined in Windows-1252 to control characters.
     text.replace(|c: char| ('\u{80}'..='\u{9f}').contains(&c), "\u{fffd}")
 }
 
-fn in_dos(byte: u8) -> char {
+fn ibm850_char(byte: u8) -> char {
     let high = byte.checked_sub(128).map(usize::from);
-    high.map_or(char::from(byte), |at| {
-        IBM850.chars().nth(at).unwrap_or(LOST)
+    high.map_or(char::from(byte), |index| {
+        IBM850.chars().nth(index).unwrap_or(REPLACEMENT)
     })
 }
 
@@ -142,9 +141,9 @@ mod tests {
             ("utf-16le", b"a\0\x53\x01", "aœ"),
             ("utf-8", b"\xf6,\xc3\xb6", "\u{fffd},ö"),
         ];
-        for (name, bytes, wanted) in lines {
+        for (name, bytes, expected) in lines {
             let read = in_utf8(bytes, Some(encoding(name).unwrap()));
-            assert_eq!(str::from_utf8(&read).unwrap(), wanted, "{name}");
+            assert_eq!(str::from_utf8(&read).unwrap(), expected, "{name}");
         }
         for bytes in [
             &b"\xff\xfea\0\x53\x01"[..],
@@ -158,18 +157,18 @@ mod tests {
                 (Some("utf-8"), false),
             ] {
                 let stated = stated.map(|name| encoding(name).unwrap());
-                assert_eq!(check_mark(bytes, stated).is_ok(), agrees);
+                assert_eq!(check_byte_order_mark(bytes, stated).is_ok(), agrees);
             }
         }
-        let marked = check_mark(b"\xef\xbb\xbfa", Some(encoding("utf-8").unwrap()));
+        let marked = check_byte_order_mark(b"\xef\xbb\xbfa", Some(encoding("utf-8").unwrap()));
         assert!(marked.is_ok());
         assert_eq!(read_text(b"\xef\xbb\xbfa").unwrap(), "a");
         assert!(read_text(b"\xf6").is_none() && encoding("utf-7").is_err());
-        // One byte after the other: what the standard leaves undefined is lost, and nothing else.
-        let wanted = "€�‚ƒ„…†‡ˆ‰Š‹Œ�Ž��‘’“”•–—˜™š›œ�žŸ";
+        // All bytes from 0x80 to 0x9f: only those that the standard leaves undefined are lost.
+        let expected = "€�‚ƒ„…†‡ˆ‰Š‹Œ�Ž��‘’“”•–—˜™š›œ�žŸ";
         let bytes: Vec<u8> = (0x80..=0x9f).collect();
-        assert_eq!(text_of(&bytes), wanted);
-        // Two ways to write one text.
-        assert_eq!(text_of("e\u{301}\u{a0}".as_bytes()), "é");
+        assert_eq!(decode_cell(&bytes), expected);
+        // Two spellings of the same text.
+        assert_eq!(decode_cell("e\u{301}\u{a0}".as_bytes()), "é");
     }
 }

@@ -1,4 +1,4 @@
-//! Why a table cannot be read.
+//! Errors of reading a table.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use eigenveil_shared::ErrorCode;
 /// Result of reading a table.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a table cannot be read: its bytes, its columns, or settings that do not fit them. It is always a mistake in the
-/// input. Never contains a value of a row.
+/// The reason why a table cannot be read: its bytes, its columns, or settings that do not fit them. It is always a
+/// mistake in the input. Never contains a value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     detail: String,
@@ -23,7 +23,7 @@ impl Error {
         }
     }
 
-    /// The number of columns is not that of the features.
+    /// The error for a number of columns that differs from that of the features.
     pub(crate) fn wrong_dimension(detail: String) -> Self {
         Self {
             code: Some(ErrorCode::WrongDimension),
@@ -31,13 +31,13 @@ impl Error {
         }
     }
 
-    /// Prefixes the sentence with context.
-    pub(crate) fn context(mut self, before: impl fmt::Display) -> Self {
-        self.detail = format!("{before}: {}", self.detail);
+    /// Prefixes the message with context.
+    pub(crate) fn context(mut self, prefix: impl fmt::Display) -> Self {
+        self.detail = format!("{prefix}: {}", self.detail);
         self
     }
 
-    /// The sentence, without the code.
+    /// The message, without the code.
     pub fn detail(&self) -> &str {
         &self.detail
     }

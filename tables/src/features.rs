@@ -18,12 +18,12 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Feature>> {
     if let Some(delimiter) = table_delimiter(text) {
         return constants(path, text, delimiter);
     }
-    // Names are shown: a table of rows must not be taken for them.
-    let of_a_row = |line: &str| {
+    // Names are shown, so a table of rows must not be mistaken for names.
+    let looks_like_row = |line: &str| {
         let mut cells = line.split([',', ';', '\t', '|']).map(str::trim);
         !line.trim().is_empty() && cells.any(is_value)
     };
-    if let Some(at) = text.lines().position(of_a_row) {
+    if let Some(at) = text.lines().position(looks_like_row) {
         return Err(Error::new(format!(
             "{}: line {} has a number or a missing value, as a row has, and is not a name; names that look like this go in a table with the column name",
             path.display(),
@@ -34,25 +34,25 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Feature>> {
     let features: Vec<Feature> = names.map(|name| Feature::new(name, 0.0, 1.0)).collect();
     if features.is_empty() {
         return Err(Error::new(format!(
-            "{} has no names; it needs one a line, or the columns name,center,scale",
+            "{} has no names; it needs one per line, or the columns name,center,scale",
             path.display()
         )));
     }
     Ok(features)
 }
 
-/// Reads a table with the columns `name,center,scale`, and `observed,section` where cells may be missing; an empty
-/// center is 0, an empty scale or observed share 1. Errors name the file `path`.
+/// Reads a table with the columns `name,center,scale`, and `observed,section` if cells may be missing; an empty center
+/// is 0, an empty scale or observed share 1. Errors name the file `path`.
 ///
 /// # Errors
-/// A line that is no feature.
+/// A line that is not a feature.
 pub fn parse_constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
     let text = without_mark(text);
     let delimiter = table_delimiter(text).unwrap_or(b',');
     constants(path, text, delimiter)
 }
 
-/// The separator of a first line that has a column `name`, quoted or not, in capitals or not.
+/// The separator of a first line that has a column `name`, quoted or not, in any case.
 fn table_delimiter(text: &str) -> Option<u8> {
     let first = text.lines().next().unwrap_or_default();
     let is_name = |cell: &str| column_of(cell.trim().trim_matches('"')) == Some(Column::Name);
@@ -67,7 +67,7 @@ enum Column {
     Scale,
     /// Public share of the participants who have the value.
     Observed,
-    /// Cells that are missing together.
+    /// Name of the group of cells that are missing together.
     Section,
     /// Row names, as R and pandas write them.
     Index,
@@ -87,22 +87,24 @@ fn column_of(head: &str) -> Option<Column> {
 
 fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
     // The text of a cell is not shown: in a table of rows it would be a value.
-    let refused = |line: u64| {
+    let line_error = |line: u64| {
         Error::new(format!(
             "{}: line {line} is not a feature; it must have the columns name,center,scale (and observed,section if cells may be missing): texts and numbers",
             path.display()
         ))
     };
-    let at = |error: &::csv::Error| error.position().map_or(1, ::csv::Position::line);
+    let line_of = |error: &::csv::Error| error.position().map_or(1, ::csv::Position::line);
     let mut reader = ::csv::ReaderBuilder::new()
         .trim(::csv::Trim::All)
         .delimiter(delimiter)
         .from_reader(text.as_bytes());
-    let heads = reader.headers().map_err(|error| refused(at(&error)))?;
+    let heads = reader
+        .headers()
+        .map_err(|error| line_error(line_of(&error)))?;
     let columns: Option<Vec<Column>> = heads.iter().map(column_of).collect();
     let columns = columns.filter(|columns| columns.contains(&Column::Name));
-    let columns = columns.ok_or_else(|| refused(1))?;
-    let no_number = |line: u64| {
+    let columns = columns.ok_or_else(|| line_error(1))?;
+    let number_error = |line: u64| {
         Error::new(format!(
             "{}: line {line} has a center, scale or share that is not a number such as 1234.5",
             path.display()
@@ -110,7 +112,7 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
     };
     let mut features = Vec::new();
     for record in reader.records() {
-        let record = record.map_err(|error| refused(at(&error)))?;
+        let record = record.map_err(|error| line_error(line_of(&error)))?;
         let line = record.position().map_or(1, ::csv::Position::line);
         let mut feature = Feature::new("", 0.0, 1.0);
         for (column, cell) in columns.iter().zip(&record) {
@@ -118,7 +120,7 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
                 if cell.is_empty() {
                     return Ok(default);
                 }
-                number(cell, None).map_err(|_| no_number(line))
+                number(cell, None).map_err(|_| number_error(line))
             };
             match column {
                 Column::Name => cell.clone_into(&mut feature.name),
@@ -149,7 +151,7 @@ mod tests {
     fn names_alone_and_constants_are_read() {
         let parsed = |text: &str| parse(Path::new("features"), text);
         let names = parsed("\u{feff}height\r\nsize, cm\n\n").unwrap();
-        let names: Vec<&str> = names.iter().map(|own| own.name.as_str()).collect();
+        let names: Vec<&str> = names.iter().map(|feature| feature.name.as_str()).collect();
         assert_eq!(names, ["height", "size, cm"]);
         let constants = parsed("name,center,scale\nheight,170,10\n").unwrap();
         assert_eq!((constants[0].center, constants[0].scale), (170.0, 10.0));
@@ -160,7 +162,7 @@ mod tests {
         assert_eq!(observed[1].section.as_deref(), Some("lab"));
         assert_eq!(parsed("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(parsed("").is_err() && parsed("name,centre\nheight,1\n").is_err());
-        // As R, pandas, Excel and an editor write the same.
+        // The same features as written by R, pandas, Excel and an editor.
         for text in [
             "\"\",\"name\",\"center\",\"scale\"\n\"1\",\"height\",170.5,10\n",
             ",Name,Center,Scale\n0,height,170.5,10.0\n",

@@ -1,9 +1,9 @@
-//! Tables of rows, from the bytes of a file: CSV and similar text, Parquet, `.npy` and LIBSVM text. One row of a table is
-//! one participant.
+//! Tables of rows, from the bytes of a file: CSV and similar text, Parquet, `.npy` and LIBSVM text. One row of a table
+//! is one participant.
 //!
-//! [`parse`] reads the rows of reports, where no single value may decide whether a row is sent; [`parse_usable`] reads all
-//! others, and [`parse_frame`] what a program holds. Columns are selected by name before any value is read. Errors name
-//! the row and the column, never the value, but for texts of several rows in a column that has none of the categories.
+//! [`parse`] reads the rows of reports, where no single value may decide whether a row is sent; [`parse_usable`] reads
+//! all other files, and [`parse_frame`] data frames. Columns are selected by name before any value is read. Errors name
+//! the row and the column, never the value, except texts that several rows of a column have instead of its categories.
 //!
 //! ```
 //! use std::path::Path;
@@ -20,9 +20,9 @@
 //! # }
 //! ```
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! No reading of files, no interaction with users, and no use of the rows: all that is the caller's.
+//! The caller reads files, interacts with users, and uses the rows.
 
 mod categories;
 mod cells;
@@ -53,19 +53,18 @@ pub use crate::{
     table::RowTable,
 };
 
-/// Reads a table in which every value must be a number, or may be missing where `expected` says so; otherwise as
-/// [`parse`].
+/// Reads a table like [`parse`] in which every value must be a number, or may be missing if `expected` allows it.
 ///
 /// # Errors
-/// Those of [`parse`]; a value that is no number or too large, by row and column; a label with a byte that its encoding
-/// has not.
+/// Those of [`parse`]; a value that is not a number or too large, by row and column; a label with a byte that is
+/// invalid in its encoding.
 pub fn parse_usable(
     path: &Path,
     bytes: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let table = parse(path, bytes, how, expected)?;
+    let table = parse(path, bytes, settings, expected)?;
     let missing_cells = expected.is_some_and(|expected| expected.missing_cells);
     let usable = table.check_usable(missing_cells);
     let usable = usable.and_then(|()| table.check_labels());
@@ -75,42 +74,42 @@ pub fn parse_usable(
 
 /// Reads a table, for reports. The extension of `path` decides the format if the settings do not, and errors name it.
 ///
-/// A field that is not a number becomes NaN, not an error: its row is sent as the zero row, because whether a row is
-/// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
-/// with an index beyond the dimension, and for a line with another number of fields than the header; where several rows
-/// may be one person's, whose such a line is cannot be read, and it is an error. The form can be an error, and a column of
-/// 20 cells or more that are not empty if more than half of them are not read, or are none of the column's categories; not
-/// where several rows may be one person's.
+/// A field that is not a number becomes NaN rather than an error, and its row is sent as the zero row: whether a row is
+/// sent must not depend on its data (`<0.5` in a laboratory's file reveals much). The same holds for a row of LIBSVM
+/// text with an index beyond the dimension, and for a line with another number of fields than the header. If several
+/// rows may belong to one person, such a line is an error, because its person is unknown. Errors concern the form, and
+/// a column with 20 or more nonempty cells if more than half of them are unreadable or none of the column's categories
+/// (unless several rows may belong to one person).
 ///
 /// # Errors
 /// Names and number of columns, their types, LIBSVM text without labels, bytes of another format; such a column;
-/// `wrong-dimension` if the number of columns is not that of `expected`.
+/// `wrong-dimension` if the number of columns differs from that of `expected`.
 pub fn parse(
     path: &Path,
     bytes: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let expected = expected.map(ExpectedColumns::in_normal_form);
+    let expected = expected.map(ExpectedColumns::with_normalized_names);
     let expected = expected.as_ref();
     let read = || {
-        let format = match how.format {
+        let format = match settings.format {
             Some(format) => format,
             None => format_of(path)?,
         };
         let is_text = matches!(format, Format::Csv | Format::Tsv);
-        let is_said = how.delimiter.is_some() || how.encoding.is_some();
-        if !is_text && (how.header != Header::Auto || is_said) {
+        let is_stated = settings.delimiter.is_some() || settings.encoding.is_some();
+        if !is_text && (settings.header != Header::Auto || is_stated) {
             return Err(Error::new(
                 "`header`, `delimiter` and `encoding` are for text tables: .csv, .tsv or .tab",
             ));
         }
-        if format != Format::Libsvm && how.first_index.is_some() {
+        if format != Format::Libsvm && settings.first_index.is_some() {
             return Err(Error::new("`first_index` is for LIBSVM text"));
         }
-        let label = how.label.as_ref().map(|label| label.flag);
-        let text_flag = how.one_hot.as_ref().map(|_| "`one_hot`").or(label);
-        let text_flag = text_flag.or(how.decimal.map(|_| "`decimal`"));
+        let label = settings.label.as_ref().map(|label| label.flag);
+        let text_flag = settings.one_hot.as_ref().map(|_| "`one_hot`").or(label);
+        let text_flag = text_flag.or(settings.decimal.map(|_| "`decimal`"));
         let has_text = is_text || format == Format::Parquet;
         if let Some(flag) = text_flag.filter(|_| !has_text) {
             return Err(Error::new(format!(
@@ -118,16 +117,16 @@ pub fn parse(
             )));
         }
         match format {
-            Format::Csv => formats::text::parse(bytes, false, how, expected),
-            Format::Tsv => formats::text::parse(bytes, true, how, expected),
-            Format::Npy => npy::parse(bytes, how, expected),
+            Format::Csv => formats::text::parse(bytes, false, settings, expected),
+            Format::Tsv => formats::text::parse(bytes, true, settings, expected),
+            Format::Npy => npy::parse(bytes, settings, expected),
             #[cfg(feature = "parquet")]
-            Format::Parquet => formats::parquet::parse(bytes, how, expected),
+            Format::Parquet => formats::parquet::parse(bytes, settings, expected),
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => Err(Error::new(
                 "this eigenveil was built without Parquet; write the table as CSV, or build it with that feature",
             )),
-            Format::Libsvm => formats::libsvm::parse(bytes, how, expected),
+            Format::Libsvm => formats::libsvm::parse(bytes, settings, expected),
         }
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
@@ -137,12 +136,12 @@ pub fn parse(
     Ok(table)
 }
 
-/// The format of this extension, regardless of the contents: a table read in the wrong format would become zero rows,
-/// each of which would still be charged.
+/// The format for this extension, regardless of the contents: a table read in the wrong format would become zero rows,
+/// which would still be charged.
 fn format_of(path: &Path) -> Result<Format> {
-    let ending = path.extension().and_then(|e| e.to_str());
-    let ending = ending.unwrap_or_default().to_ascii_lowercase();
-    match ending.as_str() {
+    let extension = path.extension().and_then(|e| e.to_str());
+    let extension = extension.unwrap_or_default().to_ascii_lowercase();
+    match extension.as_str() {
         "csv" => Ok(Format::Csv),
         "tsv" | "tab" => Ok(Format::Tsv),
         "npy" => Ok(Format::Npy),
@@ -150,7 +149,7 @@ fn format_of(path: &Path) -> Result<Format> {
         "libsvm" | "svm" | "svmlight" => Ok(Format::Libsvm),
         "feather" | "arrow" | "ipc" | "npz" | "xlsx" | "xls" | "ods" | "json" | "gz" | "zip"
         | "zst" => Err(Error::new(format!(
-            ".{ending} files are not supported; write the table as Parquet (.parquet), CSV or .npy"
+            ".{extension} files are not supported; write the table as Parquet (.parquet), CSV or .npy"
         ))),
         _ => Err(Error::new(
             "its extension is none of .csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm and .svmlight; name the format with `format` csv, tsv, parquet, npy or libsvm",
@@ -158,7 +157,7 @@ fn format_of(path: &Path) -> Result<Format> {
     }
 }
 
-/// The number in a cell of a column that is no feature; NaN for anything else.
+/// The number in a cell of a column that is not a feature; NaN for any other cell.
 #[inline]
 pub fn number_in(cell: &str, mark: Option<DecimalMark>) -> f64 {
     cells::number(cell, mark).unwrap_or(f64::NAN)
@@ -193,8 +192,8 @@ mod testing {
 
     /// Asserts that a message contains all of `words` and none of `hidden`, such as values of a row.
     #[track_caller]
-    pub(crate) fn assert_says(said: &impl std::fmt::Display, words: &[&str], hidden: &[&str]) {
-        let text = said.to_string();
+    pub(crate) fn assert_says(message: &impl std::fmt::Display, words: &[&str], hidden: &[&str]) {
+        let text = message.to_string();
         for word in words {
             assert!(text.contains(word), "{word:?} is not in: {text}");
         }
@@ -251,7 +250,7 @@ mod tests {
         assert_says(&error, &["x.svm: `header`"], &[]);
     }
 
-    /// Read as LIBSVM text, a table of another format would be rows of zeros.
+    /// A table of another format that is read as LIBSVM text would become rows of zeros.
     #[test]
     fn an_unknown_extension_is_refused() {
         let rows = b"1.5,2.5,3.5\n4.5,5.5,6.5\n";
@@ -280,7 +279,7 @@ mod tests {
         };
         let ids = "id,a\n0,5\n1,7\n2,6\n";
         assert!(read_text(ids, Header::Yes).contains("column 1 (id) counts"));
-        // A first line that is only taken for names may be a row.
+        // A first line that was only guessed to be names may be a row.
         assert!(read_text(ids, Header::Auto).contains("column 1 counts"));
         assert!(read_text("5,1\n7,2\n6,3\n", Header::Auto).contains("column 2 counts"));
         assert!(!read_text("a,b\n0,5\n1,7\n3,6\n", Header::Auto).contains("counts"));
@@ -334,7 +333,10 @@ mod tests {
         {
             let names = match categories.is_empty() {
                 true => vec!["a".to_owned()],
-                false => categories.iter().map(|of| format!("a={of}")).collect(),
+                false => categories
+                    .iter()
+                    .map(|category| format!("a={category}"))
+                    .collect(),
             };
             let study = ExpectedColumns::study(
                 names.len() + 1,
@@ -354,24 +356,24 @@ mod tests {
                 let table = table.unwrap();
                 let row = table.row(0);
                 let read = &row.values()[..study.dimension - 1];
-                let wanted: Vec<f64> = match &is {
-                    Value::Array(of) => of.iter().filter_map(Value::as_f64).collect(),
+                let expected: Vec<f64> = match &is {
+                    Value::Array(values) => values.iter().filter_map(Value::as_f64).collect(),
                     one => vec![one.as_f64().unwrap_or(f64::NAN); read.len()],
                 };
                 let same = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
                 assert!(
-                    read.iter().zip(&wanted).all(same),
+                    read.iter().zip(&expected).all(same),
                     "{cell:?} {categories:?}"
                 );
-                let is_none = wanted.iter().sum::<f64>() == 0.0 && !categories.is_empty();
+                let is_none = expected.iter().sum::<f64>() == 0.0 && !categories.is_empty();
                 let unreadable = is == "unreadable" || is_none;
                 assert_eq!(table.unreadable(true).is_some(), unreadable, "{cell:?}");
             }
         }
     }
 
-    /// Planted in 5 % of the rows a kind of cell is counted, and all other rows are as they were; planted in all of them
-    /// it refuses the column, unless it is missing, or the rows may be one person's.
+    /// A kind of cell planted in 5 % of the rows is counted, and all other rows are unchanged; planted in all rows it
+    /// refuses the column, unless it means a missing value or the rows may belong to one person.
     #[test]
     fn planted_cells_are_counted_or_refused() {
         let number = |row: usize| row as f64 * 0.25 - 3.0;
@@ -406,8 +408,8 @@ mod tests {
             let counted = table.unreadable(false).unwrap();
             assert_says(&counted, &["column 1 (a): 20 values"], &[]);
             for (row, values) in table.values().chunks(2).enumerate() {
-                let wanted = if row % 20 == 0 { f64::NAN } else { number(row) };
-                assert!(values[0] == wanted || values[0].is_nan() && wanted.is_nan());
+                let expected = if row % 20 == 0 { f64::NAN } else { number(row) };
+                assert!(values[0] == expected || values[0].is_nan() && expected.is_nan());
                 assert_eq!(values[1], row as f64);
             }
             assert_eq!(read(1, cell, false).is_ok(), missing, "{cell:?}");
@@ -416,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Numbers that are stored as such: infinite ones are as unreadable as in text, and NaN is missing.
+    /// Numbers that are stored as numbers: infinite ones are as unreadable as in text, and NaN is missing.
     #[test]
     fn stored_numbers_are_judged_as_text_is() {
         for (planted, persons, every, refused, unreadable) in [
@@ -447,8 +449,8 @@ mod tests {
                 assert_eq!(table.is_err(), refused, "{planted} {every}");
                 let Ok(table) = table else { continue };
                 assert!(table.row(0).values()[0].is_nan());
-                let told = table.unreadable(true);
-                assert_eq!(told.is_some(), unreadable, "{planted} {every}");
+                let message = table.unreadable(true);
+                assert_eq!(message.is_some(), unreadable, "{planted} {every}");
             }
         }
         let settings = Settings {

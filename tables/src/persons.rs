@@ -1,30 +1,32 @@
-//! Whose the rows of a table are: a column of identifiers.
+//! The owners of the rows of a table: a column of identifiers.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use crate::{
-    cells::{DecimalMark, is_missing, normal, ungrouped},
-    encoding::LOST,
+    cells::{DecimalMark, is_missing, normalized, ungrouped},
+    encoding::REPLACEMENT,
     error::{Error, Result},
 };
 
-/// The identifiers of the rows, as text in the form in which they are compared. Those that do not say, exactly, whose
-/// their row is are refused; a column of identifiers is not protected as rows are, so the error has the row's number. It
-/// never has an identifier.
+/// The identifiers of the rows, normalized. Identifiers that do not exactly identify the owner of their row are
+/// refused; unlike rows, a column of identifiers is not protected, so the error contains the row's number, but never an
+/// identifier.
 ///
 /// # Errors
-/// A blank cell or a word for a missing value; bytes that are no character of the text's encoding; a number that a
-/// program has rounded; one number spelled in two ways, with decimals or a mark between thousands and without.
+/// A blank cell or a word for a missing value; bytes that are invalid in the text's encoding; a number that a program
+/// has rounded; one number in two spellings, with and without decimals or a separator between thousands.
 pub fn identifiers(labels: &[String]) -> Result<Vec<Cow<'_, str>>> {
-    let labels: Vec<Cow<'_, str>> = labels.iter().map(|label| normal(label)).collect();
+    let labels: Vec<Cow<'_, str>> = labels.iter().map(|label| normalized(label)).collect();
     check(&labels)?;
     Ok(labels)
 }
 
 fn check(identifiers: &[Cow<'_, str>]) -> Result<()> {
-    // Hexadecimal ones may look like 1e5 among others.
-    let all_numbers = identifiers.iter().all(|own| !as_numbers(own).is_empty());
-    let mut spelled: HashMap<String, (&str, usize)> = HashMap::new();
+    // Hexadecimal identifiers may include one like 1e5.
+    let all_numbers = identifiers
+        .iter()
+        .all(|identifier| !as_numbers(identifier).is_empty());
+    let mut first_spelling: HashMap<String, (&str, usize)> = HashMap::new();
     for (row, identifier) in (1..).zip(identifiers) {
         let identifier: &str = identifier;
         let refuse = |why: &str| Err(Error::new(format!("row {row} {why}")));
@@ -33,9 +35,9 @@ fn check(identifiers: &[Cow<'_, str>]) -> Result<()> {
                 "does not say whose it is: its identifier is blank or a word for a missing value; fill it in, or leave the row out",
             );
         }
-        if identifier.contains(LOST) {
+        if identifier.contains(REPLACEMENT) {
             return refuse(
-                "has an identifier with bytes that its encoding has not; name the encoding with `encoding`",
+                "has an identifier with bytes that are invalid in its encoding; name the encoding with `encoding`",
             );
         }
         let numbers = as_numbers(identifier);
@@ -46,10 +48,10 @@ fn check(identifiers: &[Cow<'_, str>]) -> Result<()> {
             );
         }
         for number in numbers {
-            let (first, its_row) = *spelled.entry(number).or_insert((identifier, row));
+            let (first, first_row) = *first_spelling.entry(number).or_insert((identifier, row));
             if first != identifier {
                 return refuse(&format!(
-                    "has the number of row {its_row} spelled otherwise, as 12 and 12.0, or 1234 and 1.234: write both alike"
+                    "has the number of row {first_row} in another spelling, as 12 and 12.0, or 1234 and 1.234: write both in the same way"
                 ));
             }
         }
@@ -57,8 +59,8 @@ fn check(identifiers: &[Cow<'_, str>]) -> Result<()> {
     Ok(())
 }
 
-/// The numbers that a text is with either decimal mark, as text: with a point, without marks between thousands, and
-/// without decimals if they are zeros.
+/// The numbers that a text can mean with either decimal mark, as text: with a point, without separators between
+/// thousands, and without decimals if they are zeros.
 fn as_numbers(text: &str) -> Vec<String> {
     let marks = [DecimalMark::Point, DecimalMark::Comma].into_iter();
     let plain = marks.filter_map(|mark| ungrouped(text, mark));
@@ -97,10 +99,10 @@ mod tests {
             });
             let labels: Vec<String> = labels.collect();
             let mut persons: Vec<Cow<'_, str>> = Vec::new();
-            let mut number = |own: &Cow<'_, str>| {
-                let known = persons.iter().position(|other| other == own);
+            let mut number = |label: &Cow<'_, str>| {
+                let known = persons.iter().position(|other| other == label);
                 known.unwrap_or_else(|| {
-                    persons.push(Cow::Owned(own.to_string()));
+                    persons.push(Cow::Owned(label.to_string()));
                     persons.len() - 1
                 })
             };

@@ -6,9 +6,8 @@ use eigenveil_shared::wording::{MAX_NAMED, first_few};
 
 pub(crate) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give `first_index` 0";
 
-const OTHER_SPELLING: &str = "spelled otherwise than 1234.5: `decimal` , reads 1.234,5 and `decimal` . reads 1,234.5; mend any other in the file";
-const OTHER_ENCODING: &str =
-    "that its encoding has not; name the encoding with `encoding`, such as ibm850 or shift_jis";
+const OTHER_SPELLING: &str = "spelled otherwise than 1234.5: `decimal` , reads 1.234,5 and `decimal` . reads 1,234.5; correct any other spelling in the file";
+const OTHER_ENCODING: &str = "that is invalid in its encoding; name the encoding with `encoding`, such as ibm850 or shift_jis";
 
 /// Position of a value that is not a number, counted from 1.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +15,8 @@ pub(crate) struct Unreadable {
     pub(crate) line: usize,
     /// Column of the file; `None` for the whole line.
     pub(crate) column: Option<usize>,
-    /// The column of the table, from 0, which may have a name.
-    pub(crate) named: Option<usize>,
+    /// Column of the table, from 0, which may have a name.
+    pub(crate) table_column: Option<usize>,
     pub(crate) reason: UnreadableReason,
 }
 
@@ -25,11 +24,11 @@ pub(crate) struct Unreadable {
 pub(crate) enum UnreadableReason {
     Missing,
     NotANumber,
-    /// A number in a spelling that is not read.
+    /// A number in an unsupported spelling.
     OtherSpelling,
-    /// A byte that is no character of the text's encoding.
+    /// A byte that is invalid in the text's encoding.
     OtherEncoding,
-    /// A text that is none of the categories; the row of a report counts as of none.
+    /// A text that is none of the categories; in a report the row belongs to no category.
     OtherCategory,
     /// A LIBSVM index beyond the study's dimension.
     Outside,
@@ -37,7 +36,7 @@ pub(crate) enum UnreadableReason {
     IndexZero,
     /// A line that is not LIBSVM text.
     NotLibsvm,
-    /// A line with another number of fields than the first; `open` if a quote is not closed on the line.
+    /// A line whose number of fields differs from that of the first line; `open` if a quote is not closed on the line.
     Fields {
         has: usize,
         wants: usize,
@@ -46,7 +45,7 @@ pub(crate) enum UnreadableReason {
 }
 
 impl UnreadableReason {
-    /// The order of messages.
+    /// Order of the messages.
     fn rank(self) -> u8 {
         match self {
             UnreadableReason::NotANumber => 0,
@@ -62,7 +61,7 @@ impl UnreadableReason {
     }
 
     /// The problem and the way out, as text to follow the position of a single cell or line.
-    fn one(self) -> String {
+    fn describe_one(self) -> String {
         match self {
             UnreadableReason::Missing => {
                 ": the value is missing; fill it in, or leave the row or the column out".to_owned()
@@ -88,7 +87,7 @@ impl UnreadableReason {
     }
 
     /// The problem of several cells, as text to follow the columns and their counts.
-    fn several(self) -> String {
+    fn describe_several(self) -> String {
         match self {
             UnreadableReason::Missing => {
                 "values are missing; fill them in, or leave these rows or columns out".to_owned()
@@ -105,14 +104,14 @@ impl UnreadableReason {
 pub(crate) struct Problems {
     /// The number of problems and the first one, by reason and column of the file.
     counted: BTreeMap<(u8, Option<usize>), (usize, Unreadable)>,
-    /// A way out for cells that are missing.
-    pub(crate) of_missing: Option<String>,
+    /// Advice on missing cells.
+    pub(crate) missing_advice: Option<String>,
 }
 
 impl Problems {
-    pub(crate) fn record(&mut self, found: Unreadable) {
-        let key = (found.reason.rank(), found.column);
-        self.counted.entry(key).or_insert((0, found)).0 += 1;
+    pub(crate) fn record(&mut self, problem: Unreadable) {
+        let key = (problem.reason.rank(), problem.column);
+        self.counted.entry(key).or_insert((0, problem)).0 += 1;
     }
 
     pub(crate) fn without(mut self, reason: UnreadableReason) -> Self {
@@ -123,7 +122,10 @@ impl Problems {
     /// Keeps the problems of other columns.
     pub(crate) fn without_columns(mut self, columns: &[usize]) -> Self {
         let columns: HashSet<&usize> = columns.iter().collect();
-        let other = |cell: &Unreadable| cell.named.is_none_or(|at| !columns.contains(&at));
+        let other = |cell: &Unreadable| {
+            cell.table_column
+                .is_none_or(|column| !columns.contains(&column))
+        };
         self.counted.retain(|_, (_, cell)| other(cell));
         self
     }
@@ -132,46 +134,47 @@ impl Problems {
         self.counted.values().map(|(_, first)| first.line).min()
     }
 
-    /// One sentence for each reason, without any value of a row; `called` gives the name of a column of the table.
-    pub(crate) fn describe(&self, called: impl Fn(usize) -> String) -> Option<String> {
+    /// One sentence for each reason, without any value of a row; `column_name` gives the name of a column of the table.
+    pub(crate) fn describe(&self, column_name: impl Fn(usize) -> String) -> Option<String> {
         let mut by_reason: BTreeMap<u8, Vec<&(usize, Unreadable)>> = BTreeMap::new();
-        for ((reason, _), found) in &self.counted {
-            by_reason.entry(*reason).or_default().push(found);
+        for ((reason, _), problems) in &self.counted {
+            by_reason.entry(*reason).or_default().push(problems);
         }
-        let column = |cell: &Unreadable| match (cell.column, cell.named) {
-            (_, Some(at)) => Some(called(at)),
+        let column = |cell: &Unreadable| match (cell.column, cell.table_column) {
+            (_, Some(at)) => Some(column_name(at)),
             (Some(column), None) => Some(format!("column {column}")),
             (None, None) => None,
         };
         let has_missing = by_reason.contains_key(&UnreadableReason::Missing.rank());
         let mut sentences: Vec<String> = by_reason
             .into_values()
-            .filter_map(|found| {
-                let (count, first) = found.iter().min_by_key(|(_, first)| first.line)?;
+            .filter_map(|problems| {
+                let (count, first) = problems.iter().min_by_key(|(_, first)| first.line)?;
                 let (line, reason) = (first.line, first.reason);
-                let Some(place) = column(first) else {
+                let Some(position) = column(first) else {
                     let more = match count - 1 {
                         0 => String::new(),
-                        more => format!(" (so have {more} lines more)"),
+                        more => format!(" ({more} more lines have the same problem)"),
                     };
-                    return Some(format!("line {line}{}{more}", reason.one()));
+                    return Some(format!("line {line}{}{more}", reason.describe_one()));
                 };
-                if found.iter().map(|(count, _)| count).sum::<usize>() == 1 {
-                    return Some(format!("line {line}, {place}{}", reason.one()));
+                if problems.iter().map(|(count, _)| count).sum::<usize>() == 1 {
+                    return Some(format!("line {line}, {position}{}", reason.describe_one()));
                 }
-                let named = found.iter().map(|(count, cell)| {
+                let counted_columns = problems.iter().map(|(count, cell)| {
                     let column = column(cell).unwrap_or_default();
                     format!("{column}: {count}")
                 });
-                let columns =
-                    first_few(named, MAX_NAMED, |more| format!(" and {more} columns more"));
+                let columns = first_few(counted_columns, MAX_NAMED, |more| {
+                    format!(" and {more} more columns")
+                });
                 Some(format!(
                     "{columns} {} (the first in line {line})",
-                    reason.several()
+                    reason.describe_several()
                 ))
             })
             .collect();
-        sentences.extend(self.of_missing.clone().filter(|_| has_missing));
+        sentences.extend(self.missing_advice.clone().filter(|_| has_missing));
         (!sentences.is_empty()).then(|| sentences.join("\n"))
     }
 }

@@ -1,4 +1,4 @@
-//! How a table is read.
+//! Settings for reading a table.
 
 use eigenveil_shared::preprocess::Feature;
 use serde::{Deserialize, Deserializer, de};
@@ -9,17 +9,17 @@ use crate::{
     error::{Error, Result},
 };
 
-pub(crate) const SPACES: &str = "its columns are separated by spaces; separate them by semicolons, commas or tabs, for example with: awk -v OFS=';' '{$1=$1}1' FILE";
+pub(crate) const SPACE_SEPARATED_MESSAGE: &str = "its columns are separated by spaces; separate them by semicolons, commas or tabs, for example with: awk -v OFS=';' '{$1=$1}1' FILE";
 
 /// Whether the first line of a text table names its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Header {
-    /// It names the columns.
+    /// Line 1 names the columns.
     Yes,
-    /// It is the first row; the columns are in the study's order.
+    /// Line 1 is the first row; the columns are in the study's order.
     No,
-    /// For reports it must have the study's names; otherwise the line decides.
+    /// For reports line 1 must have the study's names; otherwise the line itself decides.
     #[default]
     Auto,
 }
@@ -40,42 +40,42 @@ pub enum Format {
     Libsvm,
 }
 
-/// How a table is read; the default reads every column of any table that shows how.
+/// Settings for reading a table; by default all columns are read, and the format is detected.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// File format; by the name's extension without.
+    /// File format; default: from the file name's extension.
     pub format: Option<Format>,
     /// Whether line 1 of a text table names the columns.
     pub header: Header,
-    /// Column separator of a text table, as [`delimiter`] takes it; found from the first line without.
-    #[serde(deserialize_with = "separator")]
+    /// Column separator of a text table, as [`delimiter`] parses it; default: detected in the first line.
+    #[serde(deserialize_with = "deserialize_delimiter")]
     pub delimiter: Option<u8>,
-    /// Decimal mark of numbers in text, a point or a comma; the other one separates thousands. Without it a number has a
-    /// point, and nothing between its thousands.
-    #[serde(deserialize_with = "mark")]
+    /// Decimal mark of numbers in text, a point or a comma; the other one separates thousands. Default: a point, and no
+    /// separator between thousands.
+    #[serde(deserialize_with = "deserialize_decimal_mark")]
     pub decimal: Option<DecimalMark>,
-    /// Encoding of a text table; without it UTF-8, or what a byte-order mark says.
+    /// Encoding of a text table; default: that of the byte-order mark, or UTF-8.
     pub encoding: Option<Encoding>,
-    /// Columns to use, by name, or by number from 1 where there are no names.
+    /// Columns to use, by name, or by number from 1 if there are no names.
     pub keep: Option<Vec<String>>,
-    /// Columns to leave out, where none are to be kept.
+    /// Columns to leave out, if `keep` is not given.
     pub drop: Option<Vec<String>>,
     /// Features that name the columns of a table without names.
     pub features: Option<Vec<Feature>>,
-    /// Index of the first column in LIBSVM text, 0 or 1; 1 without.
+    /// Index of the first column in LIBSVM text, 0 or 1; default 1.
     pub first_index: Option<usize>,
     /// Match columns by position and ignore their names.
     pub by_position: bool,
-    /// Columns of text that become a column of 0 and 1 for each value; `column=word` says that the word, which would stand
-    /// for a missing value, is one of them.
+    /// Text columns that become a column of 0 and 1 for each value; `column=word` makes `word` a category although it
+    /// usually means a missing value.
     pub one_hot: Option<Vec<String>>,
-    /// The column with a text for each row that is no feature.
+    /// The label column: text for each row, not a feature.
     #[serde(skip)]
     pub label: Option<Label>,
 }
 
-/// A column that a flag of its own names: `project --label`, `report --person` and `report --weight`.
+/// A column that is named by a separate flag: `project --label`, `report --person` or `report --weight`.
 #[derive(Clone, Debug)]
 pub struct Label {
     /// The flag.
@@ -85,24 +85,24 @@ pub struct Label {
 }
 
 impl Settings {
-    /// Whether a column to keep or to drop is given by a number: a column's name if line 1 is a header, otherwise its
-    /// place.
+    /// Whether a column to keep or to drop is given by a number, which is its name if line 1 is a header, and otherwise
+    /// its position.
     pub(crate) fn selects_by_number(&self) -> bool {
         let mut names = self.keep.iter().chain(&self.drop).flatten();
         names.any(|name| is_value(name))
     }
 }
 
-/// The separator of a text table that this character, or the word tab, means.
+/// Parses a column separator: one character, or the word `tab`.
 ///
 /// # Errors
-/// It is no separator.
+/// If the text is not a separator.
 pub fn delimiter(text: &str) -> Result<u8> {
     match text {
         "tab" | "\\t" | "\t" => Ok(b'\t'),
-        " " | "space" => Err(Error::new(SPACES)),
+        " " | "space" => Err(Error::new(SPACE_SEPARATED_MESSAGE)),
         _ => match text.as_bytes() {
-            [one] if one.is_ascii_punctuation() && !b"\"'.-+_".contains(one) => Ok(*one),
+            [byte] if byte.is_ascii_punctuation() && !b"\"'.-+_".contains(byte) => Ok(*byte),
             _ => Err(Error::new(
                 "it must be one character, such as ';', ',' or '|', or the word tab",
             )),
@@ -110,7 +110,9 @@ pub fn delimiter(text: &str) -> Result<u8> {
     }
 }
 
-fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
+fn deserialize_delimiter<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let separator = delimiter(&text);
     separator
@@ -118,17 +120,19 @@ fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D
         .map_err(|error| de::Error::custom(error.detail()))
 }
 
-fn mark<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DecimalMark>, D::Error> {
+fn deserialize_decimal_mark<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<DecimalMark>, D::Error> {
     let text = String::deserialize(deserializer)?;
     decimal_mark(&text)
         .map(Some)
         .map_err(|error| de::Error::custom(error.detail()))
 }
 
-/// The decimal mark that this text is.
+/// Parses a decimal mark.
 ///
 /// # Errors
-/// For another text than "," and ".".
+/// If the text is neither "," nor ".".
 pub fn decimal_mark(text: &str) -> Result<DecimalMark> {
     match text {
         "," => Ok(DecimalMark::Comma),

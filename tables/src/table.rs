@@ -9,23 +9,23 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    cells::stored,
+    cells::checked_number,
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
-    encoding::LOST,
+    encoding::REPLACEMENT,
     error::{Error, Result},
     problems::{Problems, UnreadableReason},
     settings::Settings,
     text_columns::{Reading, RefusedColumns},
 };
 
-/// Number of lines from which "most lines" means something.
+/// Minimum number of lines for a decision by most lines.
 pub(crate) const MIN_LINES_FOR_MAJORITY: usize = 3;
-/// Number of rows from which whole numbers that all differ are hardly a measurement.
+/// Minimum number of rows at which distinct whole numbers are probably an identifier rather than a measurement.
 const MIN_ROWS_OF_IDENTIFIER: usize = 20;
 /// Largest number of columns of a table: twice the largest dimension of a study.
 pub(crate) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
-const READ_AS_A_ROW: &str =
+const READ_AS_ROW_HINT: &str =
     "\nline 1 was read as a row; if it names the columns, give `header` yes";
 
 /// The rows of a file, with the selected columns.
@@ -33,11 +33,11 @@ pub struct RowTable {
     rows: usize,
     columns: usize,
     values: Vec<f64>,
-    /// Which columns of the file these are.
+    /// The file's columns that these are.
     mapping: ColumnMapping,
     pub(crate) problems: Problems,
     labels: Vec<String>,
-    /// Whether line 1 could be names or a row, and no flag says which.
+    /// Whether line 1 could be names or a row, and no setting decides.
     pub(crate) guessed_header: bool,
 }
 
@@ -53,8 +53,8 @@ impl RowTable {
             columns,
             values,
             mapping: ColumnMapping {
-                take: (0..columns).collect(),
-                shown: true,
+                file_columns: (0..columns).collect(),
+                names_may_be_shown: true,
                 names,
                 ..ColumnMapping::default()
             },
@@ -65,13 +65,13 @@ impl RowTable {
     }
 
     /// A table with the columns of a mapping and its values as read.
-    pub(crate) fn of(
+    pub(crate) fn from_mapping(
         mapping: ColumnMapping,
         values: Vec<f64>,
         problems: Problems,
         labels: Vec<String>,
     ) -> Result<Self> {
-        let table = Self::new(mapping.take.len(), values, None)?;
+        let table = Self::new(mapping.file_columns.len(), values, None)?;
         Ok(Self {
             mapping,
             problems,
@@ -86,31 +86,32 @@ impl RowTable {
             self.values = self
                 .values
                 .chunks_exact(self.columns)
-                .flat_map(|row| mapping.take.iter().map(|&at| row[at]))
+                .flat_map(|row| mapping.file_columns.iter().map(|&at| row[at]))
                 .collect();
-            self.columns = mapping.take.len();
+            self.columns = mapping.file_columns.len();
         }
         Self { mapping, ..self }
     }
 
-    /// This table of numbers that are stored as such, NaN where one is infinite, which is then not read.
+    /// Checks a table whose numbers are stored as such: infinite ones become NaN and count as unreadable.
     ///
     /// # Errors
-    /// A column of 20 numbers or more, NaN aside, of which more than half are infinite; not where rows may be one
-    /// person's.
+    /// A column of 20 numbers or more, without counting NaN, of which more than half are infinite; unless several rows
+    /// may belong to one person.
     pub fn judged(mut self, expected: Option<&ExpectedColumns>) -> Result<Self> {
         let mut reading = Reading::new(&Settings::default(), expected, &self.mapping);
-        for (at, value) in self.values.iter_mut().enumerate() {
-            let (row, named) = (at / self.columns, at % self.columns);
-            *value = reading.number(row + 1, named, stored(*value), &self.mapping);
+        for (index, value) in self.values.iter_mut().enumerate() {
+            let (row, table_column) = (index / self.columns, index % self.columns);
+            *value = reading.number(row + 1, table_column, checked_number(*value), &self.mapping);
         }
         reading.check(&self.mapping, RefusedColumns::default(), &mut ())?;
         self.problems = reading.problems;
         Ok(self)
     }
 
-    /// Cells that are not read, or are none of their column's categories: by column and reason, how many, and where the
-    /// first is; not those that are missing, where they may be. For whoever holds the rows only.
+    /// The unreadable cells, and those that are none of their column's categories: for each column and reason, their
+    /// number and the position of the first. Missing cells are omitted if they are allowed. Only for the person who
+    /// holds the rows.
     pub fn unreadable(&self, missing_cells: bool) -> Option<String> {
         let mut problems = self.problems.clone();
         if missing_cells {
@@ -135,12 +136,15 @@ impl RowTable {
         self.check_values(|value| value.is_nan() || is_in_range(value))
     }
 
-    /// Refuses labels that would be written with another character than they have.
+    /// Refuses labels with bytes that would be written as other characters.
     pub(crate) fn check_labels(&self) -> Result<()> {
-        let lost = self.labels.iter().position(|label| label.contains(LOST));
+        let lost = self
+            .labels
+            .iter()
+            .position(|label| label.contains(REPLACEMENT));
         lost.map_or(Ok(()), |row| {
             Err(Error::new(format!(
-                "row {}: the label has a byte that its encoding has not; name the encoding with `encoding`",
+                "row {}: the label has a byte that is invalid in its encoding; name the encoding with `encoding`",
                 row + 1
             )))
         })
@@ -151,12 +155,12 @@ impl RowTable {
             return Ok(());
         };
         if self.guessed_header && problems.first_line() == Some(1) {
-            text.push_str(READ_AS_A_ROW);
+            text.push_str(READ_AS_ROW_HINT);
         }
         Err(Error::new(text))
     }
 
-    /// Refuses a table whose first line could be names or a row, if no flag says which.
+    /// Refuses a table whose first line could be names or a row, if no setting decides.
     pub fn check_header_is_known(&self) -> Result<()> {
         if !self.guessed_header {
             return Ok(());
@@ -172,8 +176,8 @@ impl RowTable {
     }
 
     /// The file's column, from 0, of each column of the table.
-    pub fn taken(&self) -> &[usize] {
-        &self.mapping.take
+    pub fn file_columns(&self) -> &[usize] {
+        &self.mapping.file_columns
     }
 
     /// The rows' labels; empty without `label`.
@@ -181,7 +185,7 @@ impl RowTable {
         &self.labels
     }
 
-    /// Whether a column holds 0 and 1 for one category of a column of text.
+    /// Whether a column contains 0 and 1 for one category of a text column.
     pub fn is_category(&self, at: usize) -> bool {
         self.mapping.category(at).is_some()
     }
@@ -191,7 +195,7 @@ impl RowTable {
         self.rows
     }
 
-    /// Whether there is no row; never true.
+    /// Whether there is no row: always false.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
@@ -220,18 +224,18 @@ impl RowTable {
         Row::new(self.values[index * self.columns..(index + 1) * self.columns].to_vec())
     }
 
-    /// Refuses a table with a value that is NaN, infinite or larger than a row may have. The error names the first such
-    /// row and column.
+    /// Refuses a table with a value that is NaN, infinite or too large for a row. The error names the first such row
+    /// and column.
     pub fn check_finite(&self) -> Result<()> {
         self.check_values(is_in_range)
     }
 
-    fn check_values(&self, good: impl Fn(f64) -> bool) -> Result<()> {
-        let mut unusable = (0..self.values.len()).filter(|&at| !good(self.values[at]));
+    fn check_values(&self, is_usable: impl Fn(f64) -> bool) -> Result<()> {
+        let mut unusable = (0..self.values.len()).filter(|&at| !is_usable(self.values[at]));
         let Some(at) = unusable.next() else {
             return Ok(());
         };
-        let (row, named) = (at / self.columns + 1, at % self.columns);
+        let (row, table_column) = (at / self.columns + 1, at % self.columns);
         let problem = match self.values[at] {
             value if value.is_nan() => "not a number",
             value if value.is_infinite() => "infinite",
@@ -240,19 +244,19 @@ impl RowTable {
         let others: BTreeSet<usize> = unusable.map(|at| at % self.columns).collect();
         let others = others.iter().map(|&at| self.mapping.column(at));
         let others = first_few(others, MAX_NAMED, |more| {
-            format!(" and {more} columns more")
+            format!(" and {more} more columns")
         });
         let more = match others.as_str() {
             "" => String::new(),
             others => format!(" (there are more in {others})"),
         };
         let hint = match self.guessed_header && row == 1 {
-            true => READ_AS_A_ROW,
+            true => READ_AS_ROW_HINT,
             false => "",
         };
         Err(Error::new(format!(
             "row {row}, {}: the value is {problem}{more}; give a number of at most {:.0e} in magnitude, or leave the row or the column out{hint}",
-            self.mapping.column(named),
+            self.mapping.column(table_column),
             VALUE_RANGE.end()
         )))
     }
@@ -276,19 +280,19 @@ impl RowTable {
         if self.rows < 3 || self.columns < 2 {
             return;
         }
-        let (numbered, others): (Vec<usize>, Vec<usize>) =
+        let (counting, others): (Vec<usize>, Vec<usize>) =
             (0..self.columns).partition(|&at| counts(at));
         let differing: Vec<usize> = others.into_iter().filter(|&at| differs(at)).collect();
-        let whole = "has whole numbers that all differ";
+        let all_differ = "has whole numbers that all differ";
         let mut notes = Vec::new();
-        for (columns, what, of) in [
-            (numbered, "counts the rows", "an index"),
-            (differing, whole, "an identifier"),
+        for (columns, property, likely) in [
+            (counting, "counts the rows", "an index"),
+            (differing, all_differ, "an identifier"),
         ] {
-            let named = columns.iter().take(MAX_NAMED);
-            notes.extend(named.map(|&at| {
+            let reported = columns.iter().take(MAX_NAMED);
+            notes.extend(reported.map(|&at| {
                 format!(
-                    "{} {what}: if it is {of}, leave it out with `drop`",
+                    "{} {property}: if it is {likely}, leave it out with `drop`",
                     self.mapping.column(at)
                 )
             }));
@@ -297,7 +301,7 @@ impl RowTable {
     }
 }
 
-/// Whether a row may have this value; not NaN.
+/// Whether a row may have this value; false for NaN.
 fn is_in_range(value: f64) -> bool {
     value.abs() <= *VALUE_RANGE.end()
 }
@@ -312,7 +316,7 @@ impl std::fmt::Debug for RowTable {
     }
 }
 
-/// Refuses more columns than any study has, before memory is reserved for them.
+/// Refuses more columns than any study can have, before memory is reserved for them.
 pub(crate) fn check_columns(count: usize) -> Result<()> {
     if count <= MAX_COLUMNS {
         return Ok(());
@@ -324,7 +328,7 @@ pub(crate) fn check_columns(count: usize) -> Result<()> {
 
 pub(crate) fn mapping_without_names(
     count: usize,
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<ColumnMapping> {
     check_columns(count)?;
@@ -332,14 +336,14 @@ pub(crate) fn mapping_without_names(
         count,
         ..FileColumns::default()
     };
-    columns::map_columns(columns, how, expected)
+    columns::map_columns(columns, settings, expected)
 }
 
-/// Refuses bytes of other formats, recognised by their first bytes, and UTF-16 without its mark.
+/// Refuses bytes of other formats, recognised by their first bytes, and UTF-16 without a byte-order mark.
 pub(crate) fn check_is_text(bytes: &[u8], is_stated: bool) -> Result<()> {
     let excel = "an old Excel file; save the table as CSV";
     let zip = "a ZIP or Excel file; unpack it, or save the table as CSV";
-    for (begin, end, what) in [
+    for (prefix, suffix, format) in [
         (
             &b"\x1f\x8b"[..],
             &b""[..],
@@ -357,19 +361,19 @@ pub(crate) fn check_is_text(bytes: &[u8], is_stated: bool) -> Result<()> {
         (b"PAR1", b"PAR1", "Parquet; give `format` parquet"),
         (b"\x93NUMPY", b"", "a NumPy array; give `format` npy"),
     ] {
-        if bytes.starts_with(begin) && bytes.ends_with(end) {
-            return Err(Error::new(format!("it is not text but {what}")));
+        if bytes.starts_with(prefix) && bytes.ends_with(suffix) {
+            return Err(Error::new(format!("it is not text but {format}")));
         }
     }
     if !is_stated && bytes.iter().take(2).any(|&byte| byte == 0) {
         return Err(Error::new(
-            "it is UTF-16 text without its mark; say so with `encoding` utf-16le, or save it as UTF-8",
+            "it is UTF-16 text without a byte-order mark; give `encoding` utf-16le, or save it as UTF-8",
         ));
     }
     Ok(())
 }
 
-/// The lines of a text in UTF-8, numbered from 1, without their ends.
+/// The lines of a text in UTF-8, numbered from 1, without line ends.
 pub(crate) fn lines_of(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     (1..).zip(lines.map(|line| {

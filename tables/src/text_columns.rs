@@ -1,5 +1,5 @@
-//! Columns whose cells are text, in text tables, Parquet and data frames: read as numbers or as categories, or refused by
-//! name in the same words.
+//! Columns whose cells are text, in text tables, Parquet and data frames: read as numbers or as categories, or refused
+//! with the same messages.
 
 use std::{
     cmp::Reverse,
@@ -7,23 +7,23 @@ use std::{
 };
 
 use crate::{
-    cells::{DecimalMark, is_missing, normal, number},
-    columns::{ColumnMapping, ExpectedColumns, list_names, source_of, with_names},
-    encoding::LOST,
+    cells::{DecimalMark, is_missing, normalized, number},
+    columns::{ColumnMapping, ExpectedColumns, field_with_names, list_names, source_of},
+    encoding::REPLACEMENT,
     error::{Error, Result},
     problems::{Problems, Unreadable, UnreadableReason},
     settings::Settings,
 };
 
-/// Largest number of different texts of a column that is encoded.
+/// Largest number of categories of a column.
 const MAX_CATEGORIES: usize = 50;
-/// Number of cells that are not empty from which most of them may refuse their column.
+/// Minimum number of nonempty cells at which a majority of them may refuse their column.
 pub(crate) const MIN_FILLED: usize = 20;
 
 /// A table whose cells can be read as text.
 pub(crate) trait TextCells {
-    /// Calls `each` with the cells of these columns of the file, in their [`normal`] form, and the position of the cell's
-    /// column in `columns`. The cells of a column come in the order of the rows; a missing cell is empty.
+    /// Calls `each` with the position of a column in `columns`, and a [`normalized`] cell of that column of the file,
+    /// for all cells of these columns. The cells of a column come in the order of the rows; a missing cell is empty.
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()>;
 }
 
@@ -37,15 +37,15 @@ impl TextCells for () {
 /// Reads the cells of a table, and counts what cannot be read.
 pub(crate) struct Reading {
     mark: Option<DecimalMark>,
-    /// Where the features come from.
-    of: &'static str,
-    /// Whether the rows become reports: then no single value may decide what is said of a column.
+    /// The source of the features, for messages.
+    source: &'static str,
+    /// Whether the rows become reports: then no single value may decide on the message about a column.
     reports: bool,
-    /// Whether most cells of a column may refuse it: not where they may be one person's.
+    /// Whether most cells of a column may refuse it: not if they may belong to one person.
     by_majority: bool,
-    /// All categories of each column of the file that has some.
+    /// All categories, by the column of the file.
     categories: HashMap<usize, HashSet<String>>,
-    /// The columns of the table; where several are categories of one column, the first counts.
+    /// Counts by column of the table; if several are categories of one column, only the first has counts.
     columns: Vec<Option<Counts>>,
     pub(crate) problems: Problems,
 }
@@ -64,9 +64,9 @@ impl Counts {
     }
 }
 
-const NO_NUMBERS: &str = "most of its cells are no numbers such as 1234.5: say another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, let prepare `one_hot` make 0 and 1 of categories, or leave the column out with `drop`";
+const NO_NUMBERS: &str = "most of its cells are no numbers such as 1234.5: state another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, let prepare `one_hot` turn categories into 0 and 1, or leave the column out with `drop`";
 
-/// Columns of a table that no command can use, with a sentence for each reason.
+/// Unusable columns of a table, with a sentence for each reason.
 #[derive(Default)]
 pub(crate) struct RefusedColumns {
     columns: Vec<usize>,
@@ -85,26 +85,30 @@ impl RefusedColumns {
 }
 
 impl Reading {
-    /// A reading that has read nothing yet.
+    /// Creates the counts before the first cell.
     pub(crate) fn new(
-        how: &Settings,
+        settings: &Settings,
         expected: Option<&ExpectedColumns>,
         mapping: &ColumnMapping,
     ) -> Self {
         let mut categories: HashMap<usize, HashSet<String>> = HashMap::new();
-        let columns = mapping.take.iter().enumerate().map(|(named, &column)| {
-            let counts = match mapping.category(named) {
-                Some(category) => {
-                    let known = categories.entry(column).or_default();
-                    known.insert(category.to_owned()) && known.len() == 1
-                }
-                None => true,
-            };
-            counts.then(Counts::default)
-        });
+        let columns = mapping
+            .file_columns
+            .iter()
+            .enumerate()
+            .map(|(table_column, &column)| {
+                let counts = match mapping.category(table_column) {
+                    Some(category) => {
+                        let known = categories.entry(column).or_default();
+                        known.insert(category.to_owned()) && known.len() == 1
+                    }
+                    None => true,
+                };
+                counts.then(Counts::default)
+            });
         Self {
-            mark: how.decimal,
-            of: expected.map_or("features file", |expected| expected.of),
+            mark: settings.decimal,
+            source: expected.map_or("features file", |expected| expected.source),
             reports: expected.is_some_and(|expected| expected.reports),
             by_majority: expected.is_none_or(|expected| !expected.persons),
             columns: columns.collect(),
@@ -113,95 +117,100 @@ impl Reading {
         }
     }
 
-    /// The number in a cell of the column `named` of the table, or whether it is of the column's category; otherwise as
-    /// [`number`](Self::number). A cell that is a category is nothing else: NA may be Namibia.
+    /// The number in a cell of this column of the table, or 1 or 0 for the column's category; problems are counted as
+    /// in [`number`](Self::number). A cell that is a category means nothing else: NA may be Namibia.
     pub(crate) fn cell(
         &mut self,
         line: usize,
-        named: usize,
+        table_column: usize,
         cell: &str,
         mapping: &ColumnMapping,
     ) -> f64 {
-        let read = match mapping.category(named) {
+        let read = match mapping.category(table_column) {
             None => number(cell, self.mark),
             Some(category) if cell == category => Ok(1.0),
-            Some(_) if self.categories[&mapping.take[named]].contains(cell) => Ok(0.0),
+            Some(_) if self.categories[&mapping.file_columns[table_column]].contains(cell) => {
+                Ok(0.0)
+            }
             Some(_) if is_missing(cell) => Err(UnreadableReason::Missing),
-            Some(_) if cell.contains(LOST) => Err(UnreadableReason::OtherEncoding),
+            Some(_) if cell.contains(REPLACEMENT) => Err(UnreadableReason::OtherEncoding),
             Some(_) => Err(UnreadableReason::OtherCategory),
         };
-        self.number(line, named, read, mapping)
+        self.number(line, table_column, read, mapping)
     }
 
-    /// The number in the column `named` of the table; NaN, and a problem, where there is none.
+    /// Counts a cell of this column of the table; returns its number, or NaN if it has none.
     pub(crate) fn number(
         &mut self,
         line: usize,
-        named: usize,
+        table_column: usize,
         read: Result<f64, UnreadableReason>,
         mapping: &ColumnMapping,
     ) -> f64 {
-        if let Some(counts) = &mut self.columns[named] {
+        if let Some(counts) = &mut self.columns[table_column] {
             counts.filled += usize::from(read != Err(UnreadableReason::Missing));
             if let Err(reason) = read {
                 counts.unreadable += usize::from(reason != UnreadableReason::Missing);
                 self.problems.record(Unreadable {
                     line,
-                    column: Some(mapping.take[named] + 1),
-                    named: Some(named),
+                    column: Some(mapping.file_columns[table_column] + 1),
+                    table_column: Some(table_column),
                     reason,
                 });
             }
         }
         match read {
             Ok(number) => number,
-            // As if the column had a further category, which is no feature.
+            // As for a further category of the column that is not a feature.
             Err(UnreadableReason::OtherCategory) => 0.0,
             Err(_) => f64::NAN,
         }
     }
 
-    /// Refuses columns of which most cells cannot be read, because most rows would be unusable, together with those in
-    /// `refused`. A single row cannot decide this unless the others are evenly split. Where nothing is sent, one cell that
-    /// is none of the categories refuses its column. One error names all columns that must be mended.
+    /// Refuses the columns in `refused`, and columns of which most cells are unreadable, because most rows would be
+    /// unusable. A single row cannot decide this unless the others are evenly split. If nothing is sent, one cell that
+    /// is none of the categories refuses its column. One error names all refused columns.
     pub(crate) fn check(
         &self,
         mapping: &ColumnMapping,
         mut refused: RefusedColumns,
         cells: &mut dyn TextCells,
     ) -> Result<()> {
-        let is_category = |at: usize| mapping.category(at).is_some();
-        let unfit = |at: &usize| {
-            let counts = self.columns[*at].unwrap_or_default();
-            let some = !self.reports && is_category(*at) && counts.unreadable > 0;
-            some || self.by_majority && counts.filled >= MIN_FILLED && counts.is_mostly_unreadable()
+        let is_category = |table_column: usize| mapping.category(table_column).is_some();
+        let unusable = |table_column: &usize| {
+            let counts = self.columns[*table_column].unwrap_or_default();
+            let is_wrong_category =
+                !self.reports && is_category(*table_column) && counts.unreadable > 0;
+            is_wrong_category
+                || self.by_majority && counts.filled >= MIN_FILLED && counts.is_mostly_unreadable()
         };
-        let unfit = (0..self.columns.len()).filter(unfit);
+        let unusable = (0..self.columns.len()).filter(unusable);
         let (categories, numbers): (Vec<usize>, Vec<usize>) =
-            unfit.partition(|&at| is_category(at));
+            unusable.partition(|&table_column| is_category(table_column));
         refused.add(&numbers, NO_NUMBERS, mapping);
-        let mended = refused.columns.clone();
-        for at in categories {
-            let why = self.other_categories(at, mapping.take[at], cells)?;
-            refused.add(&[at], &why, mapping);
+        let refused_numbers = refused.columns.clone();
+        for table_column in categories {
+            let reason =
+                self.other_categories(table_column, mapping.file_columns[table_column], cells)?;
+            refused.add(&[table_column], &reason, mapping);
         }
         if refused.columns.is_empty() {
             return Ok(());
         }
         let mut sentences = refused.sentences;
         if !self.reports {
-            // Of categories, where the first cell is, too.
-            let others = self.problems.clone().without_columns(&mended);
-            sentences.extend(others.describe(|at| mapping.column(at)));
+            // For categories, this adds the position of the first cell.
+            let others = self.problems.clone().without_columns(&refused_numbers);
+            sentences.extend(others.describe(|table_column| mapping.column(table_column)));
         }
         Err(Error::new(sentences.join("\n")))
     }
 
-    /// Why a column of categories is refused, with the categories and the texts that several rows have instead; the
-    /// table's column `at` is the first of them, and `column` is the file's.
+    /// The reason to refuse a column of categories, with the categories and the texts that several rows have instead;
+    /// `table_column` is the table's column of its first category, and `column` is the file's column.
     fn other_categories(
         &self,
-        at: usize,
+        table_column: usize,
         column: usize,
         cells: &mut dyn TextCells,
     ) -> Result<String> {
@@ -212,20 +221,20 @@ impl Reading {
                 *rows.entry(cell.to_owned()).or_default() += 1;
             }
         })?;
-        // A text of one row may be what one person said.
+        // A text in a single row may be one person's answer.
         let mut texts: Vec<(String, usize)> = rows.into_iter().filter(|(_, n)| *n > 1).collect();
         texts.sort_by_key(|(_, rows)| Reverse(*rows));
         let texts: Vec<String> = texts.into_iter().map(|(text, _)| text).collect();
         let mut known: Vec<&String> = categories.iter().collect();
         known.sort_unstable();
-        let counts = self.columns[at].unwrap_or_default();
+        let counts = self.columns[table_column].unwrap_or_default();
         Ok(format!(
             "{} of its cells are none of the categories of the {}, which are {}; {}; write them as there, or name their encoding with `encoding`",
             match counts.is_mostly_unreadable() {
                 true => "most",
                 false => "some",
             },
-            self.of,
+            self.source,
             list_names(&known),
             match texts.is_empty() {
                 true => "no two rows have the same instead".to_owned(),
@@ -235,60 +244,64 @@ impl Reading {
     }
 }
 
-/// Encodes the columns of text that `one_hot` names: one column of 0 and 1 for each value found, in alphabetical order.
-/// Returns how words that stand for missing values could be kept, if there are some.
+/// Encodes the text columns that `one_hot` names: one column of 0 and 1 for each value, in alphabetical order. Returns
+/// advice on keeping words that mean missing values, if there are any.
 pub(crate) fn encode(
-    how: &Settings,
+    settings: &Settings,
     cells: &mut dyn TextCells,
     mapping: &mut ColumnMapping,
 ) -> Result<Option<String>> {
-    let wanted = how.one_hot.iter().flatten();
-    let wanted: Vec<String> = wanted.map(|wanted| normal(wanted).into_owned()).collect();
-    if wanted.is_empty() {
+    let requested = settings.one_hot.iter().flatten();
+    let requested: Vec<String> = requested
+        .map(|requested| normalized(requested).into_owned())
+        .collect();
+    if requested.is_empty() {
         return Ok(None);
     }
     let names = mapping.names.clone().unwrap_or_default();
-    let in_file: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let file_names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let mut columns: BTreeMap<&str, Encoded> = BTreeMap::new();
-    for wanted in &wanted {
-        let (name, word) = source_of(wanted, &in_file).ok_or_else(|| {
+    for requested in &requested {
+        let (name, word) = source_of(requested, &file_names).ok_or_else(|| {
             Error::new(format!(
-                "it has no column {wanted:?}, which `one_hot` names; give `header` yes if line 1 names the columns"
+                "it has no column {requested:?}, which `one_hot` names; give `header` yes if line 1 names the columns"
             ))
         })?;
         columns.entry(name).or_default().kept.extend(word);
     }
-    let position = |name: &&str| names.iter().position(|own| own == name);
-    let places = columns
+    let position = |name: &&str| names.iter().position(|file_name| file_name == name);
+    let file_columns = columns
         .keys()
-        .filter_map(|name| Some(mapping.take[position(name)?]));
-    let places: Vec<usize> = places.collect();
+        .filter_map(|name| Some(mapping.file_columns[position(name)?]));
+    let file_columns: Vec<usize> = file_columns.collect();
     let mut encoded: Vec<&mut Encoded> = columns.values_mut().collect();
-    // All in one pass: a line is split as a whole.
-    cells.each_cell(&places, &mut |place, cell| encoded[place].add(cell))?;
+    // In one pass, because a line is split as a whole.
+    cells.each_cell(&file_columns, &mut |index, cell| encoded[index].add(cell))?;
     let mut words = Vec::new();
-    for ((name, found), column) in columns.into_iter().zip(places) {
-        if let Some(row) = found.unprintable {
+    for ((name, texts), column) in columns.into_iter().zip(file_columns) {
+        if let Some(row) = texts.unprintable {
             return Err(Error::new(format!(
-                "column {name:?} has a line break, another control character or a byte that its encoding has not in row {row}; replace it, as its texts become names"
+                "column {name:?} has a line break, another control character or a byte that is invalid in its encoding in row {row}; replace it, as its texts become names"
             )));
         }
-        if !(2..=MAX_CATEGORIES).contains(&found.categories.len()) {
+        if !(2..=MAX_CATEGORIES).contains(&texts.categories.len()) {
             return Err(Error::new(format!(
                 "column {name:?} has {} different values; `one_hot` takes a column of 2 to {MAX_CATEGORIES}",
-                found.categories.len()
+                texts.categories.len()
             )));
         }
-        words.extend(found.words.iter().map(|word| format!("{name}={word}")));
-        mapping.encode(column, found.categories.into_iter().collect());
+        words.extend(texts.words.iter().map(|word| format!("{name}={word}")));
+        mapping.encode(column, texts.categories.into_iter().collect());
     }
     Ok((!words.is_empty()).then(|| {
-        let flag = with_names("one_hot", &words);
-        format!("a word that is a value there and not missing is kept as a category by {flag}")
+        let flag = field_with_names("one_hot", &words);
+        format!(
+            "a word that is a value there rather than a missing one is kept as a category by {flag}"
+        )
     }))
 }
 
-/// The texts of a column that is encoded.
+/// The texts of an encoded column.
 #[derive(Default)]
 struct Encoded<'a> {
     /// Words for missing values that are categories.
@@ -297,7 +310,7 @@ struct Encoded<'a> {
     /// Other words for missing values.
     words: BTreeSet<String>,
     rows: usize,
-    /// The first row whose text is none that a name may have.
+    /// The first row whose text cannot be part of a name.
     unprintable: Option<usize>,
 }
 
@@ -309,7 +322,7 @@ impl Encoded<'_> {
             true => &mut self.words,
             false => &mut self.categories,
         };
-        if cell.contains(|c: char| c.is_control() || c == LOST) {
+        if cell.contains(|c: char| c.is_control() || c == REPLACEMENT) {
             self.unprintable.get_or_insert(self.rows);
         } else if !texts.contains(cell) {
             texts.insert(cell.to_owned());

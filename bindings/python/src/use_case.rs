@@ -149,7 +149,7 @@ pub(crate) fn prepare(
         let names = table.names().unwrap_or_default().iter();
         let columns = names.enumerate().map(|(at, name)| PublicColumn {
             name: name.clone(),
-            category_of: table.is_category(at).then(|| table.taken()[at]),
+            category_of: table.is_category(at).then(|| table.file_columns()[at]),
         });
         let is_stopped = || control.is_stopped();
         let prepared = planning::prepare(

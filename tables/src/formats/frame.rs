@@ -1,8 +1,8 @@
-//! Data frames that a program holds, read as a file with the same columns.
+//! Data frames of a program, read like a file with the same columns.
 
-use super::typed_columns::{Kind, TypedColumns, table};
+use super::typed_columns::{Kind, TypedColumns, read_table};
 use crate::{
-    cells::normal,
+    cells::normalized,
     columns::{self, ExpectedColumns, FileColumns},
     error::{Error, Result},
     settings::Settings,
@@ -13,9 +13,9 @@ use crate::{
 /// A column of a data frame.
 #[derive(Clone, Debug)]
 pub enum FrameColumn {
-    /// Numbers; NaN where they are missing.
+    /// Numbers; NaN if missing.
     Numbers(Vec<f64>),
-    /// Texts; empty where they are missing.
+    /// Texts; empty if missing.
     Texts(Vec<String>),
 }
 
@@ -28,31 +28,36 @@ impl FrameColumn {
     }
 }
 
-/// Reads a data frame of these columns, of one length, as [`parse`](crate::parse) reads a file.
+/// Reads a data frame with these columns, which have equal lengths, as [`parse`](crate::parse) reads a file.
 ///
 /// # Errors
 /// Those of [`parse`](crate::parse).
 pub fn parse_frame(
     names: Option<Vec<String>>,
     columns: Vec<FrameColumn>,
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let expected = expected.map(ExpectedColumns::in_normal_form);
+    let expected = expected.map(ExpectedColumns::with_normalized_names);
     let expected = expected.as_ref();
     let rows = columns.first().map_or(0, FrameColumn::len);
     if columns.iter().any(|column| column.len() != rows) {
         return Err(Error::new("its columns have different numbers of rows"));
     }
     check_columns(columns.len())?;
-    let names = names.map(|names| names.iter().map(|name| normal(name).into_owned()).collect());
+    let names = names.map(|names| {
+        names
+            .iter()
+            .map(|name| normalized(name).into_owned())
+            .collect()
+    });
     let in_frame = FileColumns {
         count: columns.len(),
         names,
-        shown: true,
+        names_may_be_shown: true,
     };
-    let mapping = columns::map_columns(in_frame, how, expected)?;
-    table(Frame { columns, rows }, mapping, how, expected)
+    let mapping = columns::map_columns(in_frame, settings, expected)?;
+    read_table(Frame { columns, rows }, mapping, settings, expected)
 }
 
 struct Frame {
@@ -62,15 +67,15 @@ struct Frame {
 
 impl TextCells for Frame {
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()> {
-        for (place, &column) in columns.iter().enumerate() {
+        for (index, &column) in columns.iter().enumerate() {
             match &self.columns[column] {
                 FrameColumn::Texts(texts) => {
-                    texts.iter().for_each(|text| each(place, &normal(text)));
+                    texts.iter().for_each(|text| each(index, &normalized(text)));
                 }
                 FrameColumn::Numbers(numbers) => {
                     numbers.iter().for_each(|number| match number.is_nan() {
-                        true => each(place, ""),
-                        false => each(place, &format!("{number:?}")),
+                        true => each(index, ""),
+                        false => each(index, &format!("{number:?}")),
                     });
                 }
             }

@@ -1,16 +1,16 @@
 //! LIBSVM text: `label index:value index:value …`, indices from 1, or from 0 with `first_index 0`; labels are
 //! dropped.
 //!
-//! Zeros are left out, so the indices of a line are data of its row, and must not decide whether other rows are read:
-//! for reports a line that cannot be used is an unusable row, unless most are. Labels are required: without
-//! them the line of a zero row would be blank.
+//! Zeros are omitted, so the indices of a line are data of its row and must not decide whether other rows are read: for
+//! reports a malformed line is an unusable row, unless most lines are. Labels are required: without them the line of a
+//! zero row would be blank.
 
 use std::collections::BTreeSet;
 
 use crate::{
     cells::number,
     columns::ExpectedColumns,
-    encoding::{in_utf8, text_of},
+    encoding::{decode_cell, in_utf8},
     error::{Error, Result},
     problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
     settings::Settings,
@@ -20,20 +20,20 @@ use crate::{
     text_columns::MIN_FILLED,
 };
 
-/// Largest index accepted without a known dimension: a larger one is surely a mistake.
+/// Largest index accepted without a known dimension: a larger one is certainly a mistake.
 const MAX_INDEX: usize = 1 << 20;
 /// Largest number of values of the dense table (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
 
-/// Parses LIBSVM text; without `expected` the largest index is the number of columns. An unreadable value becomes NaN, as
-/// does a row with an index beyond the last column.
+/// Parses LIBSVM text; without `expected` the largest index is the number of columns. An unreadable value becomes NaN,
+/// and so does a whole row with an index beyond the last column.
 pub(crate) fn parse(
     bytes: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let first = how.first_index.unwrap_or(1);
-    let known = expected.map(|expected| columns_for(expected.dimension, how));
+    let first_index = settings.first_index.unwrap_or(1);
+    let expected_count = expected.map(|expected| columns_for(expected.dimension, settings));
     let reports = expected.is_some_and(|expected| expected.reports);
     check_is_text(bytes, false)?;
     let text = in_utf8(bytes, None);
@@ -41,15 +41,15 @@ pub(crate) fn parse(
     let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
     let mut first_error = None;
     for (line, text) in lines_of(&text) {
-        let text = text_of(text);
+        let text = decode_cell(text);
         let text = text.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
             continue;
         }
-        let row = match row(text, first, known) {
+        let row = match parse_line(text, first_index, expected_count) {
             Ok(row) => row,
-            Err((what, reason)) => {
-                let error = Error::new(format!("line {line}: {what}"));
+            Err((detail, reason)) => {
+                let error = Error::new(format!("line {line}: {detail}"));
                 let Some(reason) = reason.filter(|_| reports) else {
                     return Err(error);
                 };
@@ -64,13 +64,16 @@ pub(crate) fn parse(
         largest = largest.max(row.largest);
         lines.push((line, row));
     }
-    let columns = known.unwrap_or(largest);
+    let columns = expected_count.unwrap_or(largest);
     if columns == 0 {
         return Err(no_rows());
     }
-    let mapping = mapping_without_names(columns, how, expected)?;
-    let mut taken = vec![false; columns];
-    mapping.take.iter().for_each(|&at| taken[at] = true);
+    let mapping = mapping_without_names(columns, settings, expected)?;
+    let mut is_used = vec![false; columns];
+    mapping
+        .file_columns
+        .iter()
+        .for_each(|&at| is_used[at] = true);
     if columns.saturating_mul(lines.len()) > MAX_VALUES {
         return Err(Error::new(format!(
             "{} rows of {columns} values need too much memory; give fewer rows",
@@ -80,19 +83,19 @@ pub(crate) fn parse(
     let mut problems = Problems::default();
     let mut values = vec![0.0; columns * lines.len()];
     for ((line, row), values) in lines.iter().zip(values.chunks_exact_mut(columns)) {
-        // A column that is left out does not matter, nor does one behind those to keep.
-        let matters = |&&(column, reason): &&(Option<usize>, UnreadableReason)| match column {
-            Some(index) => taken[index - 1],
-            None => reason != UnreadableReason::Outside || how.keep.is_none(),
+        // Columns that are left out are irrelevant, and so are those after the columns to keep.
+        let is_relevant = |&&(column, reason): &&(Option<usize>, UnreadableReason)| match column {
+            Some(index) => is_used[index - 1],
+            None => reason != UnreadableReason::Outside || settings.keep.is_none(),
         };
-        let mut reasons = row.reasons.iter().filter(matters).peekable();
+        let mut reasons = row.reasons.iter().filter(is_relevant).peekable();
         if let Some(&&(column, reason)) = reasons.peek() {
-            // Values may be missing, also most of them.
+            // Missing values, even most of them, are allowed.
             unusable += usize::from(reason != UnreadableReason::Missing);
             problems.record(Unreadable {
                 line: *line,
                 column,
-                named: None,
+                table_column: None,
                 reason,
             });
         }
@@ -104,9 +107,11 @@ pub(crate) fn parse(
                 .for_each(|&(index, value)| values[index - 1] = value),
         }
     }
-    // A line of another form is refused like one of another number of fields, a value like that of a text table.
-    let most = |count: usize, least| lines.len() >= least && 2 * count > lines.len();
-    if reports && (most(malformed, MIN_LINES_FOR_MAJORITY) || most(unusable, MIN_FILLED)) {
+    // Malformed lines refuse the file as lines with another number of fields do, unreadable values as in a text table.
+    let is_majority = |count: usize, least| lines.len() >= least && 2 * count > lines.len();
+    if reports
+        && (is_majority(malformed, MIN_LINES_FOR_MAJORITY) || is_majority(unusable, MIN_FILLED))
+    {
         let problems = problems.without(UnreadableReason::Missing);
         let described = problems.describe(|_| String::new());
         let error = first_error.filter(|_| 2 * malformed > unusable);
@@ -120,23 +125,23 @@ pub(crate) fn parse(
     Ok(table.with_columns_selected(mapping))
 }
 
-/// Number of columns of a file that are these features when those of `keep` are taken, or those of `drop` left out:
-/// no line says it, and none may.
-fn columns_for(dimension: usize, how: &Settings) -> usize {
-    let places = |names: &[String]| -> BTreeSet<usize> {
-        let places = names.iter().filter_map(|name| name.parse().ok());
-        places.filter(|&place| place <= MAX_INDEX).collect()
+/// Number of columns of the file, derived from the number of features and from `keep` or `drop`: no line states it, and
+/// none may decide it.
+fn columns_for(dimension: usize, settings: &Settings) -> usize {
+    let indices = |names: &[String]| -> BTreeSet<usize> {
+        let indices = names.iter().filter_map(|name| name.parse().ok());
+        indices.filter(|&index| index <= MAX_INDEX).collect()
     };
-    match (&how.keep, &how.drop) {
-        (Some(keep), _) => places(keep)
+    match (&settings.keep, &settings.drop) {
+        (Some(keep), _) => indices(keep)
             .last()
             .map_or(dimension, |&last| last.max(dimension)),
-        (None, Some(drop)) => dimension + places(drop).len(),
+        (None, Some(drop)) => dimension + indices(drop).len(),
         (None, None) => dimension,
     }
 }
 
-/// An error of a line, and why it is an unusable row of a report; `None`: it is no row at all.
+/// The error of a line, and the reason why it is an unusable row of a report; `None` if it is not a row.
 type LineError = (String, Option<UnreadableReason>);
 
 /// The label is not part of the row: a missing label reveals nothing about it.
@@ -150,17 +155,17 @@ struct ParsedLine {
     reasons: Vec<(Option<usize>, UnreadableReason)>,
 }
 
-fn row(
+fn parse_line(
     line: &str,
-    first: usize,
+    first_index: usize,
     columns: Option<usize>,
 ) -> std::result::Result<ParsedLine, LineError> {
-    let malformed = |what: &str| (what.to_owned(), Some(UnreadableReason::NotLibsvm));
+    let malformed = |detail: &str| (detail.to_owned(), Some(UnreadableReason::NotLibsvm));
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
         .ok_or((NO_LABEL.to_owned(), None))?;
-    // Multiple labels are separated by commas; but a line of CSV is one such field too.
+    // Multiple labels are separated by commas, but a line of CSV is also one such field.
     let is_number = |part: &str| part.parse::<f64>().is_ok() || number(part, None).is_ok();
     let is_label = label.split(',').all(is_number);
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
@@ -179,29 +184,36 @@ fn row(
         let index: usize = index
             .parse()
             .map_err(|_| malformed("an index is not a whole number"))?;
-        // From here on indices count from 1.
-        let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
+        // From here on, indices count from 1.
+        let Some(index) = index
+            .checked_add(1 - first_index)
+            .filter(|&index| index > 0)
+        else {
             let index_zero = Some(UnreadableReason::IndexZero);
             return Err((INDEX_ZERO.to_owned(), index_zero));
         };
         if columns.is_none() && index > MAX_INDEX {
-            let most = MAX_INDEX - (1 - first);
-            return Err(malformed(&format!("an index is above {most}")));
+            let max_index = MAX_INDEX - (1 - first_index);
+            return Err(malformed(&format!("an index is above {max_index}")));
         }
-        // Which columns of a row are not 0 are its values: no message has them.
+        // The positions of a row's nonzero values are data: no message contains them.
         if index <= parsed.largest {
             return Err(malformed("its indices do not increase"));
         }
         parsed.largest = index;
-        // Refusing the file would tell a server, which picks the dimension, that a row reaches beyond it.
+        // Refusing the file would tell a server, which chooses the dimension, that a row exceeds it.
         if columns.is_some_and(|last| index > last) {
-            if parsed.reasons.last().is_none_or(|(of, _)| of.is_some()) {
+            if parsed
+                .reasons
+                .last()
+                .is_none_or(|(column, _)| column.is_some())
+            {
                 parsed.reasons.push((None, UnreadableReason::Outside));
             }
             continue;
         }
         let value = number(value, None).unwrap_or_else(|reason| {
-            // No flag says another decimal mark.
+            // No setting states another decimal mark here.
             let reason = match reason {
                 UnreadableReason::OtherSpelling => UnreadableReason::NotANumber,
                 reason => reason,
@@ -250,7 +262,7 @@ mod tests {
         for other in [table, texts[0], texts[1]] {
             assert!(read(other.as_bytes(), Some(2), true).is_err(), "{other:?}");
         }
-        // Of values more than half of 20 rows or more decide.
+        // For unreadable values, more than half of 20 or more rows decide.
         for values in ["1 3:1\n1 9:1\n1 1:1\n", "1 1:1,234\n1 1:1,234\n1 1:2\n"] {
             for (copies, refused) in [(6, false), (7, true)] {
                 let table = read(values.repeat(copies).as_bytes(), Some(2), true);
@@ -302,8 +314,8 @@ mod tests {
         let text = b"0 1:x 2:5 4:7\n0 1:nan 2:6 3:x\n0 3:1 4:8\n";
         for dimension in [None, Some(2)] {
             let expected = dimension.map(|dimension| ExpectedColumns::study(dimension, None));
-            for how in [&keep, &without(&["1", "3"])] {
-                let table = super::parse(text, how, expected.as_ref()).unwrap();
+            for settings in [&keep, &without(&["1", "3"])] {
+                let table = super::parse(text, settings, expected.as_ref()).unwrap();
                 table.check_usable(false).unwrap();
                 assert_eq!(table.row(0).values(), [5.0, 7.0]);
                 assert_eq!(table.row(1).values(), [6.0, 0.0]);

@@ -27,7 +27,7 @@ pub struct Array {
 /// short for its shape.
 pub fn read(bytes: &[u8]) -> Result<Array> {
     let (header, data) = split(bytes)
-        .ok_or_else(|| Error::invalid_request("it is not a .npy file, or it is cut short"))?;
+        .ok_or_else(|| Error::invalid_request("it is not a .npy file, or it is truncated"))?;
     let Header {
         dtype,
         fortran_order,
@@ -39,7 +39,7 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     })?;
     let &[rows, columns] = &shape[..] else {
         return Err(Error::invalid_request(format!(
-            "its shape is {shape:?}; it must be n × p, one row a participant"
+            "its shape is {shape:?}; it must be n × p, one row per participant"
         )));
     };
     let (big_endian, kind) = match dtype.split_at_checked(1) {
@@ -82,7 +82,7 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     let values = if fortran_order {
         (0..rows)
             .flat_map(|row| (0..columns).map(move |column| column * rows + row))
-            .map(|at| values[at])
+            .map(|index| values[index])
             .collect()
     } else {
         values
@@ -94,14 +94,14 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     })
 }
 
-/// The rows of an n × p array, one a participant.
+/// The rows of an n × p array, one per participant.
 pub(crate) fn parse(
     bytes: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> crate::Result<RowTable> {
     let array = read(bytes).map_err(|error| crate::Error::new(error.detail()))?;
-    let mapping = mapping_without_names(array.columns, how, expected)?;
+    let mapping = mapping_without_names(array.columns, settings, expected)?;
     let table = RowTable::new(array.columns, array.values, None)?;
     table.with_columns_selected(mapping).judged(expected)
 }
@@ -111,12 +111,12 @@ pub fn write(rows: usize, columns: usize, values: impl IntoIterator<Item = f64>)
     let mut header =
         format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
     // Magic, version and length take 10 bytes; the whole is a multiple of 64 and ends in a line feed.
-    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
-    header.extend(std::iter::repeat_n(' ', padded - 1 - header.len()));
+    let header_len = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header.extend(std::iter::repeat_n(' ', header_len - 1 - header.len()));
     header.push('\n');
-    let mut bytes = Vec::with_capacity(10 + padded + 8 * rows * columns);
+    let mut bytes = Vec::with_capacity(10 + header_len + 8 * rows * columns);
     bytes.extend_from_slice(b"\x93NUMPY\x01\x00");
-    bytes.extend_from_slice(&u16::try_from(padded).unwrap_or(u16::MAX).to_le_bytes());
+    bytes.extend_from_slice(&u16::try_from(header_len).unwrap_or(u16::MAX).to_le_bytes());
     bytes.extend_from_slice(header.as_bytes());
     values
         .into_iter()
@@ -132,7 +132,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// All of them, from their bytes, lowest first; `None` where there are fewer.
+    /// All values, decoded from little-endian bytes; `None` if there are fewer.
     fn read<const WIDTH: usize>(&self, number: impl Fn([u8; WIDTH]) -> f64) -> Option<Vec<f64>> {
         let values = self.data.as_chunks::<WIDTH>().0.get(..self.values)?;
         let number = |&(mut bytes): &[u8; WIDTH]| {
@@ -145,7 +145,7 @@ impl Source<'_> {
     }
 }
 
-/// The header and what follows it. Its length has two bytes in version 1, four in versions 2 and 3.
+/// The header and the data. The header's length has two bytes in version 1, four in versions 2 and 3.
 fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (version, rest) = bytes.strip_prefix(b"\x93NUMPY")?.split_at_checked(2)?;
     let (length, rest) = match version {
@@ -170,14 +170,14 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// A Python dictionary of three keys, each there once, and nothing else.
+    /// Parses a Python dictionary with exactly three keys, each once.
     fn parse(text: &'a str) -> Option<Self> {
         let (mut dtype, mut fortran_order, mut shape) = (None, None, None);
         let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
         while !rest.is_empty() {
             let (key, value) = quoted(rest)?;
             let value = value.trim_start().strip_prefix(':')?.trim_start();
-            let (twice, after) = match key {
+            let (is_duplicate, after) = match key {
                 "descr" => {
                     // A list is a structured type.
                     let (value, after) = quoted(value)?;
@@ -204,7 +204,7 @@ impl<'a> Header<'a> {
                 None if after.is_empty() => after,
                 None => return None,
             };
-            if twice {
+            if is_duplicate {
                 return None;
             }
         }

@@ -1,4 +1,4 @@
-//! Parquet tables: columns of numbers, by name; columns of text are read as those of a text table.
+//! Parquet tables: columns of numbers, by name; text columns are read as in a text table.
 //!
 //! Types and names come from the file's footer; only the selected columns are read. A null is a missing value.
 
@@ -17,11 +17,11 @@ use parquet::{
 
 use serde::Deserialize;
 
-use super::typed_columns::{Kind, TypedColumns, table};
+use super::typed_columns::{Kind, TypedColumns, read_table};
 use crate::{
-    cells::normal,
+    cells::normalized,
     columns::{self, ExpectedColumns, FileColumns},
-    encoding::text_of,
+    encoding::decode_cell,
     error::{Error, Result},
     settings::Settings,
     table::{RowTable, check_columns},
@@ -32,7 +32,7 @@ const BATCH_ROWS: usize = 1 << 16;
 
 pub(crate) fn parse(
     bytes: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let bytes = Bytes::copy_from_slice(bytes);
@@ -40,20 +40,20 @@ pub(crate) fn parse(
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
     let names = schema.columns().iter();
-    let names = names.map(|column| normal(&column.path().string()).into_owned());
+    let names = names.map(|column| normalized(&column.path().string()).into_owned());
     let in_file = FileColumns {
         count: schema.num_columns(),
         names: Some(names.collect()),
-        shown: true,
+        names_may_be_shown: true,
     };
     check_columns(in_file.count)?;
-    let mapping = columns::map_columns(in_file, how, expected)?;
+    let mapping = columns::map_columns(in_file, settings, expected)?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
-    let of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
-    let of_groups = of_groups.fold(0_i64, i64::saturating_add);
-    if usize::try_from(of_groups) != Ok(rows) {
+    let rows_of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
+    let rows_of_groups = rows_of_groups.fold(0_i64, i64::saturating_add);
+    if usize::try_from(rows_of_groups) != Ok(rows) {
         return Err(Error::new(format!(
-            "its footer says {rows} rows but its row groups have {of_groups}; write it again"
+            "its footer says {rows} rows but its row groups have {rows_of_groups}; write it again"
         )));
     }
     let durations = durations(metadata.file_metadata().key_value_metadata());
@@ -64,7 +64,7 @@ pub(crate) fn parse(
         kinds,
         rows,
     };
-    table(columns, mapping, how, expected)
+    read_table(columns, mapping, settings, expected)
 }
 
 /// The columns of a file, read on demand.
@@ -107,13 +107,13 @@ impl Columns<'_> {
 
 impl TextCells for Columns<'_> {
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()> {
-        for (place, &column) in columns.iter().enumerate() {
+        for (index, &column) in columns.iter().enumerate() {
             if let Kind::Refused(why) = self.kinds[column] {
                 return Err(Error::new(format!("column {}: {why}", column + 1)));
             }
             let is_unsigned = self.kinds[column] == Kind::Unsigned;
             self.each_chunk(column, |chunk| {
-                chunk.each_text(is_unsigned, &mut |cell| each(place, cell))
+                chunk.each_text(is_unsigned, &mut |cell| each(index, cell))
             })?;
         }
         Ok(())
@@ -135,7 +135,7 @@ impl TypedColumns for Columns<'_> {
     }
 }
 
-/// Names of the columns that pandas marks as durations. Parquet has no such type and stores them as integers of
+/// Names of the columns that pandas marks as durations. Parquet has no such type and stores them as integers, in
 /// nanoseconds or another unit.
 fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
     #[derive(Deserialize)]
@@ -182,13 +182,13 @@ fn kind_of(column: &ColumnDescriptor, durations: &[String]) -> Kind {
     kind_of_type(column.physical_type(), declared, column.converted_type())
 }
 
-/// The kind of a column by the type that its writer declares: in today's notation (logical), or in that of before 2019
-/// (converted), which Spark 2, Hive and others write alone. Without either it is how the values are stored.
+/// The kind of a column by its declared type: the logical type, or the converted type used before 2019, which is the
+/// only one that Spark 2, Hive and others write. Without either, the physical type decides.
 fn kind_of_type(stored: Type, declared: Option<&LogicalType>, converted: ConvertedType) -> Kind {
     use ConvertedType as C;
     use LogicalType as L;
     match (declared, converted) {
-        // pandas gives a column of missing values no type.
+        // pandas writes a column of missing values without a type.
         (None, C::NONE) | (Some(L::Unknown), _) => match stored {
             Type::BOOLEAN | Type::INT32 | Type::INT64 => Kind::Whole,
             Type::FLOAT | Type::DOUBLE => Kind::Floating,
@@ -241,18 +241,18 @@ impl Chunk {
                 read!(r, |x| f64::from(x.cast_unsigned()))
             }
             ColumnReader::Int32ColumnReader(r) => read!(r, |x| f64::from(*x)),
-            // Beyond 2⁵³ rounded to the nearest f64.
+            // Beyond 2⁵³, rounded to the nearest f64.
             ColumnReader::Int64ColumnReader(r) if unsigned => {
                 read!(r, |x| x.cast_unsigned() as f64)
             }
             ColumnReader::Int64ColumnReader(r) => read!(r, |x| *x as f64),
             ColumnReader::FloatColumnReader(r) => read!(r, |x| f64::from(*x)),
             ColumnReader::DoubleColumnReader(r) => read!(r, |x| *x),
-            _ => Err(another_type()),
+            _ => Err(unexpected_type_error()),
         }
     }
 
-    /// Calls `each` with the values as a text table would have them, truth values as `true` and `false`; a null is empty.
+    /// Calls `each` with the values as in a text table, Booleans as `true` and `false`; a null is empty.
     fn each_text(
         self,
         unsigned: bool,
@@ -278,13 +278,13 @@ impl Chunk {
             ColumnReader::Int64ColumnReader(r) => read!(r, i64::to_string),
             ColumnReader::FloatColumnReader(r) => read!(r, |x| format!("{x:?}")),
             ColumnReader::DoubleColumnReader(r) => read!(r, |x| format!("{x:?}")),
-            ColumnReader::ByteArrayColumnReader(r) => read!(r, |x| text_of(x.data())),
-            _ => Err(another_type()),
+            ColumnReader::ByteArrayColumnReader(r) => read!(r, |x| decode_cell(x.data())),
+            _ => Err(unexpected_type_error()),
         }
     }
 }
 
-fn another_type() -> ParquetError {
+fn unexpected_type_error() -> ParquetError {
     ParquetError::General("a column of another type".to_owned())
 }
 
@@ -295,16 +295,20 @@ fn each_value<T: DataType>(
     rows: usize,
     mut each: impl FnMut(Option<&T::T>),
 ) -> std::result::Result<(), ParquetError> {
-    let mut left = rows;
-    while left > 0 {
+    let mut remaining = rows;
+    while remaining > 0 {
         let (mut present, mut values) = (Vec::new(), Vec::new());
-        let (read, _, _) =
-            reader.read_records(left.min(BATCH_ROWS), Some(&mut present), None, &mut values)?;
+        let (read, _, _) = reader.read_records(
+            remaining.min(BATCH_ROWS),
+            Some(&mut present),
+            None,
+            &mut values,
+        )?;
         if read == 0 {
             let error = "a column has fewer rows than its row group".to_owned();
             return Err(ParquetError::General(error));
         }
-        left = left.saturating_sub(read);
+        remaining = remaining.saturating_sub(read);
         if optional {
             let mut values = values.iter();
             for level in present {
@@ -390,7 +394,7 @@ mod tests {
         writer.into_inner().unwrap()
     }
 
-    /// A column of this type, if there is such a one.
+    /// A column of this type, if it is valid.
     fn column(
         name: &str,
         stored: Type,
@@ -439,8 +443,8 @@ mod tests {
     const OTHER_FIXED: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(OTHERS))];
     const INTERVAL: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(DURATIONS))];
 
-    /// Every type in the notation of before 2019, as it may be stored.
-    const OLDER: [(ConvertedType, Kinds); 23] = [
+    /// Every converted type, with the physical types that it allows.
+    const CONVERTED_TYPES: [(ConvertedType, Kinds); 23] = [
         (ConvertedType::NONE, STORED),
         (ConvertedType::UTF8, TEXT),
         (ConvertedType::MAP, &[]),
@@ -466,8 +470,8 @@ mod tests {
         (ConvertedType::INTERVAL, INTERVAL),
     ];
 
-    /// Every type in today's notation, as it may be stored.
-    fn todays() -> [(LogicalType, Kinds); 28] {
+    /// Every logical type, with the physical types that it allows.
+    fn logical_types() -> [(LogicalType, Kinds); 28] {
         use LogicalType as L;
         use TimeUnit::{MICROS, MILLIS, NANOS};
         [
@@ -504,25 +508,26 @@ mod tests {
 
     #[test]
     fn a_column_is_read_by_the_type_that_it_declares() {
-        let older = OLDER.map(|(converted, kinds)| (None, converted, kinds));
-        let todays = todays().map(|(declared, kinds)| (Some(declared), ConvertedType::NONE, kinds));
-        for (declared, converted, wanted) in older.into_iter().chain(todays) {
+        let converted_types = CONVERTED_TYPES.map(|(converted, kinds)| (None, converted, kinds));
+        let logical_types =
+            logical_types().map(|(declared, kinds)| (Some(declared), ConvertedType::NONE, kinds));
+        for (declared, converted, expected) in converted_types.into_iter().chain(logical_types) {
             let kinds = STORED.iter().filter_map(|&(stored, _)| {
-                let of_length = |length| column("a", stored, declared.clone(), converted, length);
-                let primitive = [2, 12, 16].into_iter().find_map(of_length)?;
+                let with_length = |length| column("a", stored, declared.clone(), converted, length);
+                let primitive = [2, 12, 16].into_iter().find_map(with_length)?;
                 let path = ColumnPath::new(vec!["a".to_owned()]);
                 let descriptor = ColumnDescriptor::new(primitive, 0, 0, path);
                 Some((stored, kind_of(&descriptor, &[])))
             });
             let kinds: Vec<(Type, Kind)> = kinds.collect();
-            assert_eq!(kinds, wanted, "{declared:?} {converted}");
+            assert_eq!(kinds, expected, "{declared:?} {converted}");
         }
     }
 
     /// Files of four writers (three by `tests/parquet/make.py`): each column's name begins with its kind.
     #[test]
     fn files_of_other_writers_are_read_by_their_types() {
-        // As Spark 2 and Hive write them.
+        // Types as written by Spark 2 and Hive.
         let spark = [
             (Type::INT32, ConvertedType::DECIMAL, "decimals_9"),
             (Type::INT64, ConvertedType::DECIMAL, "decimals_18"),
@@ -531,7 +536,8 @@ mod tests {
             (Type::INT32, ConvertedType::INT_8, "whole_8"),
             (Type::INT32, ConvertedType::UINT_32, "unsigned_32"),
         ];
-        let fields = spark.map(|(stored, of, name)| column(name, stored, None, of, 0).unwrap());
+        let fields =
+            spark.map(|(stored, suffix, name)| column(name, stored, None, suffix, 0).unwrap());
         let schema = SchemaType::group_type_builder("spark_schema").with_fields(fields.into());
         let schema = Arc::new(schema.build().unwrap());
         let spark = file(schema, WriterProperties::builder(), 1, |group| {
@@ -557,14 +563,14 @@ mod tests {
             let reader = SerializedFileReader::new(Bytes::copy_from_slice(bytes)).unwrap();
             let schema = reader.metadata().file_metadata().schema_descr();
             assert_eq!(schema.num_columns(), columns);
-            for own in schema.columns() {
-                let name = own.path().string();
+            for column in schema.columns() {
+                let name = column.path().string();
                 let keep = Settings {
                     keep: Some(vec![name.clone()]),
                     ..Settings::default()
                 };
-                let (kind, of) = name.split_once('_').unwrap();
-                let second = match (kind, of) {
+                let (kind, suffix) = name.split_once('_').unwrap();
+                let second = match (kind, suffix) {
                     (_, "null") => f64::NAN,
                     (_, "bool") => 0.0,
                     ("unsigned", "8") => 200.0,
@@ -581,8 +587,8 @@ mod tests {
                         continue;
                     }
                     "dates" => DATES,
-                    // fastparquet writes durations as times, and pandas' own words tell them apart.
-                    "times" if of == "timedelta" => DURATIONS,
+                    // fastparquet writes durations as times; pandas' metadata distinguishes them.
+                    "times" if suffix == "timedelta" => DURATIONS,
                     "times" => TIMES,
                     "decimals" => DECIMALS,
                     "durations" => DURATIONS,
@@ -595,7 +601,8 @@ mod tests {
         }
     }
 
-    /// A footer whose number of rows differs from that of its groups: memory would be reserved for either.
+    /// A footer whose number of rows differs from that of its groups is refused: memory would be reserved for either
+    /// number.
     #[test]
     fn the_footer_must_agree_with_the_row_groups() {
         let schema = schema("message schema { required float a; }");
@@ -606,14 +613,14 @@ mod tests {
         assert_eq!(table(&good).unwrap().len(), 77);
         // 77 is written as 154 in the footer: of the page, the group and the file.
         let footer = good.len() - 8 - usize::from(good[good.len() - 8]);
-        let places = (footer..good.len() - 8).filter(|&at| good[at] == 154);
-        let refused = places.filter_map(|at| {
+        let positions = (footer..good.len() - 8).filter(|&position| good[position] == 154);
+        let refused = positions.filter_map(|position| {
             let mut bad = good.clone();
-            bad.splice(at..=at + 1, [130, 1]);
+            bad.splice(position..=position + 1, [130, 1]);
             table(&bad).err().map(|error| error.to_string())
         });
-        let unlike = refused.filter(|error| error.contains("rows but its row groups have"));
-        assert_eq!(unlike.count(), 2);
+        let inconsistent = refused.filter(|error| error.contains("rows but its row groups have"));
+        assert_eq!(inconsistent.count(), 2);
     }
 
     /// The metadata pandas 2.2 writes for `pandas.to_timedelta([1, 2], "s")`.

@@ -1,8 +1,8 @@
 //! CSV and similar text: columns separated by commas, semicolons, tabs or `|`. One line is one participant.
 //!
-//! If the first line names the columns, it alone decides how the others are read; a line that does not fit, or a field
-//! that is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no
-//! field can swallow the rows after it.
+//! If the first line names the columns, it alone decides how the others are read; an unsuitable line, or a field that
+//! is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no field
+//! can absorb the rows after it.
 
 use std::{
     borrow::Cow,
@@ -12,12 +12,12 @@ use std::{
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use crate::{
-    cells::{is_value, is_word},
+    cells::{is_value, is_word_value},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
-    encoding::{check_mark, in_utf8, text_of},
+    encoding::{check_byte_order_mark, decode_cell, in_utf8},
     error::{Error, Result},
     problems::{Unreadable, UnreadableReason},
-    settings::{Header, SPACES, Settings},
+    settings::{Header, SPACE_SEPARATED_MESSAGE, Settings},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, check_is_text, lines_of, no_rows},
     text_columns::{Reading, RefusedColumns, TextCells, encode},
 };
@@ -25,41 +25,45 @@ use crate::{
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const MAX_LINE_BYTES: usize = 1 << 24;
 
-/// Parses a text table. `tabs`: by its extension the file is tab-separated.
+/// Parses a text table. `is_tsv`: the file's extension says that it is tab-separated.
 pub(crate) fn parse(
     bytes: &[u8],
-    tabs: bool,
-    how: &Settings,
+    is_tsv: bool,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let reports = expected.is_some_and(|expected| expected.reports);
-    check_is_text(bytes, how.encoding.is_some())?;
-    check_mark(bytes, how.encoding)?;
-    let text = in_utf8(bytes, how.encoding);
-    // The whole file would be line 1, whose cells are taken for names and may be shown.
+    check_is_text(bytes, settings.encoding.is_some())?;
+    check_byte_order_mark(bytes, settings.encoding)?;
+    let text = in_utf8(bytes, settings.encoding);
+    // Otherwise the whole file would be line 1, whose cells count as names and may be shown.
     if !text.contains(&b'\n') && text.trim_ascii_end().contains(&b'\r') {
         return Err(Error::new(
             "its lines end in carriage returns without line feeds, as on old Macs; save it with line feeds",
         ));
     }
     let mut lines: Vec<(usize, &[u8])> = lines_of(&text).collect();
-    // Spreadsheets write a `sep=` line for each other: neither a row nor names.
+    // A `sep=` line, which spreadsheets write, is neither a row nor a header.
     let declared = lines.first().and_then(|(_, line)| separator(line));
     lines.drain(..usize::from(declared.is_some()));
-    let candidates = match (how.delimiter.or(declared), tabs) {
+    let candidates = match (settings.delimiter.or(declared), is_tsv) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
         (None, false) => DELIMITERS.to_vec(),
     };
-    if how.header != Header::No {
-        let is_empty_line = |line: &[u8]| candidates.iter().any(|by| is_blank(line, 2, *by));
-        let begin = lines.iter().position(|(_, line)| !is_empty_line(line));
-        // Where line 1 may be a row of a report the error is that of any other first row.
-        let none = match how.header == Header::Auto && reports {
+    if settings.header != Header::No {
+        let is_empty_line = |line: &[u8]| {
+            candidates
+                .iter()
+                .any(|candidate| is_blank(line, 2, *candidate))
+        };
+        let first_line = lines.iter().position(|(_, line)| !is_empty_line(line));
+        // If line 1 may be a row of a report, the error must be that for any other first row.
+        let blank_count = match settings.header == Header::Auto && reports {
             true => 0,
             false => lines.len(),
         };
-        lines.drain(..begin.unwrap_or(none));
+        lines.drain(..first_line.unwrap_or(blank_count));
     }
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
     if first.len() > MAX_LINE_BYTES {
@@ -68,48 +72,51 @@ pub(crate) fn parse(
             first.len()
         )));
     }
-    let (header, guess) = has_header(first, &candidates, how, expected)?;
-    check_first(&lines, header, &candidates, how, expected)?;
+    let (header, header_note) = has_header(first, &candidates, settings, expected)?;
+    check_first(&lines, header, &candidates, settings, expected)?;
     let (delimiter, count) = if header {
         by_header(&lines, &candidates, expected, reports)
     } else {
-        // Without a header the study's dimension is the number of fields, if all columns but that of labels are taken.
-        let all = how.keep.is_none() && how.drop.is_none();
-        let fields = expected.filter(|_| all);
-        let fields = fields.map(|own| own.dimension + usize::from(how.label.is_some()));
+        // Without a header the number of fields is the study's dimension, if all columns except that of labels are
+        // used.
+        let all_columns = settings.keep.is_none() && settings.drop.is_none();
+        let fields = expected.filter(|_| all_columns);
+        let fields =
+            fields.map(|expected| expected.dimension + usize::from(settings.label.is_some()));
         by_lines(&lines, &candidates, fields, reports)
     };
     let mut splitter = Splitter::new(delimiter);
-    let found = FileColumns {
+    let in_file = FileColumns {
         count,
         names: header.then(|| names_of(splitter.cells(first))),
-        // A first line of text may be a row, also above numbers: if it was only taken for names, messages do not show it.
-        shown: how.header == Header::Yes,
+        // A first line of text may be a row, even above numbers: if it was only guessed to be names, messages do not
+        // show it.
+        names_may_be_shown: settings.header == Header::Yes,
     };
     lines.drain(..usize::from(header));
     let by_majority = expected.is_none_or(|expected| !expected.persons);
-    let several = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
-    if count == 1 && how.delimiter.is_none() {
-        // No cell decides it where there are names to compare: a category may have spaces.
+    let majority_decides = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
+    if count == 1 && settings.delimiter.is_none() {
+        // If there are names to compare, no cell decides: a category may contain spaces.
         let spaced = match expected {
             Some(expected) => header && names_between_spaces(first, expected),
-            None => how.one_hot.is_none() && separated_by_spaces(&lines),
+            None => settings.one_hot.is_none() && separated_by_spaces(&lines),
         };
         if spaced {
-            return Err(Error::new(SPACES));
+            return Err(Error::new(SPACE_SEPARATED_MESSAGE));
         }
-        check_tabs(first, tabs)?;
-    } else if count == 1 && several && by_lines(&lines, &DELIMITERS, None, reports).1 > 1 {
+        check_tabs(first, is_tsv)?;
+    } else if count == 1 && majority_decides && by_lines(&lines, &DELIMITERS, None, reports).1 > 1 {
         return Err(Error::new(format!(
             "`delimiter` is wrong: {:?} separates none of its columns",
             char::from(delimiter)
         )));
     }
-    let mut is_bad = |(_, line): &&(usize, &[u8])| {
+    let mut has_other_count = |(_, line): &&(usize, &[u8])| {
         !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
     };
-    let bad_lines = lines.iter().filter(|line| is_bad(line)).count();
-    if 2 * bad_lines > lines.len() && (!header || several) {
+    let bad_lines = lines.iter().filter(|line| has_other_count(line)).count();
+    if 2 * bad_lines > lines.len() && (!header || majority_decides) {
         return Err(field_count_error(
             &lines, count, header, delimiter, expected,
         ));
@@ -118,16 +125,16 @@ pub(crate) fn parse(
         check_persons_lines(&lines, count, &mut splitter)?;
     }
     check_columns(count)?;
-    let mut mapping = columns::map_columns(found, how, expected)?;
-    mapping.notes.extend(guess.map(str::to_owned));
+    let mut mapping = columns::map_columns(in_file, settings, expected)?;
+    mapping.notes.extend(header_note.map(str::to_owned));
     let blank = lines
         .iter()
         .map(|(_, line)| is_blank(line, count, delimiter));
     let blank = blank.filter(|blank| *blank).count();
-    // A blank line says of nobody that it is theirs.
+    // If several rows may belong to one person, a blank line belongs to nobody.
     if reports && by_majority && blank > 0 {
         mapping.notes.push(format!(
-            "{blank} blank lines count as rows without values, because one line is one participant; if they are nobody's, remove them before anything is sent"
+            "{blank} blank lines count as rows without values, because one line is one participant; if they belong to nobody, remove them before anything is sent"
         ));
     } else {
         lines.retain(|(_, line)| !is_blank(line, count, delimiter));
@@ -137,16 +144,16 @@ pub(crate) fn parse(
         count,
         splitter,
     };
-    let way_out = encode(how, &mut lines, &mut mapping)?;
-    let mut reading = Reading::new(how, expected, &mapping);
-    reading.problems.of_missing = way_out;
-    let mut table = values(lines, reading, mapping)?;
-    table.guessed_header = guess.is_some();
+    let missing_advice = encode(settings, &mut lines, &mut mapping)?;
+    let mut reading = Reading::new(settings, expected, &mapping);
+    reading.problems.missing_advice = missing_advice;
+    let mut table = read_values(lines, reading, mapping)?;
+    table.guessed_header = header_note.is_some();
     Ok(table)
 }
 
-/// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names. If it
-/// yields one, as of a title, the lines below say what separates them.
+/// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names. If
+/// it yields only one, as for a title, the lines below decide on the delimiter.
 fn by_header(
     lines: &[(usize, &[u8])],
     candidates: &[u8],
@@ -154,14 +161,17 @@ fn by_header(
     reports: bool,
 ) -> (u8, usize) {
     let (_, first) = lines[0];
-    let known = expected.and_then(|expected| expected.names.as_deref());
-    let known: HashSet<&String> = known.unwrap_or_default().iter().collect();
+    let expected_names = expected.and_then(|expected| expected.names.as_deref());
+    let expected_names: HashSet<&String> = expected_names.unwrap_or_default().iter().collect();
     let scored = candidates.iter().map(|&delimiter| {
         let cells = names_of(Splitter::new(delimiter).cells(first));
-        let matched = cells.iter().filter(|cell| known.contains(cell)).count();
+        let matched = cells
+            .iter()
+            .filter(|cell| expected_names.contains(cell))
+            .count();
         (matched, cells.len(), delimiter)
     });
-    // The first of equally good ones.
+    // Ties go to the first delimiter.
     let best = scored
         .rev()
         .max_by_key(|&(matched, count, _)| (matched, count));
@@ -171,8 +181,8 @@ fn by_header(
     }
 }
 
-/// The delimiter and number of fields of lines without a header, or of these `fields`: those that suit most lines, so that
-/// no single line decides.
+/// The delimiter and number of fields (`fields`, if given) of lines without a header: those that suit most lines, so
+/// that no single line decides.
 fn by_lines(
     lines: &[(usize, &[u8])],
     candidates: &[u8],
@@ -193,7 +203,8 @@ fn by_lines(
                 }
                 let most = lines_with.into_iter().map(|(count, lines)| (lines, count));
                 let (suited, count) = most.max().unwrap_or_default();
-                // Empty at the end of every line, or for reports of most: these are delimiters at the lines' ends.
+                // Fields that are empty at the end of every line (for reports: of most lines) come from delimiters at
+                // the lines' ends.
                 let mut filled = Vec::new();
                 for (_, line) in lines {
                     if splitter.split(line) == count {
@@ -209,7 +220,7 @@ fn by_lines(
                 (suited, filled)
             }
         };
-        // Of reports no single line decides between delimiters that suit most.
+        // For reports, no single line may decide between delimiters that suit most lines.
         let suited = match reports {
             true => usize::from(2 * suited > lines.len()),
             false => suited,
@@ -217,13 +228,13 @@ fn by_lines(
         (if count > 1 { suited } else { 0 }, count, delimiter)
     });
     let scored: Vec<(usize, usize, u8)> = scored.collect();
-    // The last of equally good ones: in 1,5;2,5 the semicolon. The first, the comma, if none suits.
+    // Ties go to the last delimiter: in 1,5;2,5 to the semicolon. If none suits, the first, the comma.
     let suited = scored.iter().filter(|scored| scored.0 > 0);
     let best = suited.max_by_key(|scored| scored.0).or(scored.first());
     best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
-/// The lines of a table and how they are split.
+/// The lines of a table, and their splitter.
 struct Lines<'a> {
     lines: &'a [(usize, &'a [u8])],
     /// Number of fields.
@@ -235,8 +246,8 @@ impl TextCells for Lines<'_> {
     fn each_cell(&mut self, columns: &[usize], each: &mut dyn FnMut(usize, &str)) -> Result<()> {
         for (_, line) in self.lines {
             if self.splitter.split_into(line, self.count) == self.count {
-                for (place, &column) in columns.iter().enumerate() {
-                    each(place, &self.splitter.cell(column));
+                for (index, &column) in columns.iter().enumerate() {
+                    each(index, &self.splitter.cell(column));
                 }
             }
         }
@@ -244,8 +255,12 @@ impl TextCells for Lines<'_> {
     }
 }
 
-fn values(mut lines: Lines<'_>, mut reading: Reading, mapping: ColumnMapping) -> Result<RowTable> {
-    let mut values = Vec::with_capacity(lines.lines.len() * mapping.take.len());
+fn read_values(
+    mut lines: Lines<'_>,
+    mut reading: Reading,
+    mapping: ColumnMapping,
+) -> Result<RowTable> {
+    let mut values = Vec::with_capacity(lines.lines.len() * mapping.file_columns.len());
     let mut labels = Vec::new();
     let (count, splitter) = (lines.count, &mut lines.splitter);
     for &(line, text) in lines.lines {
@@ -259,25 +274,25 @@ fn values(mut lines: Lines<'_>, mut reading: Reading, mapping: ColumnMapping) ->
             reading.problems.record(Unreadable {
                 line,
                 column: None,
-                named: None,
+                table_column: None,
                 reason: UnreadableReason::Fields {
                     has,
                     wants: count,
                     open: has_open_quote(text),
                 },
             });
-            values.extend(mapping.take.iter().map(|_| f64::NAN));
+            values.extend(mapping.file_columns.iter().map(|_| f64::NAN));
             continue;
         }
-        for (named, &column) in mapping.take.iter().enumerate() {
-            values.push(reading.cell(line, named, &splitter.cell(column), &mapping));
+        for (table_column, &column) in mapping.file_columns.iter().enumerate() {
+            values.push(reading.cell(line, table_column, &splitter.cell(column), &mapping));
         }
     }
     reading.check(&mapping, RefusedColumns::default(), &mut lines)?;
-    RowTable::of(mapping, values, reading.problems, labels)
+    RowTable::from_mapping(mapping, values, reading.problems, labels)
 }
 
-/// The cells of a header without empty ones at its end, which come from delimiters at the lines' ends.
+/// The cells of a header without the empty ones at its end, which come from delimiters at the line's end.
 fn names_of(mut cells: Vec<String>) -> Vec<String> {
     while cells.len() > 1 && cells.last().is_some_and(String::is_empty) {
         cells.pop();
@@ -294,87 +309,89 @@ fn separator(line: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether a line is blank, or has empty cells alone, as spreadsheets write rows that were deleted: for reports a row
-/// without values, otherwise none. In a table of one column it is a row with a missing value.
+/// Whether a line is blank or has only empty cells, as spreadsheets write deleted rows: for reports it is a row without
+/// values, otherwise no row. In a table of one column it is a row with a missing value.
 fn is_blank(line: &[u8], columns: usize, delimiter: u8) -> bool {
     let is_empty = |byte: &u8| byte.is_ascii_whitespace() || [b'"', delimiter].contains(byte);
     columns > 1 && line.iter().all(is_empty)
 }
 
-/// Whether a quoted cell goes on in the next line.
+/// Whether a quoted cell continues in the next line.
 fn has_open_quote(line: &[u8]) -> bool {
     line.iter().filter(|byte| **byte == b'"').count() % 2 == 1
 }
 
-/// Refuses a first line that is probably above the names, or not all of them.
+/// Refuses a first line that is probably above the header, or only a part of it.
 fn check_first(
     lines: &[(usize, &[u8])],
     header: bool,
     candidates: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<()> {
     let (line, first) = lines[0];
     if header && has_open_quote(first) {
         return Err(Error::new(format!(
-            "a quoted name in line {line} goes on in the next line; write the names in one line, without line breaks in them"
+            "a quoted name in line {line} continues in the next line; write the names in one line, without line breaks"
         )));
     }
-    if how.header != Header::Auto || !first.starts_with(b"#") {
+    if settings.header != Header::Auto || !first.starts_with(b"#") {
         return Ok(());
     }
     let names = expected.and_then(|expected| expected.names.as_deref());
-    let are_there = |names: &[String], delimiter: u8| {
+    let are_present = |names: &[String], delimiter: u8| {
         let cells = Splitter::new(delimiter).cells(first);
         let cells: BTreeSet<&str> = cells.iter().map(String::as_str).collect();
         names.iter().all(|name| source_of(name, &cells).is_some())
     };
     let mut candidates = candidates.iter();
-    let is_known = names.is_some_and(|names| candidates.any(|by| are_there(names, *by)));
+    let is_known =
+        names.is_some_and(|names| candidates.any(|delimiter| are_present(names, *delimiter)));
     let is_comment = |line: &[u8]| line.starts_with(b"#") || line.trim_ascii().is_empty();
     let below = lines.iter().find(|(_, line)| !is_comment(line));
     match below {
         Some((below, _)) if !is_known => Err(Error::new(format!(
-            "line {line} begins with #, as comments do: if line {below} names the columns, delete the lines above it; if line {line} does, take its # off, or give `header` yes if the # belongs to the name"
+            "line {line} begins with #, as comments do: if line {below} names the columns, delete the lines above it; if line {line} does, remove its #, or give `header` yes if the # belongs to the name"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Refuses a line of which no person's identifier can be read: alone, its row would be a person of its own.
+/// Refuses a line whose person's identifier cannot be read: its row would count as another person.
 fn check_persons_lines(
     lines: &[(usize, &[u8])],
-    wants: usize,
+    expected_count: usize,
     splitter: &mut Splitter,
 ) -> Result<()> {
     let delimiter = splitter.delimiter;
     for &(line, text) in lines {
-        let has = splitter.split_into(text, wants);
-        // An open quote takes what follows into its cell.
-        let open = has_open_quote(text)
+        let count = splitter.split_into(text, expected_count);
+        // The cell of an open quote includes what follows it.
+        let has_open_cell = has_open_quote(text)
             && splitter.split(&[text, &[delimiter][..]].concat()) == splitter.split(text);
-        if is_blank(text, wants, delimiter) || (has == wants && !open) {
+        if is_blank(text, expected_count, delimiter) || (count == expected_count && !has_open_cell)
+        {
             continue;
         }
-        let why = match open {
+        let problem = match has_open_cell {
             true => "a quoted cell that does not end on it".to_owned(),
-            false => format!("{has} fields and not {wants}"),
+            false => format!("{count} fields and not {expected_count}"),
         };
         return Err(Error::new(format!(
-            "line {line} has {why}, so whose it is cannot be read; mend the line, or leave it out"
+            "line {line} has {problem}, so that its person cannot be read; correct the line, or leave it out"
         )));
     }
     Ok(())
 }
 
-/// Whether the first line names the columns, and a note if that was a guess.
+/// Whether the first line is a header, and a note if that was a guess.
 ///
-/// For reports no value may decide it: if the study has names the line must have them, otherwise a flag says so. For
-/// other commands the line itself decides.
+/// For reports no value may decide it: if the study has names, the line must have them; otherwise a setting decides.
+/// For other uses the line itself decides.
 fn has_header(
     first: &[u8],
     delimiters: &[u8],
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<(bool, Option<&'static str>)> {
     let header_error = |why: &str| {
@@ -382,17 +399,17 @@ fn has_header(
             "{why}, and line 1 may be names or the first participant: give `header` yes or `header` no"
         )))
     };
-    match (how.header, expected) {
+    match (settings.header, expected) {
         (Header::Yes, _) => Ok((true, None)),
         (Header::No, _) => Ok((false, None)),
         (Header::Auto, Some(expected)) if expected.reports => match &expected.names {
-            _ if how.by_position => {
+            _ if settings.by_position => {
                 header_error("`by_position` takes the columns whatever they are called")
             }
-            _ if how.features.is_some() => header_error("`features` names the columns"),
-            _ if how.selects_by_number() => header_error("`keep` or `drop` gives a number"),
+            _ if settings.features.is_some() => header_error("`features` names the columns"),
+            _ if settings.selects_by_number() => header_error("`keep` or `drop` gives a number"),
             None => header_error("the study's columns have no names"),
-            // A server picks the names: with names that are values it could probe the first row.
+            // The server chooses the names: with names that are values it could probe the first row.
             Some(names) if names.iter().any(|name| is_value(name)) => header_error(
                 "some names of the study's columns are numbers or stand for missing values",
             ),
@@ -401,27 +418,36 @@ fn has_header(
         (Header::Auto, expected) => {
             let names = expected.and_then(|expected| expected.names.as_deref());
             let names: HashSet<&String> = names.unwrap_or_default().iter().collect();
-            // Split by each delimiter that occurs; a line without any is one column.
-            let some = |delimiter: &&u8| first.contains(*delimiter);
-            let read = delimiters.iter().filter(some);
-            let read = read.map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)));
-            let mut read: Vec<Vec<String>> = read.collect();
-            if read.is_empty() {
-                read.push(vec![text_of(first).into_owned()]);
+            // Split by each delimiter that occurs; a line without delimiters is one column.
+            let occurs = |delimiter: &&u8| first.contains(*delimiter);
+            let cells_by_delimiter = delimiters.iter().filter(occurs);
+            let cells_by_delimiter = cells_by_delimiter
+                .map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)));
+            let mut cells_by_delimiter: Vec<Vec<String>> = cells_by_delimiter.collect();
+            if cells_by_delimiter.is_empty() {
+                cells_by_delimiter.push(vec![decode_cell(first).into_owned()]);
             }
-            if read.iter().flatten().any(|cell| names.contains(cell)) {
+            if cells_by_delimiter
+                .iter()
+                .flatten()
+                .any(|cell| names.contains(cell))
+            {
                 return Ok((true, None));
             }
-            let header = read.iter().any(|cells| looks_like_header(cells));
-            let all = |what: fn(&str) -> bool| {
-                read.iter().any(|cells| cells.iter().all(|cell| what(cell)))
+            let header = cells_by_delimiter
+                .iter()
+                .any(|cells| looks_like_header(cells));
+            let all = |predicate: fn(&str) -> bool| {
+                cells_by_delimiter
+                    .iter()
+                    .any(|cells| cells.iter().all(|cell| predicate(cell)))
             };
             Ok((
                 header,
                 match header {
                     true if all(is_value) => Some(NUMBERS_NOTE),
                     true => None,
-                    false if all(is_word) => Some(WORDS_NOTE),
+                    false if all(is_word_value) => Some(WORDS_NOTE),
                     // Names and numbers can be mixed: sample,450,451.
                     false => Some(FIRST_ROW_NOTE),
                 },
@@ -430,19 +456,19 @@ fn has_header(
     }
 }
 
-/// Whether a header of one column has all names that are expected, with spaces between them.
+/// Whether a header of one column contains all expected names, separated by spaces.
 fn names_between_spaces(header: &[u8], expected: &ExpectedColumns) -> bool {
-    let header = text_of(header);
+    let header = decode_cell(header);
     let words: BTreeSet<&str> = header.split_whitespace().collect();
-    let is_there = |name: &String| source_of(name, &words).is_some();
+    let is_present = |name: &String| source_of(name, &words).is_some();
     let names = expected.names.as_ref();
-    words.len() > 1 && names.is_some_and(|names| names.iter().all(is_there))
+    words.len() > 1 && names.is_some_and(|names| names.iter().all(is_present))
 }
 
-/// Whether most of these lines, of one column, are several values with spaces between them.
+/// Whether most of these lines, of one column, contain several values separated by spaces.
 fn separated_by_spaces(lines: &[(usize, &[u8])]) -> bool {
     let values = |line: &[u8]| {
-        let line = text_of(line);
+        let line = decode_cell(line);
         let words = line.split_whitespace();
         words.filter(|word| is_value(word)).count()
     };
@@ -450,26 +476,28 @@ fn separated_by_spaces(lines: &[(usize, &[u8])]) -> bool {
     2 * lines.iter().filter(spaced).count() > lines.len()
 }
 
-/// Refuses the first line of a tab-separated file that something else separates.
-fn check_tabs(first: &[u8], tabs: bool) -> Result<()> {
-    let other = DELIMITERS.iter().find(|by| first.contains(by));
-    match other.filter(|_| tabs) {
-        Some(&by) => Err(Error::new(format!(
+/// Refuses a tab-separated file whose first line has another separator.
+fn check_tabs(first: &[u8], is_tsv: bool) -> Result<()> {
+    let other_delimiter = DELIMITERS
+        .iter()
+        .find(|delimiter| first.contains(delimiter));
+    match other_delimiter.filter(|_| is_tsv) {
+        Some(&delimiter) => Err(Error::new(format!(
             "line 1 has no tab; if {0:?} separates the columns, give `delimiter` '{0}'",
-            char::from(by)
+            char::from(delimiter)
         ))),
         None => Ok(()),
     }
 }
 
-/// Notes for a first line that could be either.
+/// Notes for a first line that could be a header or a row.
 const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it was read as column numbers written by pandas; if it is a row, give `header` no";
 const WORDS_NOTE: &str = "line 1 has words that stand for missing values or truth: it was read as the first row; if it names the columns, give `header` yes";
 const FIRST_ROW_NOTE: &str =
     "line 1 has numbers: it was read as the first row; if it names the columns, give `header` yes";
 
-/// Whether these look like names: none is a number, only the first may be empty, and not all of them are words that
-/// stand for a missing value (`Na`, `inf`); or 0, 1, 2, …, as pandas writes them.
+/// Whether the cells look like names: none is a number, only the first may be empty, and not all are words that mean a
+/// missing value (`Na`, `inf`); or they are 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
     let rest = match cells {
         [index, rest @ ..] if index.is_empty() => rest,
@@ -478,8 +506,8 @@ fn looks_like_header(cells: &[String]) -> bool {
     if rest.len() > 1 && columns::is_numbering(rest) {
         return true;
     }
-    let name = |cell: &String| !is_value(cell);
-    rest.iter().any(name) && rest.iter().all(|cell| name(cell) || is_word(cell))
+    let is_name = |cell: &String| !is_value(cell);
+    rest.iter().any(is_name) && rest.iter().all(|cell| is_name(cell) || is_word_value(cell))
 }
 
 /// The error if most lines have another number of fields than expected.
@@ -491,27 +519,27 @@ fn field_count_error(
     expected: Option<&ExpectedColumns>,
 ) -> Error {
     let mut splitter = Splitter::new(delimiter);
-    let (line, has) = lines
+    let (line, field_count) = lines
         .iter()
         .filter(|(_, text)| !is_blank(text, count, delimiter))
         .map(|(line, text)| (*line, splitter.split_into(text, count)))
-        .find(|&(_, has)| has != count)
+        .find(|&(_, field_count)| field_count != count)
         .unwrap_or_default();
     let separated = match delimiter {
         b'\t' => "tabs".to_owned(),
         other => format!("'{}'", char::from(other)),
     };
-    let hint = match has > count && delimiter == b',' {
+    let hint = match field_count > count && delimiter == b',' {
         true => {
             "; if numbers have decimal commas, separate the columns by ';' or put the numbers in quotes"
         }
         false => "; if something else separates the columns, name it with `delimiter`",
     };
-    let more = match header && has == count + 1 {
+    let missing_name_hint = match header && field_count == count + 1 {
         true => ", or a name for the first column is missing (as when R writes row names)",
         false => "",
     };
-    // The names may stand below a title.
+    // The header may be below a title.
     let mut lines_with: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     for (line, text) in lines {
         if !is_blank(text, 2, delimiter) {
@@ -528,11 +556,11 @@ fn field_count_error(
     };
     match (header, expected) {
         (false, Some(expected)) => Error::wrong_dimension(format!(
-            "it has {has} columns separated by {separated} (line {line}) but the {} has {count} features{hint}",
+            "it has {field_count} columns separated by {separated} (line {line}) but the {} has {count} features{hint}",
             expected.of
         )),
         _ => Error::new(format!(
-            "most lines do not have the {count} fields of line 1: line {line} has {has}, separated by {separated}{hint}{more}{title}"
+            "most lines do not have the {count} fields of line 1: line {line} has {field_count}, separated by {separated}{hint}{missing_name_hint}{title}"
         )),
     }
 }
@@ -563,14 +591,14 @@ impl Splitter {
     /// Splits one line and returns the number of fields. An empty line is one empty field.
     fn split(&mut self, line: &[u8]) -> usize {
         self.reader.reset();
-        // A line that is too long counts as having too many fields.
+        // A line that is too long counts as one with too many fields.
         if line.len() > MAX_LINE_BYTES {
             self.fields = 0;
             return usize::MAX;
         }
         let line = without_spaces_before_quotes(line, self.delimiter);
         let line: &[u8] = &line;
-        // Enough for any line, so that the reader's buffers never overflow.
+        // Large enough for this line, so that the reader's buffers never overflow.
         if self.text.len() <= line.len() {
             self.text.resize(line.len() + 1, 0);
             self.ends.resize(line.len() + 2, 0);
@@ -595,8 +623,8 @@ impl Splitter {
         self.fields
     }
 
-    /// Splits like [`Self::split`]; a line with more fields than these, all of them empty, has delimiters at its end
-    /// and counts as having `count`.
+    /// Splits like [`Self::split`]; a line whose fields beyond `count` are all empty has delimiters at its end and
+    /// counts as having `count` fields.
     fn split_into(&mut self, line: &[u8], count: usize) -> usize {
         let fields = self.split(line);
         match fields > count && fields != usize::MAX && self.filled() <= count {
@@ -605,7 +633,7 @@ impl Splitter {
         }
     }
 
-    /// Number of fields of the last split line up to the last that is not empty.
+    /// Number of fields of the last split line, without the empty ones at its end.
     fn filled(&self) -> usize {
         let filled = |&field: &usize| !self.cell(field - 1).is_empty();
         (1..=self.fields).rev().find(filled).unwrap_or(0)
@@ -614,7 +642,7 @@ impl Splitter {
     /// A field of the last split line.
     fn cell(&self, field: usize) -> Cow<'_, str> {
         let begin = if field == 0 { 0 } else { self.ends[field - 1] };
-        text_of(&self.text[begin..self.ends[field]])
+        decode_cell(&self.text[begin..self.ends[field]])
     }
 
     fn cells(&mut self, line: &[u8]) -> Vec<String> {
@@ -625,37 +653,37 @@ impl Splitter {
     }
 }
 
-/// The line without the spaces between a delimiter and a quote, as in `1, "2"`: a field is quoted only if it begins with
-/// the quote.
+/// Removes the spaces between a delimiter and a quote, as in `1, "2"`: a field is quoted only if it begins with the
+/// quote.
 fn without_spaces_before_quotes(line: &[u8], delimiter: u8) -> Cow<'_, [u8]> {
     if !line.windows(2).any(|pair| pair == b" \"") {
         return Cow::Borrowed(line);
     }
-    let mut without = Vec::with_capacity(line.len());
-    let (mut begins, mut quoted) = (true, false);
+    let mut result = Vec::with_capacity(line.len());
+    let (mut at_field_start, mut quoted) = (true, false);
     let mut spaces_end = 0;
-    for (at, &byte) in line.iter().enumerate() {
-        if byte == b' ' && begins {
-            // Looked for once in a run of spaces.
-            if spaces_end <= at {
-                let spaces = line[at..].iter().take_while(|byte| **byte == b' ');
-                spaces_end = at + spaces.count();
+    for (index, &byte) in line.iter().enumerate() {
+        if byte == b' ' && at_field_start {
+            // Search only once in a run of spaces.
+            if spaces_end <= index {
+                let spaces = line[index..].iter().take_while(|byte| **byte == b' ');
+                spaces_end = index + spaces.count();
             }
             if line[spaces_end..].starts_with(b"\"") {
                 continue;
             }
         }
         quoted = match (byte, quoted) {
-            (b'"', false) => begins,
+            (b'"', false) => at_field_start,
             (b'"', true) => false,
             _ => quoted,
         };
         // A doubled quote inside a quoted field ends it and begins it again.
-        begins = (byte == b'"' && !quoted && line[at + 1..].starts_with(b"\""))
+        at_field_start = (byte == b'"' && !quoted && line[index + 1..].starts_with(b"\""))
             || (!quoted && byte == delimiter);
-        without.push(byte);
+        result.push(byte);
     }
-    Cow::Owned(without)
+    Cow::Owned(result)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Tables whose columns have types: Parquet files, and data frames that a program holds.
+//! Tables whose columns have types: Parquet files, and data frames of a program.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    cells::stored,
+    cells::checked_number,
     columns::{ColumnMapping, ExpectedColumns},
     error::{Error, Result},
     settings::Settings,
@@ -11,17 +11,17 @@ use crate::{
     text_columns::{Reading, RefusedColumns, TextCells, encode},
 };
 
-/// Largest number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to very many
+/// Maximum number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to very many
 /// values.
 const MAX_VALUES: usize = 1 << 27;
 
-/// How the values of a column are read.
+/// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
 pub(crate) enum Kind {
-    /// Signed whole numbers, and truth values.
+    /// Signed whole numbers, and Booleans.
     Whole,
-    /// Whole numbers of which none is negative.
+    /// Nonnegative whole numbers.
     Unsigned,
     /// Numbers that a program may have rounded.
     Floating,
@@ -35,62 +35,76 @@ pub(crate) enum Kind {
 pub(crate) trait TypedColumns: TextCells {
     /// Number of rows.
     fn rows(&self) -> usize;
-    /// How a column is read.
+    /// The type of a column.
     fn kind(&self, column: usize) -> Kind;
-    /// Calls `each` with the numbers of a column that is neither text nor refused; NaN for a missing one.
+    /// Calls `each` with the numbers of a column that is neither text nor refused; NaN if missing.
     fn each_number(&mut self, column: usize, each: &mut dyn FnMut(f64)) -> Result<()>;
 }
 
-/// The table of these columns; a column of text is read like one of a text table.
-pub(crate) fn table<C: TypedColumns>(
+/// Reads the table of these columns; a text column is read as in a text table.
+pub(crate) fn read_table<C: TypedColumns>(
     mut columns: C,
     mut mapping: ColumnMapping,
-    how: &Settings,
+    settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let mut taken = mapping.take.iter().chain(&mapping.label);
-    if how.decimal.is_some() && !taken.any(|&at| columns.kind(at) == Kind::Text) {
+    let mut used_columns = mapping.file_columns.iter().chain(&mapping.label);
+    if settings.decimal.is_some()
+        && !used_columns.any(|&file_column| columns.kind(file_column) == Kind::Text)
+    {
         return Err(Error::new(
             "`decimal` is for numbers in text, and none of its columns is text; leave `decimal` out",
         ));
     }
-    let way_out = encode(how, &mut columns, &mut mapping)?;
-    let (rows, wide) = (columns.rows(), mapping.take.len());
-    if rows.saturating_mul(wide) > MAX_VALUES {
+    let missing_advice = encode(settings, &mut columns, &mut mapping)?;
+    let (rows, width) = (columns.rows(), mapping.file_columns.len());
+    if rows.saturating_mul(width) > MAX_VALUES {
         return Err(Error::new(format!(
-            "{rows} rows of {wide} values need too much memory; give fewer rows or columns"
+            "{rows} rows of {width} values need too much memory; give fewer rows or columns"
         )));
     }
-    let mut unfit: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (named, &at) in mapping.take.iter().enumerate() {
-        if let Kind::Refused(why) = columns.kind(at) {
-            unfit.entry(why).or_default().push(named);
+    let mut refused_by_reason: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (table_column, &file_column) in mapping.file_columns.iter().enumerate() {
+        if let Kind::Refused(why) = columns.kind(file_column) {
+            refused_by_reason.entry(why).or_default().push(table_column);
         }
     }
     let mut refused = RefusedColumns::default();
-    for (why, columns) in unfit {
+    for (why, columns) in refused_by_reason {
         refused.add(&columns, why, &mapping);
     }
-    let mut reading = Reading::new(how, expected, &mapping);
-    reading.problems.of_missing = way_out;
-    let mut values: Vec<Vec<f64>> = vec![Vec::new(); wide];
-    for (named, into) in values.iter_mut().enumerate() {
-        let at = mapping.take[named];
-        match (columns.kind(at), mapping.category(named)) {
+    let mut reading = Reading::new(settings, expected, &mapping);
+    reading.problems.missing_advice = missing_advice;
+    let mut values: Vec<Vec<f64>> = vec![Vec::new(); width];
+    for (table_column, column_values) in values.iter_mut().enumerate() {
+        let file_column = mapping.file_columns[table_column];
+        match (columns.kind(file_column), mapping.category(table_column)) {
             (Kind::Refused(_), _) => continue,
             (Kind::Whole | Kind::Unsigned | Kind::Floating, None) => {
-                columns.each_number(at, &mut |number| {
-                    into.push(reading.number(into.len() + 1, named, stored(number), &mapping));
+                columns.each_number(file_column, &mut |number| {
+                    column_values.push(reading.number(
+                        column_values.len() + 1,
+                        table_column,
+                        checked_number(number),
+                        &mapping,
+                    ));
                 })?;
             }
-            _ => columns.each_cell(&[at], &mut |_, cell| {
-                into.push(reading.cell(into.len() + 1, named, cell, &mapping));
+            _ => columns.each_cell(&[file_column], &mut |_, cell| {
+                column_values.push(reading.cell(
+                    column_values.len() + 1,
+                    table_column,
+                    cell,
+                    &mapping,
+                ));
             })?,
         }
     }
     let mut labels = Vec::new();
     if let Some(label) = mapping.label {
-        if columns.kind(label) == Kind::Floating && expected.is_some_and(|own| own.persons) {
+        if columns.kind(label) == Kind::Floating
+            && expected.is_some_and(|expected| expected.persons)
+        {
             return Err(Error::new(format!(
                 "column {} has floating-point numbers, which may be rounded, so that several persons would be one; write identifiers as text or as whole numbers",
                 label + 1
@@ -101,5 +115,5 @@ pub(crate) fn table<C: TypedColumns>(
     reading.check(&mapping, refused, &mut columns)?;
     let row = |row: usize| values.iter().map(move |column| column[row]);
     let values = (0..rows).flat_map(row).collect();
-    RowTable::of(mapping, values, reading.problems, labels)
+    RowTable::from_mapping(mapping, values, reading.problems, labels)
 }

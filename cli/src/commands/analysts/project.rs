@@ -35,8 +35,8 @@ pub(crate) struct ProjectArgs {
     /// as you protect them
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Column of a text table with the label or identifier of each row, written beside its scores; in the figure it decides
-    /// the colour; not a feature
+    /// Column of a text table with the label or identifier of each row, written beside its scores; in the figure it
+    /// decides the colour; not a feature
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
     /// The two components of the figure
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     }
     let estimate = read_estimate(&args.estimate)?;
     let expected = ExpectedColumns {
-        of: "estimate",
+        source: "estimate",
         dimension: estimate.p,
         names: estimate.params.feature_names(),
         reports: false,

@@ -54,7 +54,7 @@ impl Participants for Persons {
     fn settings_digest(&self) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update((self.table.len() as u64).to_le_bytes());
-        for &column in self.table.taken() {
+        for &column in self.table.file_columns() {
             hash.update((column as u64).to_le_bytes());
         }
         hash.update(self.holders.to_bytes());

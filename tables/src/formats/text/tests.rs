@@ -7,7 +7,7 @@ use crate::{
     testing::{assert_says, strings, study, with, without},
 };
 
-/// Reads like `project` and `central`, but without refusing unreadable values.
+/// Reads as `project` and `central` do, but without refusing unreadable values.
 fn local(text: &str) -> Result<RowTable> {
     parse(text.as_bytes(), false, &with(Header::Auto), None)
 }
@@ -104,7 +104,7 @@ fn errors_name_the_place_but_not_the_value() {
 }
 
 /// A first line of text may be a participant's row, even above numbers: it is shown only if a flag, the study or the
-/// estimate confirms that it holds names.
+/// estimate confirms that it is a header.
 #[test]
 fn a_first_line_that_is_only_taken_for_names_is_not_shown() {
     for text in [
@@ -174,7 +174,7 @@ fn reading_does_not_depend_on_the_data() {
                     assert_eq!(first.values().iter().sum::<f64>(), 15.0, "{body:?}");
                 }
             }
-            // Without a flag: the same error whatever the line contains.
+            // Without a flag, the error does not depend on the line.
             let error = report(&body, Header::Auto, &plain).unwrap_err().to_string();
             assert!(error.contains("`header` yes or `header` no"), "{error}");
         }
@@ -281,7 +281,7 @@ fn rows_of_one_person_do_not_decide() {
             let table = parse(text.as_bytes(), false, &settings, Some(&named));
             assert_eq!(table.is_ok(), persons, "{row}");
         }
-        // Whose a broken line is nobody can tell; without persons it is the zero row.
+        // The person of a broken line is unknown; without persons the line is the zero row.
         for (line, words) in [
             ("z,1", "line 4 has 2 fields and not 3"),
             ("z,1,2,3", "line 4 has 4 fields and not 3"),
@@ -293,10 +293,10 @@ fn rows_of_one_person_do_not_decide() {
         ] {
             let text = format!("who,a,b\np,1,2\nq,2,3\n{line}\nr,4,5\n");
             let table = parse(text.as_bytes(), false, &settings, Some(&named));
-            let told = table.as_ref().err().map(ToString::to_string);
+            let message = table.as_ref().err().map(ToString::to_string);
             match persons && !words.is_empty() {
-                true => assert!(told.unwrap().contains(words), "{line}"),
-                // A blank line is nobody's.
+                true => assert!(message.unwrap().contains(words), "{line}"),
+                // A blank line belongs to nobody.
                 false => {
                     let rows = 4 - usize::from(persons && !line.contains('z'));
                     assert_eq!(table.unwrap().len(), rows, "{line}");
@@ -306,7 +306,7 @@ fn rows_of_one_person_do_not_decide() {
     }
 }
 
-/// A column is refused where it has 20 cells and more than half of them are unreadable, those that are empty aside.
+/// A column is refused if it has at least 20 nonempty cells and more than half of them are unreadable.
 #[test]
 fn most_of_20_cells_refuse_a_column() {
     let named = study(Some(&["a", "sex=f", "sex=m"]), 3);
@@ -335,7 +335,7 @@ fn most_of_20_cells_refuse_a_column() {
     }
 }
 
-/// Without a header the form is that of most lines.
+/// Without a header, most lines decide on the form.
 #[test]
 fn one_line_does_not_decide_the_number_of_columns() {
     let unnamed = study(None, 2);
@@ -356,7 +356,7 @@ fn one_line_does_not_decide_the_number_of_columns() {
             "{usual} {odd}"
         );
     }
-    // A column that is no feature is not counted.
+    // A column that is not a feature is not counted.
     let labelled = Settings {
         label: Some(crate::Label {
             flag: "`person`",
@@ -373,7 +373,7 @@ fn one_line_does_not_decide_the_number_of_columns() {
     }
 }
 
-/// A cell of one participant takes neither the stack nor the time of the others.
+/// A cell of one participant exhausts neither the stack nor the time for the others.
 #[test]
 fn long_cells_are_read_in_linear_time() {
     for text in [
@@ -435,7 +435,7 @@ fn a_wrong_form_is_refused_before_values_are_read() {
     }
 }
 
-/// Numbers are those of Rust, with the minus sign of typesetting, or with the decimal mark that is said.
+/// Numbers are those of Rust, also with the minus sign U+2212, or with the stated decimal mark.
 #[test]
 fn numbers_are_what_rust_reads() {
     let read = |cell: &str, mark: Option<DecimalMark>| {
@@ -468,7 +468,7 @@ fn numbers_are_what_rust_reads() {
         ("1,5e3", &[comma], 1500.0),
         ("TRUE", &[None, point, comma], 1.0),
         ("false", &[None, point, comma], 0.0),
-        // Thousands, or a number with decimals: as is said.
+        // Thousands or decimals, by the stated mark.
         ("2.870", &[None, point], 2.87),
         ("2.870", &[comma], 2870.0),
         ("2,870", &[comma], 2.87),
@@ -505,7 +505,7 @@ fn numbers_are_what_rust_reads() {
             assert!(read(cell, mark).is_nan(), "{cell:?} {mark:?}");
         }
     }
-    // In doubt nothing is guessed, and the message says what may help.
+    // Nothing is guessed, and the message gives the way out.
     let error = local("a;b\n1,5;2\n3;4\n").unwrap().check_readable();
     let words = [
         "line 2, column 1: a number spelled otherwise",
@@ -514,8 +514,8 @@ fn numbers_are_what_rust_reads() {
     assert_says(&error.unwrap_err(), &words, &["1,5"]);
 }
 
-/// Names that are also words for missing values or truth values: a header if other names stand beside them; alone, a
-/// flag must decide.
+/// Names that are also words for missing values or Booleans: a header if there are other names, too; otherwise a flag
+/// must decide.
 #[test]
 fn names_that_look_like_missing_values_are_seen() {
     for header in ["Na,Mg,Al", "RI,Na,inf", "none,a,True"] {
@@ -535,7 +535,7 @@ fn names_that_look_like_missing_values_are_seen() {
     assert_eq!(local("True,False\nFalse,True\n").unwrap().len(), 2);
 }
 
-/// Delimiters at the ends of lines, in all lines or some, with a header or without.
+/// Delimiters at the ends of all or some lines, with or without a header.
 #[test]
 fn delimiters_at_line_ends_add_no_column() {
     let named = study(Some(&["a", "b"]), 2);
@@ -556,7 +556,7 @@ fn delimiters_at_line_ends_add_no_column() {
             assert_eq!(table.row(1).values(), [3.0, 4.0], "{text:?}");
         }
     }
-    // An empty cell in the last column is a missing value, and a value beyond the last name is none of its columns'.
+    // An empty cell in the last column is a missing value, and a value beyond the last name makes the row unusable.
     let table = local("a,b\n1,\n2,3\n").unwrap();
     assert!(table.row(0).values()[1].is_nan() && table.row(1).values() == [2.0, 3.0]);
     let more = report("a,b,\n1,2,9\n", Header::Auto, &named).unwrap();
@@ -620,8 +620,7 @@ fn bytes_of_other_encodings_and_formats() {
     assert_says(&error, &["`delimiter` ';'"], &[]);
 }
 
-/// A cell or a name is read by itself, so that no byte changes how others are read; one with a byte that its encoding has
-/// not is unreadable.
+/// Each cell or name is decoded separately, so that no byte affects others; one with an invalid byte is unreadable.
 #[test]
 fn each_cell_has_its_own_encoding() {
     let named = study(Some(&["größe", "état=œdème", "état=léger"]), 3);
@@ -635,25 +634,25 @@ fn each_cell_has_its_own_encoding() {
     ];
     let text = [&header[..], &lines.map(|(line, _)| line).concat()[..]].concat();
     let table = parse(&text, false, &with(Header::Auto), Some(&named)).unwrap();
-    for (index, (_, wanted)) in lines.iter().enumerate() {
+    for (index, (_, expected)) in lines.iter().enumerate() {
         let read = table.row(index);
-        for (found, wanted) in read.values().iter().zip(wanted) {
+        for (actual, expected) in read.values().iter().zip(expected) {
             assert!(
-                found == wanted || found.is_nan() && wanted.is_nan(),
+                actual == expected || actual.is_nan() && expected.is_nan(),
                 "line {index}"
             );
         }
     }
-    // The whole file in an encoding that is said, or in UTF-16.
+    // The whole file in a stated encoding, or in UTF-16.
     let text = "größe;état\n1;œdème\n2;léger\n";
-    let wide = |bytes: fn(u16) -> [u8; 2]| {
+    let in_utf_16 = |bytes: fn(u16) -> [u8; 2]| {
         let marked = format!("\u{feff}{text}");
         marked.encode_utf16().flat_map(bytes).collect::<Vec<u8>>()
     };
     let macintosh = b"gr\x9a\xa7e;\x8etat\n1;\xcfd\x8fme\n2;l\x8eger\n".to_vec();
     for (bytes, name) in [
-        (wide(u16::to_le_bytes), None),
-        (wide(u16::to_be_bytes), None),
+        (in_utf_16(u16::to_le_bytes), None),
+        (in_utf_16(u16::to_be_bytes), None),
         (macintosh.clone(), Some("macintosh")),
     ] {
         let settings = Settings {
@@ -681,8 +680,8 @@ fn lines_above_the_names_are_told() {
         ("# a,b,c\n", "line 1 begins with #"),
         ("Survey of 2024\na,b,c\n", "line 2 names the columns"),
         ("Survey of 2024,,\n,,\na,b,c\n", "line 3 names the columns"),
-        ("\"height\n(cm)\",b,c\n", "quoted name in line 1 goes on"),
-        ("a,\"b\n1\",c\n", "quoted name in line 1 goes on"),
+        ("\"height\n(cm)\",b,c\n", "quoted name in line 1 continues"),
+        ("a,\"b\n1\",c\n", "quoted name in line 1 continues"),
     ] {
         let text = format!("{above}{rows}");
         let error = local(&text).map(drop).unwrap_err();
@@ -693,7 +692,7 @@ fn lines_above_the_names_are_told() {
             &["height"],
         );
     }
-    // Also where semicolons separate the columns of which the title knows nothing.
+    // The same with semicolons, which the title does not contain.
     let error = local(&format!("Umfrage\na;b;c\n{}", rows.replace(',', ";"))).unwrap_err();
     assert_says(&error, &["line 2 names the columns"], &["Umfrage"]);
     let table = parse(b"#a,b\n1,2\n", false, &with(Header::Yes), None).unwrap();
@@ -705,7 +704,8 @@ fn lines_above_the_names_are_told() {
     );
 }
 
-/// A cell that is a category of the study is nothing else, and a column without any of them is refused with both lists.
+/// A cell that is a category of the study means nothing else, and a column without any category is refused with both
+/// lists.
 #[test]
 fn categories_are_exact_text() {
     let names = [
@@ -729,7 +729,7 @@ fn categories_are_exact_text() {
     for missing in [5, 6] {
         assert!(row(missing)[..4].iter().all(|value| value.is_nan()));
     }
-    // Cells count once, not once a category, and have the column's name.
+    // Cells count once rather than once per category, under the column's name.
     let unreadable = table.unreadable(false).unwrap();
     let words = [
         "column 1 (c): 2 values are none of",
@@ -744,7 +744,7 @@ fn categories_are_exact_text() {
         &["(smoker)", "\"no\", \"yes\"", "\"No\", \"Yes\""],
         &["only one"],
     );
-    // Where nothing is sent one cell is enough.
+    // If nothing is sent, one cell suffices.
     let local = ExpectedColumns {
         reports: false,
         ..smoker
@@ -761,7 +761,7 @@ fn categories_are_exact_text() {
         let some = "column 1 (smoker): some of its cells are none of the categories";
         assert_says(&error, &[some, "\"no\", \"yes\"", words, "line 3"], &[]);
     }
-    // Numbers with spaces between them are no columns where they are categories.
+    // Numbers separated by spaces are not columns if they are categories.
     for reports in [true, false] {
         let ages = ExpectedColumns {
             reports,
@@ -773,7 +773,7 @@ fn categories_are_exact_text() {
     }
 }
 
-/// Public rows whose words for missing values may be values: how many there are, and how they are kept.
+/// Public rows whose words for missing values may be values: they are counted, and can be kept.
 #[test]
 fn a_word_is_kept_as_a_category() {
     let text = "country,b\n".to_owned() + &"DE,1\nNA,2\nZA,3\nNA,4\n,5\n".repeat(8);
