@@ -12,7 +12,7 @@ use crate::{
     error::{Failure, Result},
     estimate::PyEstimate,
     use_case::request,
-    wait::{Control, patiently},
+    wait::{Control, run_interruptible},
 };
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Analyst")]
@@ -31,9 +31,9 @@ impl PyAnalyst {
         F: Future<Output = Result<T>>,
     {
         let (url, token, settings) = (self.url.clone(), self.token.clone(), self.settings.clone());
-        patiently(py, None, move |control: &Control| {
+        run_interruptible(py, None, move |control: &Control| {
             let client = OperatorClient::with_settings(&url, &token, &settings)?;
-            control.requests(work(client))?
+            control.run_requests(work(client))?
         })
     }
 }
@@ -53,13 +53,13 @@ impl PyAnalyst {
         connection: Option<Connection>,
     ) -> PyResult<Self> {
         let build = || {
-            let own = Self {
+            let analyst = Self {
                 token: BearerToken::new(token)?,
                 settings: Connection::settings(connection.as_ref())?,
                 url,
             };
-            OperatorClient::with_settings(&own.url, &own.token, &own.settings)?;
-            Ok(own)
+            OperatorClient::with_settings(&analyst.url, &analyst.token, &analyst.settings)?;
+            Ok(analyst)
         };
         build().map_err(|failure: Failure| failure.raise(py))
     }
@@ -95,9 +95,9 @@ impl PyAnalyst {
         self.call(py, async move |client| {
             let mut tokens = Vec::new();
             while tokens.len() < count {
-                let now =
+                let batch =
                     (count - tokens.len()).min(eigenveil_shared::enrolment::MAX_TOKENS_PER_REQUEST);
-                let issued = client.issue_tokens(&study, now).await?;
+                let issued = client.issue_tokens(&study, batch).await?;
                 tokens.extend(issued.iter().map(|token| token.reveal()));
             }
             Ok(tokens)
@@ -113,8 +113,8 @@ impl PyAnalyst {
     /// Requests an estimate; returns the number of the job.
     fn request_estimate(&self, py: Python<'_>, study: String, arguments: String) -> PyResult<u64> {
         self.call(py, async move |client| {
-            let asked = request(&arguments)?;
-            Ok(client.request_estimate(&study, &asked).await?.number)
+            let request = request(&arguments)?;
+            Ok(client.request_estimate(&study, &request).await?.number)
         })
     }
 
@@ -126,11 +126,11 @@ impl PyAnalyst {
         seconds: f64,
     ) -> PyResult<PyEstimate> {
         self.call(py, async move |client| {
-            let longest = Duration::try_from_secs_f64(seconds).map_err(|_| {
+            let timeout = Duration::try_from_secs_f64(seconds).map_err(|_| {
                 Failure::input(format!("timeout is {seconds} s; it must be at least 0"))
             })?;
-            let done = client.wait_for_estimate(&study, number, longest).await?;
-            let estimate = done.estimate.ok_or_else(|| {
+            let job = client.wait_for_estimate(&study, number, timeout).await?;
+            let estimate = job.estimate.ok_or_else(|| {
                 eigenveil_shared::Error::estimate_failed(format!(
                     "the server gives no estimate {number}"
                 ))

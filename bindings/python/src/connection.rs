@@ -1,4 +1,4 @@
-//! How to reach a server: the settings of a `eigenveil.Connection`.
+//! Settings for reaching a server, those of an `eigenveil.Connection`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -20,7 +20,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// The HTTP settings of a connection; the defaults without one.
     pub(crate) fn settings(given: Option<&Self>) -> Result<HttpSettings> {
-        let Some(own) = given else {
+        let Some(connection) = given else {
             return Ok(HttpSettings::default());
         };
         let seconds = |name: &str, value: f64, least: f64| {
@@ -33,8 +33,8 @@ impl Connection {
                     ))
                 })
         };
-        let timeout = seconds("timeout", own.timeout, 0.001)?;
-        let max_elapsed = seconds("retry_for", own.retry_for, 0.0)?;
+        let timeout = seconds("timeout", connection.timeout, 0.001)?;
+        let max_elapsed = seconds("retry_for", connection.retry_for, 0.0)?;
         let default = HttpSettings::default();
         let patience = if max_elapsed > RetryPolicy::default().max_elapsed {
             RetryPolicy::patient()
@@ -44,21 +44,21 @@ impl Connection {
         let settings = HttpSettings {
             request_timeout: timeout,
             connect_timeout: default.connect_timeout.min(timeout),
-            insecure_http: own.insecure_http,
+            insecure_http: connection.insecure_http,
             retry: RetryPolicy {
                 max_elapsed,
                 ..patience
             },
             ..default
         };
-        let settings = match &own.proxy {
+        let settings = match &connection.proxy {
             Some(proxy) => HttpSettings {
                 proxy: proxy.parse()?,
                 ..settings
             },
             None => settings,
         };
-        let Some(path) = &own.ca_certificate else {
+        let Some(path) = &connection.ca_certificate else {
             return Ok(settings);
         };
         let pem = std::fs::read(path).map_err(|error| {

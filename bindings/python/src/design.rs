@@ -1,4 +1,4 @@
-//! A study as it is asked for: the arguments of `Analyst.create_study`, some of which `LocalDPPCA` has.
+//! A requested study: the arguments of `Analyst.create_study`, some of which `LocalDPPCA` has.
 
 use eigenveil_shared::{
     Error, ErrorCode,
@@ -49,46 +49,50 @@ struct Design {
     last_day: Option<UtcDate>,
 }
 
-/// The request that these arguments make.
+/// The request with these arguments.
 pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
-    let asked: Design = request(arguments)?;
-    let invalid = |sentence: String| Error::new(ErrorCode::InvalidDimension, sentence);
-    let dimension = match (asked.dimension, asked.features.as_ref().map(Vec::len)) {
-        (Some(p), Some(found)) if p != found => {
-            return Err(
-                invalid(format!("dimension is {p}, and there are {found} features")).into(),
-            );
+    let arguments: Design = request(arguments)?;
+    let invalid = |detail: String| Error::new(ErrorCode::InvalidDimension, detail);
+    let dimension = match (
+        arguments.dimension,
+        arguments.features.as_ref().map(Vec::len),
+    ) {
+        (Some(p), Some(feature_count)) if p != feature_count => {
+            return Err(invalid(format!(
+                "dimension is {p}, and there are {feature_count} features"
+            ))
+            .into());
         }
-        (given, found) => given
-            .or(found)
+        (given, feature_count) => given
+            .or(feature_count)
             .ok_or_else(|| invalid("give features or dimension".to_owned()))?,
     };
-    if let Some(mean) = asked.mean_weight.filter(|_| !asked.weights) {
+    if let Some(mean) = arguments.mean_weight.filter(|_| !arguments.weights) {
         return Err(Failure::input(format!(
             "mean_weight is {mean}, and there are no weights; leave it out, or give weights"
         )));
     }
     Ok(CreateStudyRequest {
-        name: asked.name,
+        name: arguments.name,
         dimension,
-        features: asked.features,
-        norm: asked.bound_rows.norm(asked.radius, 1.0)?,
-        centring: asked.centring,
-        weights: asked.weights.then_some(Weights {
-            mean: asked.mean_weight,
+        features: arguments.features,
+        norm: arguments.bound_rows.norm(arguments.radius, 1.0)?,
+        centring: arguments.centring,
+        weights: arguments.weights.then_some(Weights {
+            mean: arguments.mean_weight,
         }),
-        mechanism: asked.mechanism,
-        calibration: asked.calibration,
-        epsilon: asked.epsilon,
-        delta: asked.delta,
-        default_k: asked.k,
-        draft: asked.draft,
-        enrolment: asked.enrolment,
+        mechanism: arguments.mechanism,
+        calibration: arguments.calibration,
+        epsilon: arguments.epsilon,
+        delta: arguments.delta,
+        default_k: arguments.k,
+        draft: arguments.draft,
+        enrolment: arguments.enrolment,
         about: About {
-            purpose: asked.purpose,
-            responsible_party: asked.responsible_party,
-            contact: asked.contact,
-            last_day: asked.last_day,
+            purpose: arguments.purpose,
+            responsible_party: arguments.responsible_party,
+            contact: arguments.contact,
+            last_day: arguments.last_day,
         },
     })
 }

@@ -3,13 +3,13 @@
 use eigenveil_shared::{ErrorCode, Hint};
 use pyo3::{prelude::*, types::PyDict};
 
-/// An error on its way to an exception, where no Python may be touched.
+/// An error that becomes an exception once the interpreter's lock is held.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    kind: &'static str,
+    exception_class: &'static str,
     code: String,
-    sentence: String,
-    /// Values for programs, beside the code.
+    detail: String,
+    /// Values for programs, in addition to the code.
     values: Vec<(&'static str, Value)>,
 }
 
@@ -22,44 +22,44 @@ pub(crate) enum Value {
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// An argument that cannot be used.
-    pub(crate) fn input(sentence: impl Into<String>) -> Self {
-        Self::new("InputError", "usage", sentence)
+    /// The error for an unusable argument.
+    pub(crate) fn input(detail: impl Into<String>) -> Self {
+        Self::new("InputError", "usage", detail)
     }
 
-    /// Whoever waited has raised KeyboardInterrupt, and does not see this.
+    /// The result of interrupted work; the caller raises KeyboardInterrupt instead.
     pub(crate) fn interrupted() -> Self {
         Self::input("interrupted")
     }
 
-    /// A forked process has the ledger of its parent.
+    /// The error for a ledger that the parent process opened.
     pub(crate) fn forked() -> Self {
         Self::new(
             "LedgerError",
             "file",
-            "the ledger was opened before this process was forked, by the process that forked it; nothing was written: open it after forking, in one process",
+            "the parent process opened the ledger before the fork; nothing was written: open it after forking, in one process",
         )
     }
 
-    /// A fault of this package.
+    /// The error for a bug in this package.
     pub(crate) fn internal() -> Self {
         Self::new(
             "InternalError",
             "internal",
-            "Eigenveil failed on the inside; nothing that was not confirmed has been counted. Please report it with what standard error says",
+            "Internal error in Eigenveil; nothing that was not confirmed has been counted. Please report it with the output on standard error",
         )
     }
 
-    /// A table that cannot be used, under a code that its error does not have.
-    pub(crate) fn of_table(error: &eigenveil_tables::Error, code: &str) -> Self {
+    /// The error for an unusable table, with this code.
+    pub(crate) fn from_table_error(error: &eigenveil_tables::Error, code: &str) -> Self {
         Self::new("InputError", code, error.detail())
     }
 
-    fn new(kind: &'static str, code: &str, sentence: impl Into<String>) -> Self {
+    fn new(exception_class: &'static str, code: &str, detail: impl Into<String>) -> Self {
         Self {
-            kind,
+            exception_class,
             code: code.to_owned(),
-            sentence: sentence.into(),
+            detail: detail.into(),
             values: Vec::new(),
         }
     }
@@ -71,27 +71,29 @@ impl Failure {
 
     /// Adds a remark.
     pub(crate) fn remark(mut self, remark: &str) -> Self {
-        self.sentence = format!("{}; {remark}", self.sentence);
+        self.detail = format!("{}; {remark}", self.detail);
         self
     }
 
-    /// The exception.
+    /// Makes the exception.
     pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
         let exception = || -> PyResult<PyErr> {
             let values = PyDict::new(py);
             for (name, value) in self.values {
                 values.set_item(name, value)?;
             }
-            let class = py.import("eigenveil.errors")?.getattr(self.kind)?;
-            let exception = class.call1((self.sentence, self.code, values))?;
+            let class = py
+                .import("eigenveil.errors")?
+                .getattr(self.exception_class)?;
+            let exception = class.call1((self.detail, self.code, values))?;
             Ok(PyErr::from_value(exception))
         };
         exception().unwrap_or_else(|error| error)
     }
 }
 
-/// The exception for an error with this code.
-fn kind(code: ErrorCode) -> &'static str {
+/// The class of the exception for an error with this code.
+fn exception_class(code: ErrorCode) -> &'static str {
     use ErrorCode as E;
     match code {
         E::Unauthorized
@@ -126,7 +128,11 @@ fn kind(code: ErrorCode) -> &'static str {
 
 impl From<eigenveil_shared::Error> for Failure {
     fn from(error: eigenveil_shared::Error) -> Self {
-        let failure = Self::new(kind(error.code()), error.code().as_str(), error.detail());
+        let failure = Self::new(
+            exception_class(error.code()),
+            error.code().as_str(),
+            error.detail(),
+        );
         match error.field() {
             Some(field) => failure.with("field", Value::Text(field)),
             None => failure,
@@ -136,8 +142,8 @@ impl From<eigenveil_shared::Error> for Failure {
 
 impl From<eigenveil_client::Error> for Failure {
     fn from(error: eigenveil_client::Error) -> Self {
-        let kind = match (error.code(), error.name()) {
-            (Some(code), _) => kind(code),
+        let exception_class = match (error.code(), error.name()) {
+            (Some(code), _) => exception_class(code),
             (
                 None,
                 "file" | "locked" | "changed" | "other-rows" | "rows-changed" | "clock-unavailable",
@@ -146,7 +152,7 @@ impl From<eigenveil_client::Error> for Failure {
             (None, "usage") => "InputError",
             (None, _) => "ServerError",
         };
-        let mut failure = Self::new(kind, error.name(), error.detail());
+        let mut failure = Self::new(exception_class, error.name(), error.detail());
         if let Some(status) = error.status() {
             failure = failure.with("status", Value::Number(f64::from(status)));
         }
@@ -167,7 +173,7 @@ impl From<eigenveil_client::Error> for Failure {
 impl From<eigenveil_tables::Error> for Failure {
     fn from(error: eigenveil_tables::Error) -> Self {
         match error.code() {
-            Some(code) => Self::new(kind(code), code.as_str(), error.detail()),
+            Some(code) => Self::new(exception_class(code), code.as_str(), error.detail()),
             None => Self::input(error.detail()),
         }
     }
@@ -175,7 +181,7 @@ impl From<eigenveil_tables::Error> for Failure {
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
-        // Its own text may quote what stands there.
+        // serde's message may quote the input.
         Self::new(
             "InputError",
             "malformed-json",
@@ -185,8 +191,8 @@ impl From<serde_json::Error> for Failure {
                 error.column(),
                 match error.classify() {
                     serde_json::error::Category::Data =>
-                        "a field is missing, unknown or of another kind",
-                    _ => "it ends early or is no JSON",
+                        "a field is missing, unknown or of another type",
+                    _ => "it ends early or is not JSON",
                 }
             ),
         )

@@ -1,4 +1,4 @@
-//! An estimate: its document, and what follows from it.
+//! An estimate: its document, and results derived from it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{
     error::{Failure, Result},
     rows::transposed,
-    wait::{briefly, patiently},
+    wait::{run_detached, run_interruptible},
 };
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Estimate")]
@@ -25,15 +25,15 @@ impl PyEstimate {
     }
 }
 
-/// Two features, and why there is no value.
+/// Two features, and the reason why there is no value.
 type Refused = (usize, usize, String);
 
-/// p × p: value, standard error, lower and upper end of the interval.
+/// Value, standard error, lower and upper end of the interval, each p × p.
 type Intervals<'py> = [Bound<'py, PyArray2<f64>>; 4];
 
 /// A matrix as a numpy array.
 pub(crate) fn array<'py>(py: Python<'py>, matrix: &DMatrix<f64>) -> Bound<'py, PyArray2<f64>> {
-    let element = |place| matrix[place];
+    let element = |index| matrix[index];
     PyArray2::from_owned_array(py, Array2::from_shape_fn(matrix.shape(), element))
 }
 
@@ -58,12 +58,12 @@ fn prepared(estimate: &Estimate, table: &DMatrix<f64>) -> Result<DMatrix<f64>> {
 impl PyEstimate {
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        briefly(py, || {
+        run_detached(py, || {
             let estimate: Estimate = serde_json::from_slice(text)?;
             match estimate.is_consistent() {
                 true => Ok(Self::new(estimate)),
                 false => Err(Failure::input(format!(
-                    "the estimate contradicts itself: it says p = {} and k = {}, and its parts have other sizes; fetch it again",
+                    "the estimate is inconsistent: it states p = {} and k = {}, but its parts have other sizes; fetch it again",
                     estimate.p, estimate.k
                 ))),
             }
@@ -71,12 +71,12 @@ impl PyEstimate {
     }
 
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        briefly(py, || Ok(serde_json::to_string(&*self.0)?))
+        run_detached(py, || Ok(serde_json::to_string(&*self.0)?))
     }
 
     /// JSON of values derived from the document: names, variances, alignments, and the table for display.
     fn derived(&self, py: Python<'_>) -> PyResult<String> {
-        briefly(py, || {
+        run_detached(py, || {
             let estimate = &self.0;
             let column = |value: &dyn Fn(&eigenveil_shared::estimate::Component) -> Option<f64>| {
                 estimate.components.iter().map(value).collect::<Vec<_>>()
@@ -114,7 +114,7 @@ impl PyEstimate {
         let table = transposed(&table);
         let estimate = Arc::clone(&self.0);
         let k = estimate.k;
-        let scores = patiently(py, None, move |_| Ok(estimate.scores(rows(&table))?))?;
+        let scores = run_interruptible(py, None, move |_| Ok(estimate.scores(rows(&table))?))?;
         let scores = DMatrix::from_fn(scores.len(), k, |i, j| scores[i][j]);
         Ok(array(py, &scores))
     }
@@ -127,37 +127,37 @@ impl PyEstimate {
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let table = transposed(&table);
         let estimate = Arc::clone(&self.0);
-        let rows = patiently(py, None, move |_| prepared(&estimate, &table))?;
+        let rows = run_interruptible(py, None, move |_| prepared(&estimate, &table))?;
         Ok(array(py, &rows.transpose()))
     }
 
-    /// Covariance (or second moment): the nearest one that a population can have, the unbiased one, standard errors
-    /// (p × p).
+    /// Covariance (or second moment): the projected estimate, the unbiased estimate and the standard errors, each p ×
+    /// p.
     fn covariance<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyArray2<f64>>; 3]> {
         let estimate = Arc::clone(&self.0);
-        let found = patiently(py, None, move |_| {
+        let matrices = run_interruptible(py, None, move |_| {
             let moment = MomentEstimate::of_document(&estimate)?;
             let raw = moment.raw().clone();
             let projected = moment.projected().unwrap_or(&raw).clone();
             Ok([projected, raw, moment.standard_errors()])
         })?;
-        Ok(found.each_ref().map(|part| array(py, part)))
+        Ok(matrices.each_ref().map(|part| array(py, part)))
     }
 
-    /// All correlations with their 95 % intervals, NaN where one is refused, and the reasons.
+    /// All correlations with their 95 % intervals, NaN where one is refused, and the reasons for refusals.
     fn correlations<'py>(&self, py: Python<'py>) -> PyResult<(Intervals<'py>, Vec<Refused>)> {
         let estimate = Arc::clone(&self.0);
-        let (numbers, refused) = patiently(py, None, move |_| {
+        let (numbers, refused) = run_interruptible(py, None, move |_| {
             let moment = MomentEstimate::of_document(&estimate)?;
             let (p, names) = (moment.dimension(), estimate.feature_names());
             let mut numbers =
                 std::array::from_fn::<_, 4, _>(|_| DMatrix::from_element(p, p, f64::NAN));
             let mut refused = Vec::new();
-            for (part, own) in numbers.iter_mut().zip([1.0, 0.0, 1.0, 1.0]) {
-                part.fill_diagonal(own);
+            for (part, diagonal) in numbers.iter_mut().zip([1.0, 0.0, 1.0, 1.0]) {
+                part.fill_diagonal(diagonal);
             }
-            for (i, j, found) in moment.correlations() {
-                match found {
+            for (i, j, result) in moment.correlations() {
+                match result {
                     Ok(c) => {
                         let values = [c.value, c.standard_error, c.low, c.high];
                         for (part, value) in numbers.iter_mut().zip(values) {
@@ -178,12 +178,12 @@ impl PyEstimate {
         &self,
         py: Python<'_>,
         y: String,
-        on: Vec<String>,
+        predictors: Vec<String>,
     ) -> PyResult<Vec<(f64, f64, f64, f64)>> {
-        briefly(py, || {
-            let regression = regress(&self.0, &y, &on)?;
-            let each = regression.coefficients.iter();
-            Ok(each
+        run_detached(py, || {
+            let regression = regress(&self.0, &y, &predictors)?;
+            let coefficients = regression.coefficients.iter();
+            Ok(coefficients
                 .map(|c| (c.value, c.standard_error, c.low, c.high))
                 .collect())
         })
@@ -191,10 +191,12 @@ impl PyEstimate {
 
     /// The figures: file name, SVG.
     fn figures(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
-        briefly(py, || {
+        run_detached(py, || {
             let figures = estimate_figures(&self.0, None);
-            let each = figures.iter();
-            Ok(each.map(|own| (own.file, own.figure.to_svg())).collect())
+            let figures = figures.iter();
+            Ok(figures
+                .map(|figure| (figure.file, figure.figure.to_svg()))
+                .collect())
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger of a device, and what it sends.
+//! The ledger of a device, and the sending of its reports.
 
 use std::{
     fmt::Display,
@@ -19,13 +19,13 @@ use crate::{
     connection::Connection,
     error::{Failure, Result},
     study::{PyStudy, check_len},
-    wait::{Control, briefly, patiently},
+    wait::{Control, run_detached, run_interruptible},
 };
 
-/// How often a call looks whether another one has left a ledger.
+/// Interval at which a call checks whether another one has released a ledger.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A resource that may be closed, and is used by one call at a time.
+/// A resource that can be closed, and is used by one call at a time.
 pub(crate) struct Closable<T> {
     open: Arc<Mutex<Option<T>>>,
     process: u32,
@@ -48,22 +48,22 @@ impl<T: Send> Closable<T> {
         }
     }
 
-    /// Short work; Ctrl-C ends its wait for another call.
-    pub(crate) fn briefly<R: Send>(
+    /// Runs short work; Ctrl-C ends the wait for another call.
+    pub(crate) fn run_detached<R: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut T) -> Result<R> + Send,
     ) -> PyResult<R> {
-        self.taken(py, |open| match open {
+        self.with_lock(py, |open| match open {
             Some(open) => work(open),
             None => Err(closed()),
         })
     }
 
-    /// Does nothing in a forked child: a parent thread may have been using the file.
+    /// Closes the resource; does nothing in a forked child, where a thread of the parent may have been using it.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        match self.is_own() {
-            true => self.taken(py, |open| {
+        match self.is_same_process() {
+            true => self.with_lock(py, |open| {
                 open.take();
                 Ok(())
             }),
@@ -71,14 +71,14 @@ impl<T: Send> Closable<T> {
         }
     }
 
-    fn taken<R: Send>(
+    fn with_lock<R: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Option<T>) -> Result<R> + Send,
     ) -> PyResult<R> {
         let mut work = Some(work);
         loop {
-            let done = briefly(py, || {
+            let done = run_detached(py, || {
                 let Some(mut guard) = self.try_lock()? else {
                     thread::sleep(POLL);
                     return Ok(None);
@@ -92,7 +92,7 @@ impl<T: Send> Closable<T> {
         }
     }
 
-    /// Long work, as part of [`patiently`].
+    /// Runs long work, as part of [`run_interruptible`].
     pub(crate) fn with<R>(
         &self,
         control: &Control,
@@ -107,21 +107,21 @@ impl<T: Send> Closable<T> {
         }
     }
 
-    /// `None` while another call has it.
+    /// The lock; `None` while another call has it.
     fn try_lock(&self) -> Result<Option<MutexGuard<'_, Option<T>>>> {
-        if !self.is_own() {
-            // Its lock may be held by a thread that this process does not have.
+        if !self.is_same_process() {
+            // The lock may be held by a thread that does not exist in this process.
             return Err(Failure::forked());
         }
         match self.open.try_lock() {
             Ok(guard) => Ok(Some(guard)),
-            // What panicked has left the file as it was: a write is all or nothing.
+            // A panic has left the file unchanged: a write is atomic.
             Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => Ok(None),
         }
     }
 
-    fn is_own(&self) -> bool {
+    fn is_same_process(&self) -> bool {
         self.process == std::process::id()
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct PyLedger(Closable<eigenveil_client::Ledger>);
 impl PyLedger {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, existing: bool) -> PyResult<Self> {
-        briefly(py, || {
+        run_detached(py, || {
             let ledger = match existing {
                 true => eigenveil_client::Ledger::open_existing(path)?,
                 false => eigenveil_client::Ledger::open(path)?,
@@ -155,8 +155,8 @@ impl PyLedger {
         self.0.close(py)
     }
 
-    /// JSON of what the device keeps of its report. `row` has the study's order. A text that is no token is refused
-    /// before anything is charged.
+    /// Takes part; returns JSON of the stored report. `row` has the study's order. An invalid token is refused before
+    /// anything is charged.
     #[pyo3(signature = (study, row, weight, token))]
     fn take_part(
         &self,
@@ -167,18 +167,18 @@ impl PyLedger {
         token: Option<&str>,
     ) -> PyResult<String> {
         let row = Row::new(row.as_array().to_vec());
-        self.0.briefly(py, |ledger| {
+        self.0.run_detached(py, |ledger| {
             check_len(&study.0, row.values().len())?;
             let token = token.map(ParticipantToken::parse).transpose()?;
-            let done = match weight {
+            let participation = match weight {
                 None => ledger.participate(&study.0, &row)?,
                 Some(weight) => ledger.participate_weighted(&study.0, &row, weight)?,
             };
-            let entry = done.entry();
+            let entry = participation.entry();
             if let Some(token) = &token {
                 ledger.set_token(entry.study(), token)?;
             }
-            let warning = match &done {
+            let warning = match &participation {
                 eigenveil_client::Participation::New { local_warning, .. } => {
                     local_warning.as_ref()
                 }
@@ -190,7 +190,7 @@ impl PyLedger {
                 EntryState::Refused { .. } => "refused",
             };
             Ok(json!({
-                "new": done.is_new(),
+                "new": participation.is_new(),
                 "study": entry.study(),
                 "report": entry.report().to_string(),
                 "state": state,
@@ -203,18 +203,19 @@ impl PyLedger {
     }
 
     fn set_token(&self, py: Python<'_>, study: &str, token: &str) -> PyResult<bool> {
-        self.0.briefly(py, |ledger| {
+        self.0.run_detached(py, |ledger| {
             Ok(ledger.set_token(study, &ParticipantToken::parse(token)?)?)
         })
     }
 
     fn accept_move(&self, py: Python<'_>, study: &PyStudy) -> PyResult<()> {
         self.0
-            .briefly(py, |ledger| Ok(ledger.accept_move(&study.0)?))
+            .run_detached(py, |ledger| Ok(ledger.accept_move(&study.0)?))
     }
 
     fn requeue_refused(&self, py: Python<'_>) -> PyResult<usize> {
-        self.0.briefly(py, |ledger| Ok(ledger.requeue_refused()?))
+        self.0
+            .run_detached(py, |ledger| Ok(ledger.requeue_refused()?))
     }
 
     fn set_limits(
@@ -224,20 +225,20 @@ impl PyLedger {
         epsilon_total: Option<f64>,
         delta_total: Option<f64>,
     ) -> PyResult<()> {
-        self.0.briefly(py, |ledger| {
-            let now = ledger.limits()?;
-            let limits = now.changed(epsilon_per_study, epsilon_total, delta_total)?;
+        self.0.run_detached(py, |ledger| {
+            let current = ledger.limits()?;
+            let limits = current.changed(epsilon_per_study, epsilon_total, delta_total)?;
             Ok(ledger.set_limits(limits)?)
         })
     }
 
-    /// JSON of what became of the reports that were pending.
+    /// Sends the pending reports; returns the outcome as JSON.
     fn send(&self, py: Python<'_>, connection: Option<Connection>) -> PyResult<String> {
         let ledger = self.0.clone();
-        patiently(py, None, move |control| {
+        run_interruptible(py, None, move |control| {
             let settings = Connection::settings(connection.as_ref())?;
             ledger.with(control, |ledger| {
-                let sent = control.requests(send_pending(ledger, &settings))??;
+                let sent = control.run_requests(send_pending(ledger, &settings))??;
                 Ok(serde_json::to_string(&sent)?)
             })
         })
@@ -245,6 +246,6 @@ impl PyLedger {
 
     /// The receipt, as text and as JSON.
     fn receipt(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        self.0.briefly(py, |ledger| texts(&ledger.receipt()?))
+        self.0.run_detached(py, |ledger| texts(&ledger.receipt()?))
     }
 }

@@ -1,5 +1,5 @@
-//! `eigenveil._core`: what the Python package `eigenveil` calls. Documents cross as JSON, tables as numpy arrays of
-//! float64; nothing here is a mechanism, an estimator or a rule of a ledger: those are the crates'.
+//! `eigenveil._core`: the native module of the Python package `eigenveil`. Documents are passed as JSON, tables as
+//! numpy arrays of float64. Mechanisms, estimators and rules of ledgers are in the crates.
 
 mod analyst;
 mod command;
@@ -34,13 +34,13 @@ mod _core {
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// Panics: for the test that no panic crosses the border.
+    /// Panics, for the test that no panic reaches Python.
     #[pyfunction]
-    #[expect(clippy::panic, reason = "what the test is about")]
+    #[expect(clippy::panic, reason = "the test needs a panic")]
     fn _panic(py: Python<'_>, on_thread: bool) -> PyResult<()> {
         match on_thread {
-            true => crate::wait::patiently(py, None, |_| panic!("planted")),
-            false => crate::wait::briefly(py, || panic!("planted")),
+            true => crate::wait::run_interruptible(py, None, |_| panic!("planted")),
+            false => crate::wait::run_detached(py, || panic!("planted")),
         }
     }
 }

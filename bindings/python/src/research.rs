@@ -1,4 +1,4 @@
-//! Studies simulated on rows that the caller holds, the list of baselines, and the sparse solver.
+//! Simulated studies on the caller's rows, the list of baselines, and the sparse solver.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -32,16 +32,16 @@ use crate::{
     estimate::{PyEstimate, array},
     rows::{Table, transposed},
     use_case::request,
-    wait::{Control, patiently},
+    wait::{Control, run_interruptible},
 };
 
 /// Number of buckets of a study, as on the server.
 const BUCKETS: usize = 32;
 
-/// Arguments of a fit that are not a study's.
+/// Arguments of a fit other than those of the study.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fit {
+struct FitArguments {
     n_components: ComponentCount,
     sparse: Option<SparseSettings>,
     #[serde(default)]
@@ -51,7 +51,7 @@ struct Fit {
 
 /// Arguments of the sparse solver.
 #[derive(Deserialize)]
-struct Sparse {
+struct SparseArguments {
     k: usize,
     penalty: f64,
     max_iterations: usize,
@@ -66,8 +66,8 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// One report of each participant, added up in buckets. A bucket has a generator of its own, so that the result
-    /// does not depend on the number of threads.
+    /// Sums of one report per participant, by bucket. Each bucket has its own generator, so that the result does not
+    /// depend on the number of threads.
     fn sums(&self, control: &Control) -> Result<Vec<(u32, Accumulator)>> {
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
         let mut buckets = vec![Vec::new(); BUCKETS];
@@ -82,24 +82,29 @@ impl Simulation {
                 match buckets.get(bucket).map(Vec::as_slice) {
                     None => return Ok(sums),
                     Some([]) => {}
-                    Some(own) => sums.push((bucket as u32, self.bucket(bucket, own, control)?)),
+                    Some(participants) => {
+                        sums.push((
+                            bucket as u32,
+                            self.sum_bucket(bucket, participants, control)?,
+                        ));
+                    }
                 }
             }
         };
         let mut sums = thread::scope(|scope| {
             let threads = Threads::available().count();
-            let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let each = all
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let results = workers
                 .into_iter()
-                .map(|own| own.join().unwrap_or_else(|_| Err(Failure::internal())));
-            each.collect::<Result<Vec<_>>>()
+                .map(|worker| worker.join().unwrap_or_else(|_| Err(Failure::internal())));
+            results.collect::<Result<Vec<_>>>()
         })?
         .concat();
         sums.sort_by_key(|(bucket, _)| *bucket);
         Ok(sums)
     }
 
-    fn bucket(
+    fn sum_bucket(
         &self,
         bucket: usize,
         participants: &[usize],
@@ -123,7 +128,7 @@ impl Simulation {
                 Holders::Weighted(weights) => (participant, Some(weights[participant])),
             };
             let numbers = self.participants.row(row);
-            // What cannot be used becomes the zero row, as on a device.
+            // An unusable row becomes the zero row, as on a device.
             let (bounded, _) = match weight {
                 None => preprocessor.prepare_with_warning(&numbers)?,
                 Some(weight) => preprocessor.prepare_weighted(&numbers, weight)?,
@@ -134,7 +139,7 @@ impl Simulation {
         Ok(sum.finish()?)
     }
 
-    fn run(&self, fit: &Fit, control: &Control) -> Result<Estimate> {
+    fn run(&self, fit: &FitArguments, control: &Control) -> Result<Estimate> {
         let request = Request {
             name: "",
             k: fit.n_components,
@@ -156,7 +161,7 @@ impl Simulation {
     }
 }
 
-/// A study on these rows, in this process: every report is perturbed, encoded, decoded and added up.
+/// Simulates a study on these rows in this process: every report is perturbed, encoded, decoded and added up.
 #[pyfunction]
 pub(crate) fn simulated(
     py: Python<'_>,
@@ -168,9 +173,9 @@ pub(crate) fn simulated(
 ) -> PyResult<PyEstimate> {
     let participants = Table::read(&table, persons, weights);
     let participants = participants.map_err(|failure| failure.raise(py))?;
-    patiently(py, None, move |control| {
+    run_interruptible(py, None, move |control| {
         let params = design(&study)?.params()?;
-        let fit: Fit = request(&arguments)?;
+        let fit: FitArguments = request(&arguments)?;
         if let ComponentCount::Fixed(k) = fit.n_components {
             eigenveil_estimation::linalg::require_rank(k, params.dimension())?;
         }
@@ -186,8 +191,8 @@ pub(crate) fn simulated(
 /// JSON of all baselines.
 #[pyfunction]
 pub(crate) fn algorithms() -> String {
-    let parameter = |own: &Parameter| json!({ "name": own.name.replace('-', "_"), "help": own.help, "default": own.default });
-    let each = ALGORITHMS.iter().map(|info| {
+    let described = |parameter: &Parameter| json!({ "name": parameter.name.replace('-', "_"), "help": parameter.help, "default": parameter.default });
+    let baselines = ALGORITHMS.iter().map(|info| {
         json!({
             "name": info.name,
             "source": info.source,
@@ -195,13 +200,13 @@ pub(crate) fn algorithms() -> String {
             "guarantee": info.guarantee,
             "neighbours": info.neighbours.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(),
             "calibrations": info.calibrations.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(),
-            "parameters": info.parameters.iter().map(parameter).collect::<Vec<_>>(),
+            "parameters": info.parameters.iter().map(described).collect::<Vec<_>>(),
         })
     });
-    serde_json::Value::Array(each.collect()).to_string()
+    serde_json::Value::Array(baselines.collect()).to_string()
 }
 
-/// The Fantope problem of a symmetric matrix (p × p). The components (k × p), and JSON of how it ended.
+/// Solves the Fantope problem of a symmetric p × p matrix; returns the components (k × p) and a JSON summary.
 #[pyfunction]
 pub(crate) fn fantope<'py>(
     py: Python<'py>,
@@ -209,24 +214,26 @@ pub(crate) fn fantope<'py>(
     moment: PyReadonlyArray2<'py, f64>,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
     let moment = transposed(&moment);
-    let (components, rest) = patiently(py, None, move |control| {
-        let asked: Sparse = request(&arguments)?;
+    let (components, summary) = run_interruptible(py, None, move |control| {
+        let arguments: SparseArguments = request(&arguments)?;
         let (rows, columns) = moment.shape();
         if rows != columns || moment != moment.transpose() {
             return Err(Failure::input(format!(
-                "the matrix has {columns} rows and {rows} columns, or is not symmetric; give a symmetric one, as (A + A.T) / 2"
+                "the matrix has {columns} rows and {rows} columns, or is not symmetric; give a symmetric one, such as (A + A.T) / 2"
             )));
         }
         let settings = AdmmSettings {
-            max_iterations: asked.max_iterations,
-            tolerance: asked.tolerance,
+            max_iterations: arguments.max_iterations,
+            tolerance: arguments.tolerance,
             ..AdmmSettings::default()
         };
-        let threads = Threads::new(asked.threads).ok_or_else(|| Failure::input("threads is 0"))?;
+        let threads =
+            Threads::new(arguments.threads).ok_or_else(|| Failure::input("threads is 0"))?;
         let is_stopped = || control.is_stopped();
         let cancel = Cancel::when(&is_stopped);
-        let solution = threads.run(|| solve(&moment, asked.k, asked.penalty, &settings, cancel))?;
-        let rest = json!({
+        let solution =
+            threads.run(|| solve(&moment, arguments.k, arguments.penalty, &settings, cancel))?;
+        let summary = json!({
             "support": solution.support,
             "objective": solution.objective,
             "gap": solution.gap,
@@ -234,7 +241,7 @@ pub(crate) fn fantope<'py>(
             "iterations": solution.iterations,
             "converged": solution.converged(),
         });
-        Ok((solution.vectors.transpose(), rest.to_string()))
+        Ok((solution.vectors.transpose(), summary.to_string()))
     })?;
-    Ok((array(py, &components), rest))
+    Ok((array(py, &components), summary))
 }

@@ -1,4 +1,4 @@
-//! The ledger of a program that reports the rows of many.
+//! The ledger of a program that reports for many participants.
 
 use std::{borrow::Cow, mem, ops::ControlFlow, path::PathBuf};
 
@@ -22,10 +22,10 @@ use crate::{
     ledger::{Closable, texts},
     study::{PyStudy, check_len},
     use_case::request,
-    wait::{briefly, patiently},
+    wait::{run_detached, run_interruptible},
 };
 
-/// A table that Python holds, and whose its rows are.
+/// A table held by Python, with the owners of its rows.
 pub(crate) struct Table {
     /// A row of the table is a column here, so that its numbers lie together.
     numbers: DMatrix<f64>,
@@ -43,7 +43,8 @@ impl Table {
         let holders = match (persons, weights) {
             (Some(persons), _) => {
                 let persons = identifiers(&persons);
-                let persons = persons.map_err(|error| Failure::of_table(&error, "wrong-persons"));
+                let persons =
+                    persons.map_err(|error| Failure::from_table_error(&error, "wrong-persons"));
                 Holders::persons(persons?)
             }
             (None, Some(weights)) => Holders::Weighted(weights.as_array().to_vec()),
@@ -62,7 +63,7 @@ impl Participants for Table {
         &self.holders
     }
 
-    /// The digest of the table and of whose its rows are.
+    /// Digest of the table and the owners of its rows.
     fn identity(&self) -> Cow<'_, [u8]> {
         let mut hash = Sha256::new();
         hash.update((self.numbers.nrows() as u64).to_le_bytes());
@@ -88,7 +89,7 @@ impl Participants for Table {
     }
 }
 
-/// Reports a table. JSON of what became of it; `arguments` are those of an `UploadRequest`.
+/// Reports a table; `arguments` are those of an `UploadRequest`. Returns the outcome as JSON.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call, from Python")]
 pub(crate) fn report(
@@ -104,12 +105,12 @@ pub(crate) fn report(
     connection: Option<Connection>,
 ) -> PyResult<String> {
     let table = Table::read(&table, persons, weights).map_err(|failure| failure.raise(py))?;
-    let (asked, ledger) = briefly(py, || {
-        let asked: UploadRequest = request(&arguments)?;
-        Ok((asked, Closable::new(RowLedger::open_unchanged(path)?)))
+    let (request, ledger) = run_detached(py, || {
+        let request: UploadRequest = request(&arguments)?;
+        Ok((request, Closable::new(RowLedger::open_unchanged(path)?)))
     })?;
-    let (study, used) = (study.0.clone(), ledger.clone());
-    let done = patiently(py, progress, move |control| {
+    let (study, shared_ledger) = (study.0.clone(), ledger.clone());
+    let done = run_interruptible(py, progress, move |control| {
         let settings = Connection::settings(connection.as_ref())?;
         check_len(&study, table.numbers.nrows())?;
         let participants = table.holders.count();
@@ -119,27 +120,27 @@ pub(crate) fn report(
                 .map(|text| ParticipantToken::parse(text))
                 .collect::<Result<_, _>>()
         });
-        let asked = UploadRequest {
+        let request = UploadRequest {
             tokens: tokens.transpose()?,
-            ..asked
+            ..request
         };
-        // Each participant counts twice: perturbed, then sent.
+        // Each participant counts twice: once when perturbed, and once when sent.
         let total = 2 * participants as u64;
-        used.with(control, |ledger| {
-            let admitted = ledger.admit_table(&study, &table, &asked);
+        shared_ledger.with(control, |ledger| {
+            let admitted = ledger.admit_table(&study, &table, &request);
             let admitted = admitted.map_err(with_arguments)?;
-            let upload = upload_table(ledger, admitted, &table, &settings, |now| {
-                let done = match now {
+            let upload = upload_table(ledger, admitted, &table, &settings, |progress| {
+                let done = match progress {
                     UploadProgress::Made(made, _) => made,
                     UploadProgress::Sent(sent, pending) => total.saturating_sub(pending - sent),
                 };
-                control.progress(done, total);
+                control.set_progress(done, total);
                 match control.is_stopped() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
             });
-            let mut answer = control.requests(upload)??;
+            let mut answer = control.run_requests(upload)??;
             let failures = mem::take(&mut answer.sent.failures);
             match failures.into_iter().next() {
                 None => {
@@ -151,18 +152,18 @@ pub(crate) fn report(
             }
         })
     });
-    // After Ctrl-C one step may still use it.
+    // After Ctrl-C one step may still use the ledger.
     ledger.close(py)?;
     done
 }
 
-/// The receipt of a ledger that is there, as text and as JSON.
+/// The receipt of an existing ledger, as text and as JSON.
 #[pyfunction]
 pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String)> {
-    briefly(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
+    run_detached(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
 }
 
-/// The columns of a data frame: texts by their places, and the others' numbers.
+/// The columns of a data frame: text columns by index, all others numeric.
 pub(crate) fn frame_columns(
     values: &PyReadonlyArray2<'_, f64>,
     texts: Vec<(usize, Vec<String>)>,
@@ -171,14 +172,14 @@ pub(crate) fn frame_columns(
     let columns = values.columns().into_iter();
     let columns = columns.map(|column| FrameColumn::Numbers(column.to_vec()));
     let mut columns: Vec<FrameColumn> = columns.collect();
-    for (place, texts) in texts {
-        columns[place] = FrameColumn::Texts(texts);
+    for (index, texts) in texts {
+        columns[index] = FrameColumn::Texts(texts);
     }
     columns
 }
 
-/// A data frame with columns of text in the order of the expected features: its numbers, and for whoever holds the rows
-/// how many cells are not read.
+/// Reads a data frame in the order of the expected features. Returns its numbers, and for the row holder a note on
+/// unreadable cells.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call, from Python")]
 pub(crate) fn read_frame<'py>(
@@ -187,13 +188,13 @@ pub(crate) fn read_frame<'py>(
     values: PyReadonlyArray2<'py, f64>,
     texts: Vec<(usize, Vec<String>)>,
     expected: Option<Vec<String>>,
-    of: &str,
+    source: &str,
     reports: bool,
     persons: bool,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<String>)> {
     let columns = frame_columns(&values, texts);
     let expected = ExpectedColumns {
-        of: match of {
+        source: match source {
             "the estimate" => "estimate",
             "the features" => "features",
             _ => "study",
@@ -202,10 +203,10 @@ pub(crate) fn read_frame<'py>(
         names: expected,
         reports,
         persons,
-        // A missing number is NaN, about which the caller has its own rule.
+        // A missing number is NaN; the caller decides on it.
         missing_cells: true,
     };
-    let (numbers, told) = briefly(py, move || {
+    let (numbers, unreadable_note) = run_detached(py, move || {
         let read = || {
             let table = parse_frame(names, columns, &Settings::default(), Some(&expected))?;
             if !reports {
@@ -213,15 +214,16 @@ pub(crate) fn read_frame<'py>(
             }
             Ok(table)
         };
-        let table = read()
-            .map_err(|error: eigenveil_tables::Error| Failure::of_table(&error, "invalid-dtype"))?;
-        Ok(numbers_and_unread(&table))
+        let table = read().map_err(|error: eigenveil_tables::Error| {
+            Failure::from_table_error(&error, "invalid-dtype")
+        })?;
+        Ok(numbers_and_unreadable_note(&table))
     })?;
-    Ok((array(py, &numbers), told))
+    Ok((array(py, &numbers), unreadable_note))
 }
 
-/// The rows of reports, of numbers alone: they, NaN where one is infinite, and for whoever holds the rows how many are.
-/// `names` are for messages.
+/// Reads the rows of reports, numbers only. Returns the numbers, with NaN for infinite ones, and for the row holder a
+/// note on those. `names` are for messages.
 #[pyfunction]
 pub(crate) fn read_numbers<'py>(
     py: Python<'py>,
@@ -235,28 +237,28 @@ pub(crate) fn read_numbers<'py>(
         persons,
         ..ExpectedColumns::study(columns, None)
     };
-    let (numbers, told) = briefly(py, move || {
+    let (numbers, unreadable_note) = run_detached(py, move || {
         let table = RowTable::new(columns, numbers, names);
         let table = table.and_then(|table| table.judged(Some(&expected)));
-        let table = table.map_err(|error| Failure::of_table(&error, "invalid-dtype"))?;
-        Ok(numbers_and_unread(&table))
+        let table = table.map_err(|error| Failure::from_table_error(&error, "invalid-dtype"))?;
+        Ok(numbers_and_unreadable_note(&table))
     })?;
-    Ok((array(py, &numbers), told))
+    Ok((array(py, &numbers), unreadable_note))
 }
 
-fn numbers_and_unread(table: &RowTable) -> (DMatrix<f64>, Option<String>) {
+fn numbers_and_unreadable_note(table: &RowTable) -> (DMatrix<f64>, Option<String>) {
     let numbers = DMatrix::from_row_slice(table.len(), table.dimension(), table.values());
     (numbers, table.unreadable(true))
 }
 
-/// The table with a row in each column.
+/// The transposed table: each row becomes a column.
 pub(crate) fn transposed(table: &PyReadonlyArray2<'_, f64>) -> DMatrix<f64> {
     let table = table.as_array();
     let (rows, columns) = table.dim();
     DMatrix::from_iterator(columns, rows, table.iter().copied())
 }
 
-/// Why reports are still to be sent, and how many.
+/// The error for reports that are still to be sent, with their number.
 fn unfinished(error: eigenveil_client::Error, answer: &UploadAnswer) -> Failure {
     let (acknowledged, pending) = (answer.acknowledged, answer.sent.pending);
     let rest = match error.code() {
@@ -273,7 +275,7 @@ fn unfinished(error: eigenveil_client::Error, answer: &UploadAnswer) -> Failure 
         .with("acknowledged", Value::Number(acknowledged as f64))
 }
 
-/// A refusal, with the argument that may help.
+/// Adds the argument that may help to a refusal.
 fn with_arguments(error: eigenveil_client::Error) -> Failure {
     let remark = match error.hint() {
         Some(Hint::Move(_)) => "if it has, give moved=True",

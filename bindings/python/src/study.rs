@@ -1,4 +1,4 @@
-//! A study, checked, as a participant sees it.
+//! A checked study, for participants.
 
 use eigenveil_client::{Response, Server, http::StudyClient};
 use eigenveil_shared::{
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     connection::Connection,
     error::{Failure, Result},
-    wait::{briefly, patiently},
+    wait::{run_detached, run_interruptible},
 };
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Study")]
@@ -48,11 +48,11 @@ impl PyStudy {
         fingerprint: Option<String>,
         connection: Option<Connection>,
     ) -> PyResult<Self> {
-        patiently(py, None, move |control| {
+        run_interruptible(py, None, move |control| {
             let pinned = pinned(fingerprint.as_deref())?;
             let settings = Connection::settings(connection.as_ref())?;
             let client = StudyClient::with_settings(&url, &settings)?;
-            let study = control.requests(client.find_study(&id, pinned))?;
+            let study = control.run_requests(client.find_study(&id, pinned))?;
             Ok(Self(study?))
         })
     }
@@ -65,7 +65,7 @@ impl PyStudy {
         url: &str,
         fingerprint: Option<&str>,
     ) -> PyResult<Self> {
-        briefly(py, || {
+        run_detached(py, || {
             let server: Server = url.parse()?;
             let read: serde_json::Value = serde_json::from_slice(document)?;
             // Other problems are reported by the client.
@@ -84,7 +84,7 @@ impl PyStudy {
 
     /// The study as a document, for pickling. Fields that a device ignores have default values.
     fn to_document(&self, py: Python<'_>) -> PyResult<String> {
-        briefly(py, || {
+        run_detached(py, || {
             let study = &self.0;
             let params = study.params();
             Ok(serde_json::to_string(&StudyDocument {
@@ -108,7 +108,7 @@ impl PyStudy {
 
     /// JSON of the fields that never change.
     fn described(&self, py: Python<'_>) -> PyResult<String> {
-        briefly(py, || {
+        run_detached(py, || {
             let (study, params) = (&self.0, self.0.params());
             let plain = json!({
                 "id": study.id(),
@@ -142,20 +142,20 @@ impl PyStudy {
         self.0.check_open(SystemClock.unix_ms()).is_ok()
     }
 
-    /// JSON of what one report promises.
+    /// JSON of the guarantee of one report.
     fn privacy(&self, py: Python<'_>) -> PyResult<String> {
-        briefly(py, || Ok(serde_json::to_string(&self.0.privacy())?))
+        run_detached(py, || Ok(serde_json::to_string(&self.0.privacy())?))
     }
 }
 
 /// Refuses a row whose length is not the study's dimension.
-pub(crate) fn check_len(study: &eigenveil_client::Study, found: usize) -> Result<()> {
+pub(crate) fn check_len(study: &eigenveil_client::Study, len: usize) -> Result<()> {
     let p = study.params().dimension();
-    if found == p {
+    if len == p {
         return Ok(());
     }
     Err(Failure::from(eigenveil_shared::Error::new(
         eigenveil_shared::ErrorCode::WrongDimension,
-        format!("the row has {found} values; study {} takes {p}", study.id()),
+        format!("the row has {len} values; study {} takes {p}", study.id()),
     )))
 }

@@ -31,7 +31,7 @@ use crate::{
     error::{Failure, Result},
     estimate::{PyEstimate, array},
     rows::{frame_columns, transposed},
-    wait::{briefly, patiently},
+    wait::{run_detached, run_interruptible},
 };
 
 type Answer = (String, Vec<String>);
@@ -44,12 +44,12 @@ pub(crate) fn request<T: DeserializeOwned>(arguments: &str) -> Result<T> {
     let arguments = arguments
         .into_iter()
         .inspect(|(name, _)| last.set(Some(name.clone())));
-    let read = T::deserialize(MapDeserializer::<_, serde_json::Error>::new(arguments));
-    read.map_err(|error| {
+    let parsed = T::deserialize(MapDeserializer::<_, serde_json::Error>::new(arguments));
+    parsed.map_err(|error| {
         let (why, name) = (error.to_string(), last.take().unwrap_or_default());
-        let says_which = why.starts_with("missing field") || why.contains(&format!("`{name}`"));
-        let mut plain = why.replace('`', "");
-        // Python has no such types.
+        let names_argument = why.starts_with("missing field") || why.contains(&format!("`{name}`"));
+        let mut detail = why.replace('`', "");
+        // Names of Rust's types mean nothing in Python.
         for (kind, words) in [
             ("usize", "a whole number from 0"),
             ("u64", "a whole number from 0"),
@@ -57,11 +57,11 @@ pub(crate) fn request<T: DeserializeOwned>(arguments: &str) -> Result<T> {
             ("f64", "a number"),
             ("struct SparseSettings", "True or a dict"),
         ] {
-            plain = plain.replace(&format!("expected {kind}"), &format!("expected {words}"));
+            detail = detail.replace(&format!("expected {kind}"), &format!("expected {words}"));
         }
-        Failure::input(match says_which {
-            true => plain,
-            false => format!("invalid value for '{name}': {plain}"),
+        Failure::input(match names_argument {
+            true => detail,
+            false => format!("invalid value for '{name}': {detail}"),
         })
     })
 }
@@ -73,20 +73,20 @@ fn answer(answer: &impl Serialize, warnings: Vec<String>) -> Result<Answer> {
 /// The privacy cost of reports.
 #[pyfunction]
 pub(crate) fn account(py: Python<'_>, arguments: String) -> PyResult<Answer> {
-    briefly(py, || {
+    run_detached(py, || {
         let request: AccountRequest = request(&arguments)?;
         answer(&privacy::account(&request)?, Vec::new())
     })
 }
 
-/// Refuses the path of a figure that is no SVG, before anything is computed.
+/// Refuses the path of a figure other than SVG, before anything is computed.
 fn check_figure(plot: Option<&Path>) -> Result<()> {
     let is_svg = |path: &Path| {
         path.extension()
             .is_some_and(|end| end.eq_ignore_ascii_case("svg"))
     };
-    let other = plot.filter(|path| !is_svg(path));
-    other.map_or(Ok(()), |path| {
+    let not_svg = plot.filter(|path| !is_svg(path));
+    not_svg.map_or(Ok(()), |path| {
         Err(Failure::input(format!(
             "plot is {}, and a figure is written as SVG; give a name that ends in .svg",
             path.display()
@@ -99,7 +99,7 @@ fn write_figure(path: &Path, svg: &str) -> Result<()> {
         .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))
 }
 
-/// A plan; if asked for, its chart is written as SVG.
+/// Makes a plan; if requested, its chart is written as SVG.
 #[pyfunction]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -108,20 +108,20 @@ pub(crate) fn plan(
     plot: Option<PathBuf>,
 ) -> PyResult<Answer> {
     let pilot = pilot.map(|pilot| Arc::clone(&pilot.0));
-    patiently(py, None, move |control| {
+    run_interruptible(py, None, move |control| {
         check_figure(plot.as_deref())?;
-        let asked: PlanRequest = request(&arguments)?;
+        let request: PlanRequest = request(&arguments)?;
         let is_stopped = || control.is_stopped();
-        let (found, warnings) =
-            planning::plan(&asked, pilot.as_deref(), Cancel::when(&is_stopped))?;
+        let (plan, warnings) =
+            planning::plan(&request, pilot.as_deref(), Cancel::when(&is_stopped))?;
         if let Some(path) = plot {
-            write_figure(&path, &plan_chart(&found)?.to_svg())?;
+            write_figure(&path, &plan_chart(&plan)?.to_svg())?;
         }
-        answer(&found, warnings)
+        answer(&plan, warnings)
     })
 }
 
-/// Public constants from the rows of a data frame, of which columns of text may become categories.
+/// Public constants from the rows of a data frame, whose text columns may become categories.
 #[pyfunction]
 pub(crate) fn prepare(
     py: Python<'_>,
@@ -132,8 +132,8 @@ pub(crate) fn prepare(
     one_hot: Vec<String>,
 ) -> PyResult<Answer> {
     let columns = frame_columns(&values, texts);
-    patiently(py, None, move |control| {
-        let asked: PrepareRequest = request(&arguments)?;
+    run_interruptible(py, None, move |control| {
+        let request: PrepareRequest = request(&arguments)?;
         let settings = Settings {
             one_hot: Some(one_hot),
             ..Settings::default()
@@ -147,13 +147,15 @@ pub(crate) fn prepare(
             row: &|index| table.row(index),
         };
         let names = table.names().unwrap_or_default().iter();
-        let columns = names.enumerate().map(|(at, name)| PublicColumn {
+        let columns = names.enumerate().map(|(index, name)| PublicColumn {
             name: name.clone(),
-            category_of: table.is_category(at).then(|| table.file_columns()[at]),
+            category_of: table
+                .is_category(index)
+                .then(|| table.file_columns()[index]),
         });
         let is_stopped = || control.is_stopped();
         let prepared = planning::prepare(
-            &asked,
+            &request,
             &columns.collect::<Vec<_>>(),
             rows,
             &mut |_, _| (),
@@ -167,7 +169,7 @@ pub(crate) fn prepare(
 /// An empirical lower bound on ε.
 #[pyfunction]
 pub(crate) fn audit(py: Python<'_>, arguments: String) -> PyResult<Answer> {
-    patiently(py, None, move |control| {
+    run_interruptible(py, None, move |control| {
         let settings: AuditSettings = request(&arguments)?;
         let is_stopped = || control.is_stopped();
         let progress = |_: u64| Cancel::when(&is_stopped).check();
@@ -177,7 +179,7 @@ pub(crate) fn audit(py: Python<'_>, arguments: String) -> PyResult<Answer> {
 }
 
 /// Simulates studies whose true subspace is known. A table is given by its file, its settings as JSON, and a features
-/// file; if asked for, the figure of the sweep is written as SVG.
+/// file; if requested, the figure of the sweep is written as SVG.
 #[pyfunction]
 pub(crate) fn simulate(
     py: Python<'_>,
@@ -186,35 +188,35 @@ pub(crate) fn simulate(
     title: Option<String>,
     plot: Option<PathBuf>,
 ) -> PyResult<Answer> {
-    patiently(py, None, move |control| {
+    run_interruptible(py, None, move |control| {
         check_figure(plot.as_deref())?;
-        let mut asked: SimulateRequest = request(&arguments)?;
+        let mut request: SimulateRequest = request(&arguments)?;
         let table = table
-            .map(|(path, settings, features)| read(&path, &settings, features.as_deref()))
+            .map(|(path, settings, features)| read_table(&path, &settings, features.as_deref()))
             .transpose()?;
         let (mut rows, mut warnings) = (None::<Vec<Row>>, Vec::<String>::new());
         if let Some((table, features)) = table {
             warnings.extend(table.notes().iter().cloned());
             rows = Some((0..table.len()).map(|index| table.row(index)).collect());
-            asked.features = features;
+            request.features = features;
         }
         let is_stopped = || control.is_stopped();
-        let (sweep, about_budget) = eigenveil_central::simulate(
-            &asked,
+        let (sweep, budget_warnings) = eigenveil_central::simulate(
+            &request,
             rows.as_deref(),
             &mut |_| (),
             Cancel::when(&is_stopped),
         )?;
-        warnings.extend(about_budget);
+        warnings.extend(budget_warnings);
         if let Some(path) = plot {
-            let chart = sweep_chart(&sweep.rows, title.as_deref(), asked.sparse.is_some());
+            let chart = sweep_chart(&sweep.rows, title.as_deref(), request.sparse.is_some());
             write_figure(&path, &chart.to_svg())?;
         }
         answer(&sweep, warnings)
     })
 }
 
-/// A baseline of a trusted curator on these rows: the loadings (k × p), and the answer.
+/// Runs a baseline of a trusted curator on these rows; returns the loadings (k × p) and the answer.
 #[pyfunction]
 pub(crate) fn central<'py>(
     py: Python<'py>,
@@ -222,8 +224,8 @@ pub(crate) fn central<'py>(
     table: PyReadonlyArray2<'py, f64>,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
     let table = transposed(&table);
-    let (loadings, found) = patiently(py, None, move |control| {
-        let asked: CentralRequest = request(&arguments)?;
+    let (loadings, answer) = run_interruptible(py, None, move |control| {
+        let request: CentralRequest = request(&arguments)?;
         let is_stopped = || control.is_stopped();
         let row = |index: usize| Row::new(table.column(index).iter().copied().collect());
         let rows = Table {
@@ -231,14 +233,14 @@ pub(crate) fn central<'py>(
             columns: table.nrows(),
             row: &row,
         };
-        let (found, loadings) = eigenveil_central::fit(&asked, rows, Cancel::when(&is_stopped))?;
-        Ok((loadings.transpose(), serde_json::to_string(&found)?))
+        let (answer, loadings) = eigenveil_central::fit(&request, rows, Cancel::when(&is_stopped))?;
+        Ok((loadings.transpose(), serde_json::to_string(&answer)?))
     })?;
-    Ok((array(py, &loadings), found))
+    Ok((array(py, &loadings), answer))
 }
 
-/// A table, with the public constants of a features file.
-fn read(
+/// Reads a table, and the public constants of a features file.
+fn read_table(
     path: &Path,
     settings: &str,
     constants: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Work without the interpreter's lock, which Ctrl-C ends and of which progress is told.
+//! Runs work without the interpreter's lock; Ctrl-C stops it, and progress is reported.
 
 use std::{
     future::Future,
@@ -17,12 +17,12 @@ use tokio::runtime::Builder;
 
 use crate::error::{Failure, Result};
 
-/// How often the interpreter is asked for Ctrl-C, and told of progress.
+/// Interval at which Ctrl-C is checked and progress is reported.
 const POLL: Duration = Duration::from_millis(50);
-/// How long work that was told to stop may take to put things in order. Then it is left behind: its result is dropped.
+/// Time that stopped work may take to finish. After that its result is dropped.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Shared by work and whoever waits for it.
+/// Shared by the work and the thread that waits for it.
 #[derive(Clone, Default)]
 pub(crate) struct Control(Arc<Shared>);
 
@@ -34,19 +34,19 @@ struct Shared {
 }
 
 impl Control {
-    /// Whether the work is wanted no more.
+    /// Whether the work should stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.0.stop.load(Ordering::Relaxed)
     }
 
-    /// How much is done, of how much.
-    pub(crate) fn progress(&self, done: u64, total: u64) {
+    /// Sets the progress.
+    pub(crate) fn set_progress(&self, done: u64, total: u64) {
         self.0.total.store(total, Ordering::Relaxed);
         self.0.done.store(done, Ordering::Relaxed);
     }
 
-    /// Waits for requests: as the SDK's own `blocking`, a thread for the network and this one for the ledger.
-    pub(crate) fn requests<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+    /// Runs requests like the SDK's `blocking`: the network on its own thread, the ledger on this one.
+    pub(crate) fn run_requests<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("eigenveil-http")
@@ -64,14 +64,14 @@ impl Control {
                 () = stopped => None,
             }
         });
-        // A name that is being resolved is not waited for.
+        // Does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         done.ok_or_else(Failure::interrupted)
     }
 }
 
-/// Short work.
-pub(crate) fn briefly<T: Send>(
+/// Runs short work on this thread without the interpreter's lock.
+pub(crate) fn run_detached<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
@@ -80,28 +80,28 @@ pub(crate) fn briefly<T: Send>(
         .map_err(|failure| failure.raise(py))
 }
 
-/// Work that may take long, on a thread of its own, while this one looks for Ctrl-C and calls
-/// `progress(done, total)` a few times a second.
-pub(crate) fn patiently<T: Send + 'static>(
+/// Runs work that may take long on a separate thread, while this one checks for Ctrl-C and calls `progress(done,
+/// total)` a few times a second.
+pub(crate) fn run_interruptible<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&Control) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     let control = Control::default();
     let (sender, mut receiver) = mpsc::sync_channel(1);
-    let inner = control.clone();
+    let work_control = control.clone();
     thread::Builder::new()
         .name("eigenveil".to_owned())
         .spawn(move || {
-            let done = catch_unwind(AssertUnwindSafe(|| work(&inner)));
-            // Nobody waits any more after Ctrl-C.
+            let done = catch_unwind(AssertUnwindSafe(|| work(&work_control)));
+            // After Ctrl-C nobody waits any more.
             let _ = sender.send(done.unwrap_or_else(|_| Err(Failure::internal())));
         })
         .map_err(|error| {
             Failure::input(format!("no thread could be started: {error}")).raise(py)
         })?;
-    let mut last_told = (0, 0);
-    let mut tell = |control: &Control| -> PyResult<()> {
+    let mut last_reported = (0, 0);
+    let mut report_progress = |control: &Control| -> PyResult<()> {
         let Some(progress) = progress else {
             return Ok(());
         };
@@ -109,8 +109,8 @@ pub(crate) fn patiently<T: Send + 'static>(
             control.0.done.load(Ordering::Relaxed),
             control.0.total.load(Ordering::Relaxed),
         );
-        if now != last_told {
-            last_told = now;
+        if now != last_reported {
+            last_reported = now;
             progress.call1(now)?;
         }
         Ok(())
@@ -118,12 +118,12 @@ pub(crate) fn patiently<T: Send + 'static>(
     loop {
         match py.detach(|| receive(&mut receiver, POLL)) {
             Ok(done) => {
-                tell(&control)?;
+                report_progress(&control)?;
                 return done.map_err(|failure| failure.raise(py));
             }
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::internal().raise(py)),
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(stop) = py.check_signals().and_then(|()| tell(&control)) {
+                if let Err(stop) = py.check_signals().and_then(|()| report_progress(&control)) {
                     control.0.stop.store(true, Ordering::Relaxed);
                     let _ = py.detach(|| receive(&mut receiver, GRACE));
                     return Err(stop);
@@ -133,7 +133,7 @@ pub(crate) fn patiently<T: Send + 'static>(
     }
 }
 
-/// Exclusive, as a receiver is not shared between threads.
-fn receive<T>(receiver: &mut mpsc::Receiver<T>, longest: Duration) -> Result<T, RecvTimeoutError> {
-    receiver.recv_timeout(longest)
+/// Takes `&mut` because a `Receiver` is not `Sync`.
+fn receive<T>(receiver: &mut mpsc::Receiver<T>, timeout: Duration) -> Result<T, RecvTimeoutError> {
+    receiver.recv_timeout(timeout)
 }

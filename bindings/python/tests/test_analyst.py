@@ -104,7 +104,7 @@ def test_an_estimate_survives_pickling_files_and_scikit_learn(wine_estimate, win
     with pytest.raises(errors.EigenveilError):
         eigenveil.Estimate.from_json("{}")
     broken = loaded.to_json().replace('"p":13', '"p":12', 1)
-    with pytest.raises(errors.InputError, match="contradicts itself"):
+    with pytest.raises(errors.InputError, match="is inconsistent"):
         eigenveil.Estimate.from_json(broken)
 
 
