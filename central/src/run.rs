@@ -102,7 +102,7 @@ impl CentralRequest {
                 ("neighbours", self.neighbours.is_some()),
                 ("calibration", self.calibration.is_some()),
             ];
-            Error::if_given(&of_noise, "there is no noise without a finite `epsilon`")?;
+            Error::reject_if_given(&of_noise, "there is no noise without a finite `epsilon`")?;
             return Ok(Privacy::None);
         };
         let calibration = self.calibration.unwrap_or_default();
@@ -123,7 +123,7 @@ impl CentralRequest {
 }
 
 fn wrong(field: &'static str, detail: impl Into<String>) -> Error {
-    Error::invalid_request(detail).of_field(field)
+    Error::invalid_request(detail).with_field(field)
 }
 
 fn no_iterations(name: &str) -> Error {
@@ -245,7 +245,7 @@ pub fn run(
                 ("seed", request.seed.is_some()),
                 ("repeats", request.repeats > 1),
             ];
-            Error::if_given(&given, "nothing is random here, and every run is the same")?;
+            Error::reject_if_given(&given, "nothing is random here, and every run is the same")?;
         }
         errors.push(comparison.error);
         captured += comparison.captured;

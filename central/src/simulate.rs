@@ -138,9 +138,9 @@ impl SimulateRequest {
     }
 }
 
-/// Runs studies whose true subspace is known: that of a model, or of `rows`, from which participants are then drawn with
-/// replacement. `tick` receives the number of participants processed since the last call. The answers come with warnings
-/// about the budget.
+/// Runs studies whose true subspace is known: that of a model, or of `rows`, from which participants are then drawn
+/// with replacement. `tick` receives the number of participants processed since the last call. The answers come with
+/// warnings about the budget.
 ///
 /// # Errors
 /// `invalid-request` unless there is either a model with `p` or rows, and for a model, rows or an estimator that does
@@ -179,7 +179,7 @@ fn run_setting(
     references: &mut References<'_>,
     tick: &mut dyn FnMut(u64),
 ) -> Result<SimulateAnswer> {
-    let wrong = |detail: &str, field| Err(Error::invalid_request(detail).of_field(field));
+    let wrong = |detail: &str, field| Err(Error::invalid_request(detail).with_field(field));
     let p = match (rows, setting.p) {
         (Some(_), Some(_)) => return wrong("`p` is that of `rows`; leave it out", "p"),
         (Some(rows), None) => {
@@ -266,7 +266,7 @@ impl References<'_> {
             return Err(Error::invalid_request(
                 "`s` with `rows` compares uncentred components; leave `s` or `centring` out",
             )
-            .of_field("s"));
+            .with_field("s"));
         }
         let entry = match self.found.entry((k, s)) {
             Entry::Occupied(found) => return Ok(found.into_mut()),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, ProxySetting};
 use eigenveil_shared::{
-    about::About,
+    about::StudyNotice,
     api::{CreateStudyRequest, Lambda, SparseSettings},
     enrolment::Enrolment,
     estimate::ComponentCount,
@@ -74,7 +74,8 @@ pub(crate) struct MechanismArgs {
     #[command(flatten)]
     pub(crate) norm: NormArgs,
     /// Private centring: append the constant A to each row, so that the mean is estimated and removed [default A: 1/√2]
-    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT)]
+    # [arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value =
+    # DEFAULT_CENTRING_TEXT)]
     pub(crate) centring: Option<f64>,
 }
 
@@ -119,7 +120,7 @@ impl MechanismArgs {
             default_k: ComponentCount::Auto,
             draft: false,
             enrolment: Enrolment::Open,
-            about: About::default(),
+            about: StudyNotice::default(),
         })
     }
 }
@@ -132,7 +133,8 @@ pub(crate) struct SparseArgs {
     pub(crate) sparse: bool,
     /// Penalty λ: a number ≥ 0 in units of the second-moment matrix, auto (from the known noise), cv (cross-validation
     /// over the buckets of reports) or path (auto, and the solutions from the largest useful penalty down)
-    #[arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
+    # [arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires =
+    # "sparse")]
     pub(crate) lambda: Lambda,
     /// Initial ADMM step [default: chosen from the spectrum]
     #[arg(long, value_name = "X", requires = "sparse")]

@@ -90,7 +90,7 @@ impl From<eigenveil_shared::Error> for CliError {
                     | ErrorCode::InvalidMechanism
                     | ErrorCode::InvalidPreprocessing
                     | ErrorCode::InvalidName
-                    | ErrorCode::InvalidAbout
+                    | ErrorCode::InvalidNotice
                     | ErrorCode::InvalidRequest
                     | ErrorCode::InvalidConfig
                     | ErrorCode::WrongDimension

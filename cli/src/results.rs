@@ -151,7 +151,7 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
         header.extend(names.iter().map(|name| format!("norm of {name}")));
     }
     // In units of E[xxᵀ], like every variance in a table.
-    let missing = estimate.k as f64 * estimate.missing_trace();
+    let missing = estimate.k as f64 * estimate.missing_trace_per_direction();
     let rows = path.points.iter().map(|point| {
         let mut row = vec![
             point.lambda.to_string(),

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    about::{self, About, is_readable},
+    about::{self, StudyNotice, is_readable},
     api::{StudyDocument, StudyState},
     codec::{self, ReportFormat},
     enrolment::{Admission, Enrolment, Frame},
@@ -43,7 +43,7 @@ struct Inner {
     server: Server,
     id: String,
     name: Option<String>,
-    about: About,
+    about: StudyNotice,
     state: StudyState,
     enrolment: Enrolment,
     params: StudyParams,
@@ -62,7 +62,7 @@ impl Study {
             server: server.clone(),
             id: id.to_owned(),
             name: None,
-            about: About::default(),
+            about: StudyNotice::default(),
             state: StudyState::Open,
             enrolment: Enrolment::Open,
             max_batch: codec::max_batch(format.payload_len()),
@@ -106,7 +106,7 @@ impl Study {
     /// Adds name and notice: the ledgers store them for the receipt, and nothing is perturbed after the last day. A
     /// study read from a server already has them.
     #[must_use]
-    pub fn with_info(mut self, name: impl Into<String>, about: About) -> Self {
+    pub fn with_info(mut self, name: impl Into<String>, about: StudyNotice) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         (inner.name, inner.about) = (Some(name.into()), about);
         self
@@ -225,7 +225,7 @@ impl Study {
     }
 
     /// The notice; empty if only parameters were given.
-    pub fn about(&self) -> &About {
+    pub fn about(&self) -> &StudyNotice {
         &self.0.about
     }
 

@@ -34,5 +34,5 @@ pub fn check_columns(work: &str, quadratic_memory: bool, columns: usize) -> Resu
     Err(Error::invalid_request(format!(
         "the rows have {columns} columns; {work} {because}, for at most {most} columns: take some of them with `keep`"
     ))
-    .of_field("keep"))
+    .with_field("keep"))
 }

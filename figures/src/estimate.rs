@@ -178,7 +178,7 @@ fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
 
 fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     // In units of E[xxᵀ]: in the traceless matrix k directions can have a negative sum.
-    let missing = estimate.k as f64 * estimate.missing_trace();
+    let missing = estimate.k as f64 * estimate.missing_trace_per_direction();
     let most = path.max_captured_variance + missing;
     let share = move |captured: f64| match most > 0.0 {
         true => ((captured + missing) / most).clamp(0.0, 1.0),

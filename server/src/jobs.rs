@@ -21,7 +21,7 @@ use eigenveil_shared::{
     error,
     estimate::Estimate,
 };
-use eigenveil_store::{Job, Notice, Store, Study, check_rank, estimate_settings};
+use eigenveil_store::{Job, Notice, Store, Study, check_component_count, estimate_settings};
 
 use crate::metrics::{EstimateEnd, Metrics};
 
@@ -131,7 +131,7 @@ impl EstimateQueue {
     /// `invalid-request` for what cannot be computed, before it is queued.
     pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
         if let Some(k) = request.k {
-            check_rank(k, study.params().dimension())?;
+            check_component_count(k, study.params().dimension())?;
         }
         if let Some(sparse) = &request.sparse {
             check_settings(sparse)?;

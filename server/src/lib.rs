@@ -7,8 +7,8 @@
 //!
 //! * [`Server`]: listens, serves and shuts down gracefully. [`router`]: the same routes for an axum
 //!   application of your own, around an [`AppState`].
-//! * [`eigenveil_store::Store`]: a crate below. No acknowledged report is ever lost, and uploads are idempotent: no
-//!   report is counted twice.
+//! * [`eigenveil_store::Store`]: the storage, in its own crate. No acknowledged report is ever lost, and uploads are
+//!   idempotent: no report is counted twice.
 //! * Web pages: the studies, one study live, a form with the planner beside it (`docs/run-a-server.md`).
 //! * [`ServerConfig`]: the operator's settings. [`Environment`]: clock and randomness, injected for tests.
 //!

@@ -11,8 +11,7 @@ use eigenveil_shared::study::to_hex;
 use eigenveil_store::TokenHash;
 use sha2::{Digest, Sha256};
 
-/// Sessions of one bearer token; beyond it the oldest ends. However often somebody logs in, only sessions of the same
-/// token end.
+/// Maximum number of sessions per bearer token; a further login ends that token's oldest session.
 const MAX_SESSIONS_PER_TOKEN: usize = 32;
 /// Maximum age of a session, by the monotonic clock.
 const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
@@ -41,7 +40,7 @@ impl Sessions {
         let token_sessions = || {
             by_key
                 .iter()
-                .filter(|(_, session)| session.token.is(&token))
+                .filter(|(_, session)| session.token.matches(&token))
         };
         if token_sessions().count() >= MAX_SESSIONS_PER_TOKEN
             && let Some((&oldest, _)) = token_sessions().min_by_key(|(_, session)| session.begun)
@@ -100,7 +99,7 @@ impl Session {
 
 /// The cookie with the session identifier: name and attributes, by how the browser reaches the server.
 ///
-/// Browsers take a name with a prefix over HTTPS only, and `__Host-` from this very host only: neither a page over plain
+/// Browsers accept prefixed names only over HTTPS, and `__Host-` only from the same host: neither a page over plain
 /// HTTP nor a neighbouring host can plant it. `__Host-` is for all paths of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionCookie {
@@ -114,7 +113,7 @@ pub(crate) enum SessionCookie {
 impl SessionCookie {
     const ALL: [Self; 3] = [Self::Host, Self::Secure, Self::Plain];
 
-    /// For a server that is mounted at `base`, which is empty at the root.
+    /// The cookie of a server mounted at `base` (empty at the root).
     pub(crate) fn at(base: &str, https: bool) -> Self {
         match (https, base) {
             (false, _) => Self::Plain,
@@ -131,7 +130,7 @@ impl SessionCookie {
         }
     }
 
-    /// The value of the header that sets it to a session identifier, or deletes it.
+    /// The `Set-Cookie` value that stores a session identifier or deletes the cookie.
     pub(crate) fn set(self, base: &str, id: Option<&str>) -> String {
         let secure = if self == Self::Plain { "" } else { "; Secure" };
         let seconds = id.map_or(0, |_| LIFETIME.as_secs());

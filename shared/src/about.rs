@@ -20,8 +20,8 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The notice of a study to the people it invites. A field that is `None` is shown as "not stated".
 ///
 /// ```
-/// use eigenveil_shared::about::About;
-/// let about = About {
+/// use eigenveil_shared::about::StudyNotice;
+/// let about = StudyNotice {
 ///     purpose: Some("What makes people sleep badly".to_owned()),
 ///     responsible_party: Some("Sleep laboratory, University of Example".to_owned()),
 ///     contact: Some("sleep@example.org".to_owned()),
@@ -30,14 +30,14 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// about.check()?;
 /// assert_eq!(about.contact_link().as_deref(), Some("mailto:sleep@example.org"));
 /// // A link that does something else than reach somebody is refused.
-/// let trap = About { contact: Some("javascript:alert(1)".to_owned()), ..about };
+/// let trap = StudyNotice { contact: Some("javascript:alert(1)".to_owned()), ..about };
 /// assert!(trap.check().is_err() && trap.contact_link().is_none());
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct About {
+pub struct StudyNotice {
     /// Purpose of the results; at most 1,000 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 1_000))]
     pub purpose: Option<String>,
@@ -51,7 +51,7 @@ pub struct About {
     pub last_day: Option<UtcDate>,
 }
 
-impl About {
+impl StudyNotice {
     /// Whether nothing is said.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -85,20 +85,20 @@ impl About {
             let Some(text) = text else { continue };
             if text.len() > most || !is_readable(text) {
                 return Err(error!(
-                    InvalidAbout,
+                    InvalidNotice,
                     "the {} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
                     field.replace('_', " "),
                     text.len()
                 )
-                .of_field(field));
+                .with_field(field));
             }
         }
         match &self.contact {
             Some(contact) if !is_address(contact) && !is_link(contact) => Err(error!(
-                InvalidAbout,
+                InvalidNotice,
                 "the contact is {contact:?}; give an e-mail address such as study@example.org, or a page such as https://example.org/study"
             )
-            .of_field("contact")),
+            .with_field("contact")),
             _ => Ok(()),
         }
     }
@@ -255,7 +255,7 @@ impl FromStr for UtcDate {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             error!(
-                InvalidAbout,
+                InvalidNotice,
                 "the last day is {text:?}; it is a date such as 2027-03-31 (year-month-day, UTC)"
             )
         };
@@ -335,7 +335,7 @@ mod tests {
             2027-01-32 1969-12-31 31.03.2027 2027-03-31T00:00:00Z +027-03-31 2027/03/31 ２０２７-03-31";
         for wrong in wrong.split_whitespace().chain(["", " 2027-03-31"]) {
             let error = wrong.parse::<UtcDate>().unwrap_err();
-            assert_eq!(error.code(), ErrorCode::InvalidAbout, "{wrong}");
+            assert_eq!(error.code(), ErrorCode::InvalidNotice, "{wrong}");
         }
         assert!(!UtcDate(u64::MAX).is_over(u64::MAX - 1));
         let _ = UtcDate(u64::MAX).to_string();
@@ -343,9 +343,9 @@ mod tests {
 
     #[test]
     fn contacts_are_mail_addresses_or_https_links() {
-        let about = |contact: &str| About {
+        let about = |contact: &str| StudyNotice {
             contact: Some(contact.to_owned()),
-            ..About::default()
+            ..StudyNotice::default()
         };
         for (scheme, contact) in [
             ("mailto:", "a@b.org"),
@@ -368,7 +368,7 @@ mod tests {
         let contacts = contacts.split_whitespace().chain(spaced.split('|'));
         for contact in contacts.chain([long.as_str(), &longer]) {
             let error = about(contact).check().unwrap_err();
-            assert_eq!(error.code(), ErrorCode::InvalidAbout, "{contact}");
+            assert_eq!(error.code(), ErrorCode::InvalidNotice, "{contact}");
             assert_eq!(error.field(), Some("contact"));
             assert_eq!(about(contact).contact_link(), None, "{contact}");
         }
@@ -378,7 +378,7 @@ mod tests {
     fn texts_are_short_and_can_be_printed() {
         let with = |text: &str| {
             let text = || Some(text.to_owned());
-            let (mut purpose, mut party) = (About::default(), About::default());
+            let (mut purpose, mut party) = (StudyNotice::default(), StudyNotice::default());
             (purpose.purpose, party.responsible_party) = (text(), text());
             [purpose, party]
         };
@@ -388,7 +388,7 @@ mod tests {
         }
         for text in ["", "a\u{1b}[2Jb", &"x".repeat(MAX_PURPOSE + 1)] {
             for about in with(text) {
-                assert_eq!(about.check().unwrap_err().code(), ErrorCode::InvalidAbout);
+                assert_eq!(about.check().unwrap_err().code(), ErrorCode::InvalidNotice);
             }
         }
         assert_eq!(with(&"x".repeat(MAX_PURPOSE))[0].check(), Ok(()));
@@ -397,26 +397,29 @@ mod tests {
 
     #[test]
     fn json_of_today_and_of_before() {
-        let about = About {
+        let about = StudyNotice {
             purpose: Some("p".to_owned()),
             last_day: Some("2027-03-31".parse().unwrap()),
-            ..About::default()
+            ..StudyNotice::default()
         };
         let text = serde_json::to_string(&about).unwrap();
         assert_eq!(
             text,
             r#"{"purpose":"p","responsible_party":null,"contact":null,"last_day":"2027-03-31"}"#
         );
-        assert_eq!(serde_json::from_str::<About>(&text).unwrap(), about);
+        assert_eq!(serde_json::from_str::<StudyNotice>(&text).unwrap(), about);
         assert_eq!(about.missing(), ["responsible party", "contact"]);
-        let nothing: About = serde_json::from_str("{}").unwrap();
+        let nothing: StudyNotice = serde_json::from_str("{}").unwrap();
         assert!(nothing.is_empty() && nothing.check().is_ok() && !nothing.is_over(u64::MAX));
         for wrong in [
             r#"{"last_day":"soon"}"#,
             r#"{"last_day":20000}"#,
             r#"{"purpos":"p"}"#,
         ] {
-            assert!(serde_json::from_str::<About>(wrong).is_err(), "{wrong}");
+            assert!(
+                serde_json::from_str::<StudyNotice>(wrong).is_err(),
+                "{wrong}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 const LANES: usize = 8;
 
-/// Σ a·b over all of it, in eight interleaved partial sums: no early exit, and no sum waits for the one before.
+/// Σ aᵢbᵢ over all entries, in eight interleaved partial sums: no early exit, and no sum waits for the one before.
 #[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a_blocks, a_rest) = a.as_chunks::<LANES>();

@@ -1,4 +1,4 @@
-//! One error type for the whole vocabulary, with the stable codes that both ends of HTTP share.
+//! The error type shared by all crates, with the stable codes that both ends of HTTP share.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ macro_rules! error_codes {
                 match self { $(ErrorCode::$variant => $code,)* }
             }
 
-            /// The HTTP status it is answered with.
+            /// The HTTP status of a response with this code.
             pub const fn status(self) -> u16 {
                 match self { $(ErrorCode::$variant => $status,)* }
             }
@@ -48,7 +48,7 @@ error_codes! {
     InvalidMechanism = "invalid-mechanism", 422, "The mechanism's parameters are not valid";
     InvalidPreprocessing = "invalid-preprocessing", 422, "The preprocessing is not usable";
     InvalidName = "invalid-name", 422, "The name is not usable";
-    InvalidAbout = "invalid-about", 422, "The description for participants is not usable";
+    InvalidNotice = "invalid-about", 422, "The description for participants is not usable";
     WrongDimension = "wrong-dimension", 422, "The row does not have the study's dimension";
     RowNotFinite = "row-not-finite", 422, "The row has a value that is not a finite number";
     RowOutsideBall = "row-outside-ball", 422, "The row lies outside the ball the study requires";
@@ -100,7 +100,7 @@ error_codes! {
     AlreadyParticipated = "already-participated", 409, "The device has taken part in this study before";
 }
 
-/// An [`Error`] of this code, with a formatted sentence.
+/// An [`Error`] of this code, with a formatted message.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! error {
@@ -139,7 +139,7 @@ pub struct Error {
     hint: Option<Hint>,
 }
 
-/// A way out of an error that each surface says in its own words: a flag, a command, an argument.
+/// A way out of an error that each user interface words for itself: a flag, a command, an argument.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
@@ -151,14 +151,19 @@ pub enum Hint {
     PlainHttp,
     /// Trust this root certificate, too.
     RootCertificate,
-    /// Consent to the study's move from this address, where the reports were made for it.
+    /// Consent to the study's move: the reports were made for this address.
     Move(String),
     /// Consent to the purpose or responsible party that the study states now.
     NewPurpose,
-    /// Give as many one-time tokens as participants: the numbers of both.
+    /// Give one one-time token per participant; holds the numbers of tokens and of participants.
     Tokens(usize, u64),
-    /// Give different one-time tokens: those in these two places, counted from 0, are the same.
-    OtherTokens(usize, usize),
+    /// Give different one-time tokens: those at these two positions, counted from 0, are equal.
+    DuplicateTokens {
+        /// Position of the first of them.
+        first: usize,
+        /// Position of the second one.
+        second: usize,
+    },
 }
 
 impl Error {
@@ -178,13 +183,13 @@ impl Error {
         Self { hint, ..self }
     }
 
-    /// The way out, if a surface has words of its own for it.
+    /// The way out, if a user interface has its own words for it.
     pub fn hint(&self) -> Option<&Hint> {
         self.hint.as_ref()
     }
 
-    /// Names the member of a request that it is about, or that contains it.
-    pub fn of_field(self, field: &'static str) -> Self {
+    /// Sets the request field that caused the error.
+    pub fn with_field(self, field: &'static str) -> Self {
         let field = Some(field);
         Self { field, ..self }
     }
@@ -194,13 +199,13 @@ impl Error {
         Self::new(ErrorCode::InvalidRequest, detail)
     }
 
-    /// `invalid-request` for the first of these members of a request that is given, since it has no effect.
-    pub fn if_given(members: &[(&'static str, bool)], why: &str) -> Result<()> {
-        let Some(&(field, _)) = members.iter().find(|(_, given)| *given) else {
+    /// Refuses the first given field, because it has no effect (`invalid-request`).
+    pub fn reject_if_given(fields: &[(&'static str, bool)], why: &str) -> Result<()> {
+        let Some(&(field, _)) = fields.iter().find(|(_, given)| *given) else {
             return Ok(());
         };
         let detail = format!("`{field}` has no effect: {why}; leave it out");
-        Err(Self::invalid_request(detail).of_field(field))
+        Err(Self::invalid_request(detail).with_field(field))
     }
 
     /// `invalid-config`.
@@ -218,21 +223,21 @@ impl Error {
         self.code
     }
 
-    /// The member of a request that it is about, for a form to show it there.
+    /// The request field that caused the error; a form shows the error beside it.
     pub fn field(&self) -> Option<&'static str> {
-        let of_code = match self.code {
+        let default_field = match self.code {
             ErrorCode::InvalidName => Some("name"),
-            ErrorCode::InvalidAbout => Some("last_day"),
+            ErrorCode::InvalidNotice => Some("last_day"),
             ErrorCode::InvalidDimension => Some("dimension"),
             ErrorCode::InvalidBudget => Some("epsilon"),
             ErrorCode::InvalidMechanism => Some("mechanism"),
             ErrorCode::InvalidPreprocessing => Some("features"),
             _ => None,
         };
-        self.field.or(of_code)
+        self.field.or(default_field)
     }
 
-    /// The sentence.
+    /// The message, without the code.
     pub fn detail(&self) -> &str {
         &self.detail
     }

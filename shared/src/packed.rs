@@ -68,7 +68,7 @@ impl PackedSymmetric {
     /// Adds `weight · x xᵀ`.
     ///
     /// # Panics
-    /// If `x` has another length than the dimension.
+    /// If the length of `x` differs from the dimension.
     pub fn add_outer(&mut self, x: &[f64], weight: f64) {
         assert_eq!(x.len(), self.dimension, "row of another dimension");
         let mut rest = self.entries.as_mut_slice();

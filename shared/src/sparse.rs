@@ -33,7 +33,7 @@ fn wrong(value: impl std::fmt::Display) -> Error {
     Error::invalid_request(format!(
         "lambda is {value}; it must be a number ≥ 0, auto, cv or path"
     ))
-    .of_field("lambda")
+    .with_field("lambda")
 }
 
 impl Serialize for Lambda {

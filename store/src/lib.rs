@@ -37,10 +37,10 @@ pub use self::{
         failure::{file_failed, unavailable},
         job::{Job, StoredEstimate, estimate_settings},
         listener::Notice,
-        memory::{ClientKey, MemoryBudget, Reservation, SMALL},
+        memory::{ClientKey, MAX_SMALL_BYTES, MemoryBudget, Reservation},
         report::{NewReport, Outcomes, Reports},
         study::{
-            MAX_BUCKETS, Study, StudyId, StudyKey, check_about, check_name, check_rank,
+            MAX_BUCKETS, Study, StudyId, StudyKey, check_about, check_component_count, check_name,
             invalid_study_id, study_not_found,
         },
         sums::{BucketSums, StoredSeeds},

@@ -1,6 +1,6 @@
 //! The store as a server uses it.
 
-mod analysts;
+mod bearer_tokens;
 mod enrolment;
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};

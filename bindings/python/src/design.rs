@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode,
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     api::CreateStudyRequest,
     enrolment::Enrolment,
     estimate::ComponentCount,
@@ -88,7 +88,7 @@ pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
         default_k: arguments.k,
         draft: arguments.draft,
         enrolment: arguments.enrolment,
-        about: About {
+        about: StudyNotice {
             purpose: arguments.purpose,
             responsible_party: arguments.responsible_party,
             contact: arguments.contact,

@@ -110,7 +110,7 @@ fn exception_class(code: ErrorCode) -> &'static str {
         | E::StudyNotOpen
         | E::StudyEnded
         | E::InvalidTransition
-        | E::InvalidAbout => "StudyError",
+        | E::InvalidNotice => "StudyError",
         E::EstimateNotFound | E::EstimateNotReady | E::EstimateFailed => "EstimateError",
         E::InvalidDimension
         | E::InvalidBudget

@@ -280,7 +280,9 @@ fn with_arguments(error: eigenveil_client::Error) -> Failure {
     let remark = match error.hint() {
         Some(Hint::Move(_)) => "if it has, give moved=True",
         Some(Hint::NewPurpose) => "or say so with accept_new_purpose=True",
-        Some(Hint::Tokens(..) | Hint::OtherTokens(..)) => "give tokens=, one for each participant",
+        Some(Hint::Tokens(..) | Hint::DuplicateTokens { .. }) => {
+            "give tokens=, one for each participant"
+        }
         _ if error.is_row_file_mismatch() => "the argument is same_participants=True",
         _ => return error.into(),
     };

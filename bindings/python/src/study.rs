@@ -2,7 +2,7 @@
 
 use eigenveil_client::{Response, Server, http::StudyClient};
 use eigenveil_shared::{
-    about::About,
+    about::StudyNotice,
     api::StudyDocument,
     clock::{Clock as _, SystemClock},
     codec::report_len,
@@ -28,7 +28,7 @@ struct Described<'a> {
     #[serde(flatten)]
     plain: serde_json::Value,
     /// In its own order, because a `Value` would sort the keys.
-    about: &'a About,
+    about: &'a StudyNotice,
 }
 
 fn pinned(fingerprint: Option<&str>) -> Result<Option<Fingerprint>> {

@@ -80,10 +80,10 @@ impl ModelSettings {
             ),
         ] {
             let unused = value.is_some() && !used.contains(&field);
-            Error::if_given(&[(field, unused)], "it is a parameter of another `model`")?;
+            Error::reject_if_given(&[(field, unused)], "it is a parameter of another `model`")?;
             if let (Some(value), false) = (value, holds) {
                 let wrong = format!("`{field}` is {value}; it must be {limits}");
-                return Err(Error::invalid_request(wrong).of_field(field));
+                return Err(Error::invalid_request(wrong).with_field(field));
             }
         }
         Ok(())
@@ -104,7 +104,7 @@ impl ModelKind {
     ) -> Result<Model> {
         settings.check(Some(self))?;
         let spike = settings.spike.unwrap_or(20.0);
-        let wrong = |detail: &str| Err(Error::invalid_request(detail).of_field("s"));
+        let wrong = |detail: &str| Err(Error::invalid_request(detail).with_field("s"));
         match (self, s) {
             (Self::Spiked, None) => Ok(Model::spiked(p, k, spike)),
             (Self::Haystack, None) => {
@@ -128,8 +128,8 @@ impl ModelKind {
     }
 }
 
-/// The norm of these settings, by default that of the model: two models are stated for rows in the unit ball, not on its
-/// surface.
+/// The norm of these settings, by default that of the model: two models are stated for rows in the unit ball, not on
+/// its surface.
 ///
 /// # Errors
 /// `invalid-request` for a radius that the norm does not use.

@@ -72,9 +72,9 @@ fn random_start(p: usize, s: usize, k: usize, rng: &mut Generator) -> Result<DMa
     Ok(embed(&uniform_frame(rng, s, k)?, &rows, p))
 }
 
-/// The relaxation ([`solve`]) of the second-moment matrix, tightened ([`pursue`]) to exactly s features, and PCA on them;
-/// s is what the relaxation selects if not set. The pursuit starts at the relaxed solution, then at uniformly random
-/// frames on s random features; the result that captures most wins. Wang & Xu's experiments take the best of 50.
+/// The relaxation ([`solve`]) of the second-moment matrix, tightened ([`pursue`]) to exactly s features, and PCA on
+/// them; s is what the relaxation selects if not set. The pursuit starts at the relaxed solution, then at uniformly
+/// random frames on s random features; the result that captures most wins. Wang & Xu's experiments take the best of 50.
 ///
 /// The relaxation is solved over the features that λ does not rule out ([`solve`] would drop the others too), so that
 /// only they determine the running time.
@@ -93,7 +93,7 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
     )?;
     let s = support.unwrap_or(relaxed.support.len());
     let idle = s == p && options.is_set(STARTS);
-    Error::if_given(
+    Error::reject_if_given(
         &[(STARTS.name, idle)],
         "every feature is selected, and every start gives the same",
     )?;

@@ -26,7 +26,7 @@ use eigenveil_estimation::{
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
-    about::About,
+    about::StudyNotice,
     api::{CreateStudyRequest, EstimateRequest},
     enrolment::Admission,
     estimate::{ComponentCount, Estimate},
@@ -233,10 +233,10 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudyRequest>
     let mechanism = &args.mechanism;
     Ok(CreateStudyRequest {
         default_k: ComponentCount::Fixed(usize::from(args.k)),
-        about: About {
+        about: StudyNotice {
             purpose: Some("To show on one machine what a study does".to_owned()),
             responsible_party: Some("Whoever runs this demonstration".to_owned()),
-            ..About::default()
+            ..StudyNotice::default()
         },
         ..mechanism.study(&rows.name, dimension, args.epsilon, features)?
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use eigenveil_shared::{
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     enrolment::ParticipantToken,
     privacy::Budget,
     report::ReportId,
@@ -64,7 +64,7 @@ struct Record {
     state: EntryState,
     token: Option<String>,
     name: Option<String>,
-    about: About,
+    about: StudyNotice,
     canonical_params: String,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use eigenveil_shared::{
     ErrorCode,
-    about::About,
+    about::StudyNotice,
     preprocess::{Norm, Preprocessing},
     study::StudyParams,
 };
@@ -25,7 +25,7 @@ pub struct StudyTerms {
     /// The study's name; `None` if the parameters came without it.
     pub name: Option<String>,
     /// The notice of the study.
-    pub about: About,
+    pub about: StudyNotice,
     /// The treatment of the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` if this version
     /// would refuse them; the fingerprint still identifies them.
     pub parameters: Option<StudyParams>,
@@ -41,7 +41,7 @@ impl StudyTerms {
         }
     }
 
-    pub(crate) fn new(name: Option<String>, about: About, canonical_params: &[u8]) -> Self {
+    pub(crate) fn new(name: Option<String>, about: StudyNotice, canonical_params: &[u8]) -> Self {
         Self {
             name,
             about,
@@ -55,7 +55,7 @@ impl StudyTerms {
     ///
     /// # Errors
     /// `invalid-about`, with both texts.
-    pub fn check_unchanged(&self, now: &About) -> Result<()> {
+    pub fn check_unchanged(&self, now: &StudyNotice) -> Result<()> {
         let Some((term, before, now)) = self.about.first_changed_term(now) else {
             return Ok(());
         };
@@ -64,7 +64,7 @@ impl StudyTerms {
             None => "not stated".to_owned(),
         };
         Err(eigenveil_shared::Error::new(
-            ErrorCode::InvalidAbout,
+            ErrorCode::InvalidNotice,
             format!(
                 "the study's {term} was {} when the report was made and is {} now; nothing was sent: ask whoever runs the study",
                 stated(before),

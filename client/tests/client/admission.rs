@@ -155,7 +155,13 @@ fn rows_without_a_token_of_their_own_are_not_charged() {
         (UploadRequest::default(), Hint::Tokens(0, 3)),
         (with(&[]), Hint::Tokens(0, 3)),
         (with(&[1, 2]), Hint::Tokens(2, 3)),
-        (with(&[1, 2, 1]), Hint::OtherTokens(0, 2)),
+        (
+            with(&[1, 2, 1]),
+            Hint::DuplicateTokens {
+                first: 0,
+                second: 2,
+            },
+        ),
     ] {
         let error = take_part(&mut ledger, &study, &file, &asked).unwrap_err();
         assert_eq!(error.hint(), Some(&hint), "{error}");

@@ -6,7 +6,7 @@ use eigenveil_client::{
     EntryState, Limits, ReportResult, Result, Study,
     book::{Book, Change, Entry, Revision, Step},
 };
-use eigenveil_shared::{ErrorCode, about::About, enrolment::ParticipantToken, study::to_hex};
+use eigenveil_shared::{ErrorCode, about::StudyNotice, enrolment::ParticipantToken, study::to_hex};
 use proptest::prelude::*;
 
 use crate::common::{
@@ -80,7 +80,9 @@ fn a_name_that_meant_another_study_is_refused_and_a_whole_identifier_is_not() {
     let other = "f".repeat(32);
     let wine = |server: &str, id: &str, called: &str| {
         let study = study_at(server, id, params(0.5));
-        study.with_info("wine", About::default()).called(called)
+        study
+            .with_info("wine", StudyNotice::default())
+            .called(called)
     };
     let take_part = |book: &Book, study: &Study| book.take_part(study, &row(1.0), NOW);
     let Step::Join(change) = take_part(&book, &wine(SERVER, STUDY, "wine")).unwrap() else {

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use eigenveil_client::{EntryState, Ledger, Receipt, book::Entry};
-use eigenveil_shared::{about::About, enrolment::ParticipantToken};
+use eigenveil_shared::{about::StudyNotice, enrolment::ParticipantToken};
 use rusqlite::Connection;
 
 use crate::{
@@ -47,7 +47,7 @@ fn filled(path: &Path) -> Ledger {
     let mut ledger = Ledger::open(path).unwrap();
     ledger.set_limits(limits(2.0, 9.0, 1e-5)).unwrap();
     let told = |server: &str| {
-        let about = About {
+        let about = StudyNotice {
             purpose: Some("What makes \"wines\" differ".to_owned()),
             responsible_party: Some("Institute of Wine".to_owned()),
             contact: Some("wine@example.org".to_owned()),

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use eigenveil_client::{Hint, Ledger, Participation, ReportResult, RowLedger, Study};
-use eigenveil_shared::{ErrorCode, about::About};
+use eigenveil_shared::{ErrorCode, about::StudyNotice};
 
 use crate::{
     common::{SERVER, assert_says, params, row, study_at},
@@ -14,9 +14,9 @@ const NEW: &str = "https://study.example";
 const THIRD: &str = "https://other.example";
 
 fn study(server: &str, epsilon: f64, purpose: &str) -> Study {
-    let about = About {
+    let about = StudyNotice {
         purpose: Some(purpose.to_owned()),
-        ..About::default()
+        ..StudyNotice::default()
     };
     study_at(server, "one", params(epsilon)).with_info("One", about)
 }
@@ -25,7 +25,7 @@ fn study(server: &str, epsilon: f64, purpose: &str) -> Study {
 fn others() -> [(Study, ErrorCode); 2] {
     [
         (study(NEW, 0.25, "sleep"), ErrorCode::WrongFingerprint),
-        (study(NEW, 0.5, "insurance"), ErrorCode::InvalidAbout),
+        (study(NEW, 0.5, "insurance"), ErrorCode::InvalidNotice),
     ]
 }
 

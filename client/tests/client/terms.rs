@@ -13,7 +13,7 @@ use std::{
 use eigenveil_client::{Ledger, Prepared, Result, RowLedger, Study};
 use eigenveil_shared::{
     ErrorCode,
-    about::About,
+    about::StudyNotice,
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
@@ -27,8 +27,8 @@ use crate::{
 
 const LONG_NAME: &str = "od280/od315_of_diluted_wines, measured twice and written out whole";
 
-fn about() -> About {
-    About {
+fn about() -> StudyNotice {
+    StudyNotice {
         purpose: Some("What makes wines differ".to_owned()),
         responsible_party: Some("Institute of Wine, Example".to_owned()),
         contact: Some("wine@example.org".to_owned()),

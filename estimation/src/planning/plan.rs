@@ -348,7 +348,7 @@ impl PlanRequest {
             ("bound_rows", has_pilot && self.bound_rows.is_some()),
             ("centring", has_pilot && self.centring.is_some()),
         ];
-        Error::if_given(&of_pilot, "it is that of the pilot")?;
+        Error::reject_if_given(&of_pilot, "it is that of the pilot")?;
         match self.centring.is_some() == self.mean_length.is_some() {
             true => Ok(()),
             false => reject("`centring` and `mean_length` need each other; give both or neither"),

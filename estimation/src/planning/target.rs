@@ -175,7 +175,7 @@ pub fn spectrum_from_pilot(
 ) -> Result<SpectrumRange> {
     let unknown = pilot.total_variance.is_none();
     let unused = [("mean_squared_length", total.is_some() && !unknown)];
-    Error::if_given(&unused, "the pilot shows that of its rows")?;
+    Error::reject_if_given(&unused, "the pilot shows that of its rows")?;
     let Some(spectrum) = &pilot.spectrum else {
         return reject(match &pilot.sparse {
             Some(sparse) if !sparse.refit => "the pilot's components are not refitted on the features that it selected, so nothing is known of their error: estimate it again with `refit`, or give `spectrum`".to_owned(),

@@ -63,7 +63,7 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// The name of a host, and its port or a valid one.
+/// Splits a host into name and port; the port defaults to 80.
 fn split_port(host: &str) -> (&str, &str) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port),

@@ -9,7 +9,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use eigenveil_shared::{Error, Result, error};
-use eigenveil_store::{Reservation, SMALL};
+use eigenveil_store::{MAX_SMALL_BYTES, Reservation};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
@@ -76,13 +76,13 @@ async fn collect(
     announced: Option<u64>,
     mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
-    let mut min_rate = RateFloor::new();
+    let mut rate_floor = RateFloor::new();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
     // Bytes reserved so far.
     let mut reserved = 0;
-    while let Some(frame) = min_rate.next(&mut body, length, &reservation).await? {
+    while let Some(frame) = rate_floor.next(&mut body, length, &reservation).await? {
         let frame = frame.map_err(|_| {
             error!(
                 IncompleteBody,
@@ -132,14 +132,14 @@ async fn collect(
 
 struct RateFloor {
     since: tokio::time::Instant,
-    before: usize,
+    bytes_at_start: usize,
 }
 
 impl RateFloor {
     fn new() -> Self {
         Self {
             since: tokio::time::Instant::now(),
-            before: 0,
+            bytes_at_start: 0,
         }
     }
 
@@ -158,15 +158,15 @@ impl RateFloor {
                 return Ok(frame);
             }
             let min_bytes = RATE_WINDOW.as_secs() * MIN_TRANSFER_BYTES_PER_SECOND;
-            let slow = ((length - self.before) as u64) < min_bytes;
-            if slow && length > SMALL && reservation.budget().is_under_pressure() {
+            let slow = ((length - self.bytes_at_start) as u64) < min_bytes;
+            if slow && length > MAX_SMALL_BYTES && reservation.budget().is_under_pressure() {
                 return Err(error!(
                     RequestTimeout,
                     "memory is short and less than {min_bytes} bytes of the body arrived in {} s; retry",
                     RATE_WINDOW.as_secs()
                 ));
             }
-            (self.since, self.before) = (tokio::time::Instant::now(), length);
+            (self.since, self.bytes_at_start) = (tokio::time::Instant::now(), length);
         }
     }
 }
@@ -206,11 +206,11 @@ pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
 }
 
 /// Echoes at most 80 characters of the client's header.
-fn unsupported(what: &str, sent: &str, way_out: &str) -> Error {
+fn unsupported(header_kind: &str, sent: &str, way_out: &str) -> Error {
     let sent: String = sent.chars().take(80).collect();
     error!(
         UnsupportedMediaType,
-        "the content {what} is {sent:?}; {way_out}"
+        "the content {header_kind} is {sent:?}; {way_out}"
     )
 }
 

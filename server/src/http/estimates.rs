@@ -44,7 +44,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Show {
+pub(crate) struct ShowQuery {
     format: Option<Format>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn create(
     operator: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
-    PublicPath(here): PublicPath,
+    PublicPath(public_path): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: EstimateRequest = body::read_json(&app, &operator, request).await?;
@@ -70,14 +70,14 @@ pub(crate) async fn create(
     let p = study.params().dimension();
     if body.moment && p > MAX_MOMENT_DIMENSION {
         return Err(Error::invalid_request(format!(
-            "the moment of {p} features was asked for; it is handed out up to {MAX_MOMENT_DIMENSION}, because it has {p} × {p} numbers: ask for components instead"
+            "the moment is available for at most {MAX_MOMENT_DIMENSION} features, not {p}, because it has {p} × {p} numbers: ask for components instead"
         ))
         .into());
     }
-    let document = app.jobs().add(&study, body).await?;
-    let location = format!("{here}/{}", document.number);
+    let job = app.jobs().add(&study, body).await?;
+    let location = format!("{public_path}/{}", job.number);
     let accepted = [(header::LOCATION, location)];
-    Ok((StatusCode::ACCEPTED, accepted, Json(document)).into_response())
+    Ok((StatusCode::ACCEPTED, accepted, Json(job)).into_response())
 }
 
 /// List the estimates of a study
@@ -113,17 +113,17 @@ pub(crate) async fn show(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
     State(app): State<AppState>,
-    query: Result<Query<Show>, QueryRejection>,
+    query: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     reader.hide_draft(&study)?;
-    let Query(Show { format }) = query.map_err(|_| {
+    let Query(ShowQuery { format }) = query.map_err(|_| {
         Error::invalid_request(
             "the query is not valid here; use format=json, format=csv or format=npy",
         )
     })?;
     run_blocking(move || match format {
         Some(format) => estimate_file(&app, &study, number, format),
-        None => Ok(file(
+        None => Ok(attachment(
             "application/json",
             job_json(app.store().stored_estimate(&study, number)?).into_bytes(),
         )),
@@ -152,10 +152,10 @@ pub(crate) fn estimate_file(
         Format::Json => {
             let StoredEstimate { document, text } = app.store().stored_estimate(study, number)?;
             let text = require_done(&document, text)?;
-            file("application/json", text.into_bytes())
+            attachment("application/json", text.into_bytes())
         }
-        Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate()?)?),
-        Format::Npy => file("application/octet-stream", files::npy(&estimate()?)),
+        Format::Csv => attachment("text/csv; charset=utf-8", files::csv(&estimate()?)?),
+        Format::Npy => attachment("application/octet-stream", files::npy(&estimate()?)),
     })
 }
 
@@ -197,6 +197,6 @@ fn require_done<T>(document: &EstimateJob, result: Option<T>) -> Result<T, Error
     }
 }
 
-fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
+fn attachment(media_type: &'static str, bytes: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, media_type)], bytes).into_response()
 }

@@ -239,7 +239,7 @@ fn privacy_section(design: &Design) -> Markup {
     html! {
         h3 { "What it promises a participant" }
         p { (privacy.sentence) }
-        (layout::cautions(None, &privacy.warnings))
+        (layout::warning_list(None, &privacy.warnings))
         p .muted { "One report has " (with_thousands(privacy.report_bytes as u64)) " bytes." }
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use eigenveil_shared::{
     Error, Result,
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     api::CreateStudyRequest,
     enrolment::Enrolment,
     estimate::ComponentCount,
@@ -13,7 +13,7 @@ use eigenveil_shared::{
     privacy::{MAX_EPSILON, PrivacyStatement},
     study::StudyParams,
 };
-use eigenveil_store::{check_name, check_rank};
+use eigenveil_store::{check_component_count, check_name};
 
 use super::{planner::Outlook, visitor::Fields};
 
@@ -148,14 +148,14 @@ impl Design {
                 "token" => Enrolment::Token,
                 _ => Enrolment::Open,
             },
-            about: About::default(),
+            about: StudyNotice::default(),
         };
         let users = errors.value_or(whole(fields, "users"), 1);
         if !errors.is_empty() {
             return Err(errors);
         }
         let params = request.params()?;
-        check_rank(request.default_k, params.dimension())?;
+        check_component_count(request.default_k, params.dimension())?;
         Ok(Self {
             request,
             users,
@@ -194,7 +194,7 @@ impl Design {
 }
 
 fn wrong(field: &'static str, text: &str, what: &str) -> Error {
-    Error::invalid_request(format!("{field} is {text:?}; it must be {what}")).of_field(field)
+    Error::invalid_request(format!("{field} is {text:?}; it must be {what}")).with_field(field)
 }
 
 fn number(fields: &Fields, name: &'static str) -> Result<f64> {
@@ -211,8 +211,8 @@ fn whole(fields: &Fields, name: &'static str) -> Result<u64> {
     value.map_err(|_| wrong(name, text, "a whole number from 1 on, such as 100"))
 }
 
-fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
-    let about = About {
+fn about(fields: &Fields, errors: &mut FieldErrors) -> StudyNotice {
+    let about = StudyNotice {
         purpose: stated(fields, "purpose"),
         responsible_party: stated(fields, "responsible_party"),
         contact: stated(fields, "contact"),
@@ -281,7 +281,7 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>> {
         .map(feature)
         .collect::<Result<_, String>>()
         .map(Some)
-        .map_err(|wrong| Error::invalid_request(wrong).of_field("features"))
+        .map_err(|wrong| Error::invalid_request(wrong).with_field("features"))
 }
 
 #[cfg(test)]

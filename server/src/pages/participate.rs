@@ -161,7 +161,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 }
             }
             p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
-            (layout::cautions(None, &privacy.warnings))
+            (layout::warning_list(None, &privacy.warnings))
         }
         section aria-labelledby="h-about" {
             h2 #h-about { "Who is asking, and what for" }

@@ -326,7 +326,7 @@ fn content(
                 section aria-labelledby="h-privacy" {
                     h2 #h-privacy { "Privacy" }
                     p { (study.privacy().sentence) }
-                    (layout::cautions(None, &study.privacy().warnings))
+                    (layout::warning_list(None, &study.privacy().warnings))
                     p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
                 }
             }
@@ -466,7 +466,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     html! {
         p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (rounded(view.seconds, 4)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
-        (layout::cautions(Some("warnings"), &view.warnings))
+        (layout::warning_list(Some("warnings"), &view.warnings))
         p #downloads { "Download: "
             @for (i, file) in FILES.iter().enumerate() {
                 @if i > 0 { " · " }

@@ -61,7 +61,7 @@ pub(super) enum Operation {
     },
     /// The operator creates another study with the parameters of this one.
     Create {
-        like: usize,
+        parameters_of: usize,
         draft: bool,
         fault: Option<Fault>,
     },
@@ -156,7 +156,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
             fault: fault(rng),
         },
         65..69 => Operation::Create {
-            like: study,
+            parameters_of: study,
             draft: rng.random_bool(0.5),
             fault: fault(rng),
         },

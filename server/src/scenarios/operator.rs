@@ -24,7 +24,7 @@ impl World {
         let (status, _) = self.operator("POST", &path, None).await;
         self.restart_if_killed(fault.filter(|_| allowed));
         let after = self.document(&self.studies[at].id).await.state;
-        let right = match (status, fault) {
+        let as_expected = match (status, fault) {
             (200, None) => allowed && after == target,
             (409, _) => !allowed && after == before,
             (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => after == before,
@@ -33,8 +33,8 @@ impl World {
         };
         self.studies[at].state = after;
         assert!(
-            right,
-            "asking a study that is {before:?} for {target:?} gets {status}, and it is {after:?}"
+            as_expected,
+            "changing a study from {before:?} to {target:?} gets status {status}, and the study is {after:?}"
         );
     }
 
@@ -51,7 +51,7 @@ impl World {
             .iter()
             .filter(|study| self.studies.iter().all(|known| known.id != study.id))
             .collect();
-        let right = match (status, fault) {
+        let as_expected = match (status, fault) {
             (201, None) => {
                 let created: StudyDocument = serde_json::from_slice(&body).unwrap();
                 new.len() == 1 && new[0].id == created.id
@@ -61,8 +61,8 @@ impl World {
             _ => false,
         };
         assert!(
-            right,
-            "a new study gets {status} and {} are there",
+            as_expected,
+            "creating a study gets {status} and {} exist",
             new.len()
         );
         for document in new {
@@ -81,7 +81,7 @@ impl World {
             study: study.id.clone(),
             parameters: study.parameters,
             reports: counted
-                .filter(|(_, report_status)| report_status.counted)
+                .filter(|(_, report)| report.counted)
                 .map(|(number, _)| number)
                 .collect(),
             bytes,
@@ -184,19 +184,19 @@ impl World {
         self.faults.set_next(fault);
         let (status, _) = self.operator("DELETE", &path, None).await;
         self.restart_if_killed(fault.filter(|_| !open));
-        let there = self.operator("GET", &path, None).await.0 == 200;
-        let right = match (status, fault) {
-            (204, None) => !open && !there,
-            (409, _) => open && there,
-            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => there,
-            (503, Some(Fault::DiesAfterCommit)) => !there,
+        let exists = self.operator("GET", &path, None).await.0 == 200;
+        let as_expected = match (status, fault) {
+            (204, None) => !open && !exists,
+            (409, _) => open && exists,
+            (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => exists,
+            (503, Some(Fault::DiesAfterCommit)) => !exists,
             _ => false,
         };
         assert!(
-            right,
-            "deleting a study gets {status}; it is there: {there}"
+            as_expected,
+            "deleting a study gets {status}; it exists: {exists}"
         );
-        if !there {
+        if !exists {
             let study = self.studies.remove(at);
             let body = self.parameter_sets[study.parameters].single(0);
             let request = report_request(&study.id, REPORT_MEDIA_TYPE, body);

@@ -22,8 +22,8 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
         close_at,
         fault,
     };
-    let create = |like| Operation::Create {
-        like,
+    let create = |parameters_of| Operation::Create {
+        parameters_of,
         draft: false,
         fault: None,
     };
@@ -113,7 +113,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             7,
             vec![
                 Operation::Create {
-                    like: 0,
+                    parameters_of: 0,
                     draft: true,
                     fault: None,
                 },

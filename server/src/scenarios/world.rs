@@ -250,8 +250,12 @@ impl World {
                 wanted,
                 fault,
             } => self.set_state(study % studies, wanted, fault).await,
-            Operation::Create { like, draft, fault } => {
-                let parameters = self.studies[like % studies].parameters;
+            Operation::Create {
+                parameters_of,
+                draft,
+                fault,
+            } => {
+                let parameters = self.studies[parameters_of % studies].parameters;
                 self.create(parameters, draft, fault).await;
             }
             Operation::Estimate { study } => self.estimate(study % studies).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{Request, StatusCode, header};
 use eigenveil_shared::{
     ErrorCode as E,
-    about::About,
+    about::StudyNotice,
     api::{ImportResponse, StudyDocument, StudyState},
 };
 use eigenveil_store::{database_path, testing::fixtures::SetClock};
@@ -46,7 +46,7 @@ async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
 async fn about_is_stored_shown_exported_imported_and_backed_up() {
     let server = Harness::new();
     let study = server.study_with(json!({ "about": told() })).await;
-    let expected: About = serde_json::from_value(told()).unwrap();
+    let expected: StudyNotice = serde_json::from_value(told()).unwrap();
     assert_eq!(study.about, expected);
     // The parameters, and so the fingerprint, do not depend on it.
     let silent = server.study_with(json!({})).await;
@@ -96,7 +96,7 @@ async fn merging_requires_the_same_purpose_and_responsible_party() {
         (&other, &silent_file),
     ] {
         let refused = server.import(Some(&study.id), file.clone()).await;
-        refused.is_problem(422, E::InvalidAbout);
+        refused.is_problem(422, E::InvalidNotice);
     }
     assert_eq!(server.accepted(&other).await, 0);
     for (target, file) in [(&same, file), (&as_silent, silent_file)] {
@@ -126,7 +126,7 @@ async fn after_the_last_day_nobody_is_invited_and_the_study_is_closed() {
     assert!(problem.detail.contains(TODAY), "{}", problem.detail);
     // Nobody could take part.
     let open = at(&draft, "/open");
-    refused(server.order(&open), 422, E::InvalidAbout).await;
+    refused(server.order(&open), 422, E::InvalidNotice).await;
     // The server closes it by itself; creating another study wakes it here.
     server.study(3).await;
     until("the study is closed", async || {

@@ -44,13 +44,13 @@ fn reports(
     let one = |_| {
         let row = Row::new(population.row(&mut rng));
         let row = params.preprocessor().prepare(&row).unwrap();
-        (new_id(), cap.draw_with(&row, &mut rng).0)
+        (new_id(), cap.draw_counting_attempts(&row, &mut rng).0)
     };
     (0..count).map(one).collect()
 }
 
-/// A study estimated from its seeds, for which its sums would not fit; then with too little memory. (That seeds and sums
-/// give the same components: `estimation/src/sparse/from_seeds/tests.rs`.)
+/// A study estimated from its seeds, for which its sums would not fit; then with too little memory. (That seeds and
+/// sums give the same components: `estimation/src/sparse/from_seeds/tests.rs`.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seeds_are_streamed_from_the_configured_dimension() {
     let p = 230;

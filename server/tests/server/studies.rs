@@ -103,11 +103,11 @@ async fn invalid_designs_are_rejected_and_store_nothing() {
         (json!({"name": " "}), E::InvalidName),
         (json!({"name": "a\nb"}), E::InvalidName),
         (json!({"name": long}), E::InvalidName),
-        (json!({"about": {"purpose": ""}}), E::InvalidAbout),
+        (json!({"about": {"purpose": ""}}), E::InvalidNotice),
         // The day before that of the test clock.
         (
             json!({"about": {"last_day": "2023-11-13"}}),
-            E::InvalidAbout,
+            E::InvalidNotice,
         ),
         (
             json!({"about": {"last_day": "2027-02-29"}}),

@@ -175,7 +175,7 @@ impl MechanismKind {
                 InvalidBudget,
                 "delta is {delta:e}, but the delta of {self} is always 0; leave delta out"
             )
-            .of_field("delta")),
+            .with_field("delta")),
             _ if self.is_pure() => Budget::pure(epsilon),
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
         }
@@ -244,12 +244,12 @@ impl Mechanism {
         pub fn true_delta(epsilon: f64) -> f64;
 
         /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one
-        /// way or the other ([`privacy_loss_tail`](crate::privacy::gaussian::privacy_loss_tail)); 0 for a pure mechanism at its ε.
-        /// It is larger than δ.
+        /// way or the other ([`privacy_loss_tail`](crate::privacy::gaussian::privacy_loss_tail)); 0 for a pure
+        /// mechanism at its ε. It is larger than δ.
         pub fn privacy_loss_tail(epsilon: f64) -> f64;
 
-        /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when none
-        /// does.
+        /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when
+        /// none does.
         pub fn epsilon_with_rounding(dimension: usize, delta: f64) -> Option<f64>;
 
         /// The assumptions of the proof, and the addition of floating point to ε: a sentence or two for participants.
@@ -389,8 +389,8 @@ impl Mechanism {
         self.payload_kind().len(dimension)
     }
 
-    /// The largest eigenvalue that a made-up report can have: that of the longest one that passes the norm test, or of a
-    /// freely chosen seed.
+    /// The largest eigenvalue that a made-up report can have: that of the longest one that passes the norm test, or of
+    /// a freely chosen seed.
     pub fn report_reach(&self, dimension: usize) -> f64 {
         let exchange = self.report_influence(dimension);
         match self.norm_bound(dimension) {

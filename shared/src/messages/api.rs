@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    about::About,
+    about::StudyNotice,
     enrolment::Enrolment,
     error::{ErrorCode, Result},
     estimate::{ComponentCount, Estimate},
@@ -143,8 +143,8 @@ pub struct CreateStudyRequest {
     #[serde(default)]
     pub enrolment: Enrolment,
     /// Notice to the people whom the study invites; fixed with the study.
-    #[serde(default, skip_serializing_if = "About::is_empty")]
-    pub about: About,
+    #[serde(default, skip_serializing_if = "StudyNotice::is_empty")]
+    pub about: StudyNotice,
 }
 
 impl CreateStudyRequest {
@@ -201,7 +201,7 @@ pub struct StudyDocument {
     pub enrolment: Enrolment,
     /// The notice to the people it invites.
     #[serde(default)]
-    pub about: About,
+    pub about: StudyNotice,
 }
 
 /// One study in a list: the fields whose size does not depend on the study. `GET /v1/studies/{id}` has the rest.

@@ -123,8 +123,8 @@ pub struct Component {
 impl Component {
     /// Standard error of `alignment` where that equals `expected_alignment`; otherwise `None`.
     pub fn alignment_se(&self) -> Option<f64> {
-        let floors = self.alignment == self.expected_alignment;
-        self.expected_alignment_se.filter(|_| floors)
+        let is_floors_value = self.alignment == self.expected_alignment;
+        self.expected_alignment_se.filter(|_| is_floors_value)
     }
 }
 
@@ -183,7 +183,8 @@ pub enum BucketVerdict {
 pub struct BucketAgreement {
     /// Buckets compared: those with 64 reports or more.
     pub buckets: usize,
-    /// Largest deviation of a bucket from the median of means, in robust standard deviations, over all directions tried.
+    /// Largest deviation of a bucket from the median of means, in robust standard deviations, over all directions
+    /// tried.
     pub statistic: f64,
     /// Threshold that the statistic of honest reports exceeds with probability `false_alarm_rate` at most.
     pub threshold: f64,
@@ -508,8 +509,8 @@ pub struct Estimate {
     /// Whether the buckets of reports agree with each other; `null` with fewer than four buckets of 64 reports or more,
     /// and above p = 2,000, where it would take too long.
     pub bucket_agreement: Option<BucketAgreement>,
-    /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of even or of
-    /// odd number, and for sparse estimates from seeds read twice.
+    /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of
+    /// even or of odd number, and for sparse estimates from seeds read twice.
     pub feasibility: Option<FeasibilityCheck>,
     /// The promise to each participant.
     pub privacy: PrivacyStatement,
@@ -564,7 +565,7 @@ impl Estimate {
 
     /// Whether the sizes of its parts agree with the stated `p` and `k`: a document may come from anywhere.
     pub fn is_consistent(&self) -> bool {
-        let loadings = self.components.iter().map(|own| &own.loadings);
+        let loadings = self.components.iter().map(|component| &component.loadings);
         self.p == self.params.dimension()
             && self.k == self.components.len()
             && loadings
@@ -585,15 +586,22 @@ impl Estimate {
             for (x, mean) in centred.iter_mut().zip(self.mean.iter().flatten()) {
                 *x -= mean;
             }
-            let score =
-                |own: &Component| own.loadings.iter().zip(&centred).map(|(v, x)| v * x).sum();
+            let score = |component: &Component| {
+                component
+                    .loadings
+                    .iter()
+                    .zip(&centred)
+                    .map(|(v, x)| v * x)
+                    .sum()
+            };
             Ok(self.components.iter().map(score).collect())
         };
         rows.into_iter().enumerate().map(of_row).collect()
     }
 
-    /// Share of the participants who, acting together, could have made this component from nothing: each sends the report
-    /// that passes all checks and reaches furthest along it. At most 1; `None` where the component is not visible.
+    /// Share of the participants who, acting together, could have made this component from nothing: each sends the
+    /// report that passes all checks and reaches furthest along it. At most 1; `None` where the component is not
+    /// visible.
     pub fn share_that_could_make(&self, component: &Component) -> Option<f64> {
         let mechanism = self.params.mechanism();
         let reach = mechanism.report_reach(self.params.report_dimension());

@@ -72,7 +72,7 @@ impl BoundRows {
             (Self::Normalize, Some(radius)) => Err(Error::invalid_request(format!(
                 "`radius` {radius} is not used with `bound_rows` normalize, which divides each row by its own length; leave it out, or give `bound_rows` clip"
             ))
-            .of_field("radius")),
+            .with_field("radius")),
             (_, radius) => Ok(self.with_radius(radius.unwrap_or(default))),
         }
     }
@@ -92,7 +92,7 @@ impl Norm {
                     SCALE_RANGE.start(),
                     SCALE_RANGE.end()
                 )
-                .of_field("radius"))
+                .with_field("radius"))
             }
         }
     }
@@ -197,7 +197,7 @@ impl Feature {
                 "the section of feature {name:?} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text",
                 section.len()
             )
-            .of_field("features"));
+            .with_field("features"));
         }
         let first = *sections.entry(section).or_insert(observed);
         if first != observed {
@@ -239,8 +239,8 @@ pub struct Preprocessing {
     pub weights: Option<Weights>,
 }
 
-/// A study whose participants count by private weights w in (0, 1]: a device multiplies the bounded row by √w, so that a
-/// report shows w·xxᵀ. The weight is protected with the row.
+/// A study whose participants count by private weights w in (0, 1]: a device multiplies the bounded row by √w, so that
+/// a report shows w·xxᵀ. The weight is protected with the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -333,14 +333,14 @@ impl Preprocessing {
                     "the name of feature {number} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text, not only spaces",
                     name.len()
                 )
-                .of_field("features"));
+                .with_field("features"));
             }
             if !names.insert(name) {
                 return Err(error!(
                     InvalidName,
                     "two features are named {name:?}; names must differ"
                 )
-                .of_field("features"));
+                .with_field("features"));
             }
             if !SCALE_RANGE.contains(&feature.scale) {
                 return Err(error!(

@@ -93,7 +93,7 @@ pub fn account(request: &AccountRequest) -> Result<AccountAnswer> {
             InvalidBudget,
             "`delta` is {delta}; it must lie between 0 and 1, such as 1e-6"
         )
-        .of_field("delta"));
+        .with_field("delta"));
     }
     let (true_epsilon, true_delta) = match &spec {
         Some((spec, epsilon)) => (spec.true_epsilon(delta), Some(spec.true_delta(*epsilon))),
@@ -128,7 +128,7 @@ fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarant
             let kind = request.mechanism.unwrap_or_default();
             let unused = request.p.is_some() && kind != MechanismKind::DiscreteGaussian;
             let why = format!("the noise of {kind} does not depend on it");
-            Error::if_given(&[("p", unused)], &why)?;
+            Error::reject_if_given(&[("p", unused)], &why)?;
             let budget = kind.budget(epsilon, request.delta)?;
             let calibration = request.calibration.unwrap_or_default();
             let spec =
@@ -142,12 +142,12 @@ fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarant
                 ("calibration", request.calibration.is_some()),
                 ("p", request.p.is_some()),
             ];
-            Error::if_given(&of_a_mechanism, "`sigma` is the noise")?;
+            Error::reject_if_given(&of_a_mechanism, "`sigma` is the noise")?;
             Ok((None, Guarantee::gaussian(sigma, sensitivity)?))
         }
         _ => Err(
             Error::invalid_request("give `epsilon`, or `sigma` and `sensitivity`")
-                .of_field("epsilon"),
+                .with_field("epsilon"),
         ),
     }
 }

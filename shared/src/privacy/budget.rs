@@ -35,7 +35,7 @@ impl Budget {
                 InvalidBudget,
                 "delta is {delta}; it must lie strictly between 0 and 1, such as 1e-6 (well below 1/n)"
             )
-            .of_field("delta"));
+            .with_field("delta"));
         }
         Ok(Self {
             epsilon: check_epsilon(epsilon)?,

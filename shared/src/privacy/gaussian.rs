@@ -101,9 +101,9 @@ pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
 /// log-likelihood ratio is N(μ²/2, μ²), μ = Δ/σ, so `P(|·| > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ)`. It rises with μ, so
 /// no closer pair has more.
 ///
-/// This is what a person understands by "ε, except with probability …", and it is **larger than δ**: δ counts one direction,
-/// and subtracts what the other row would have produced (27 times larger at ε = 1, δ = 1e-6). Nor is it twice
-/// the first term: the second is e^(−ε) times the first less δ.
+/// This is what a person understands by "ε, except with probability …", and it is **larger than δ**: δ counts one
+/// direction, and subtracts what the other row would have produced (27 times larger at ε = 1, δ = 1e-6). Nor is it
+/// twice the first term: the second is e^(−ε) times the first less δ.
 ///
 /// ```
 /// use eigenveil_shared::privacy::{Budget, gaussian};
@@ -122,8 +122,8 @@ pub fn privacy_loss_tail(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
     ((up + cdf(b)) * (1.0 + 1e-13 + lost_in_tail(b))).min(1.0)
 }
 
-/// Relative error of Φ(a) and e^ε Φ(b) for |a| ≤ |b|, from a rounding of their arguments by at most 2|b| ulps: Φ changes by
-/// the factor 1 + O(b²) times that.
+/// Relative error of Φ(a) and e^ε Φ(b) for |a| ≤ |b|, from a rounding of their arguments by at most 2|b| ulps: Φ
+/// changes by the factor 1 + O(b²) times that.
 fn lost_in_tail(b: f64) -> f64 {
     16.0 * f64::EPSILON * (1.0 + b * b)
 }
@@ -200,7 +200,7 @@ fn require_delta(budget: Budget) -> Result<()> {
             ErrorCode::InvalidBudget,
             "delta is 0 but Gaussian noise never gives pure differential privacy; set delta, such as 1e-6",
         )
-        .of_field("delta"));
+        .with_field("delta"));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 
 use eigenveil_shared::{
     Error,
-    about::About,
+    about::StudyNotice,
     api::StudyState,
     enrolment::Enrolment,
     error,
@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     failure::Failure,
-    study::{MAX_BUCKETS, NewStudy, Study, StudyId, check_name, check_rank},
+    study::{MAX_BUCKETS, NewStudy, Study, StudyId, check_component_count, check_name},
 };
 
 /// First bytes of an export; the last digit is the version of the format.
@@ -45,8 +45,8 @@ pub(crate) struct Header {
     /// Who may take part. Participant tokens are not exported: one known to two servers could be spent on both.
     #[serde(default, skip_serializing_if = "is_open")]
     pub(crate) enrolment: Enrolment,
-    #[serde(default, skip_serializing_if = "About::is_empty")]
-    pub(crate) about: About,
+    #[serde(default, skip_serializing_if = "StudyNotice::is_empty")]
+    pub(crate) about: StudyNotice,
 }
 
 fn is_open(enrolment: &Enrolment) -> bool {
@@ -80,7 +80,7 @@ impl Header {
         check_name("the name of the study", &self.name)?;
         // The last day may have passed: the reports arrived before.
         self.about.check()?;
-        check_rank(self.default_k, params.dimension())?;
+        check_component_count(self.default_k, params.dimension())?;
         if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
             return Err(malformed("the number of buckets").into());
         }
@@ -154,10 +154,10 @@ pub(crate) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>)
         input: BufReader::with_capacity(1 << 16, file),
         hash: Sha256::new(),
     };
-    if reader.array::<8>()? != *MAGIC {
+    if reader.read_array::<8>()? != *MAGIC {
         return Err(malformed("the first eight bytes, which should be EVSTUDY1").into());
     }
-    let length = u64::from_le_bytes(reader.array()?);
+    let length = u64::from_le_bytes(reader.read_array()?);
     if length > MAX_HEADER {
         return Err(malformed("the length of the header").into());
     }
@@ -181,7 +181,7 @@ impl<R: Read> ArchiveReader<R> {
     ) -> Result<[u8; 32], Failure> {
         let mut last = None;
         for _ in 0..header.reports {
-            let id: [u8; 16] = self.array()?;
+            let id: [u8; 16] = self.read_array()?;
             if !ReportId(id).is_well_formed() || last >= Some(id) {
                 return Err(malformed("an identifier, or the order of identifiers").into());
             }
@@ -190,9 +190,9 @@ impl<R: Read> ArchiveReader<R> {
         }
         let (mut before, mut reports) = (None, 0_u64);
         for _ in 0..header.sections {
-            let bucket = u32::from_le_bytes(self.array()?);
-            let n = u64::from_le_bytes(self.array()?);
-            let length = u64::from_le_bytes(self.array()?);
+            let bucket = u32::from_le_bytes(self.read_array()?);
+            let n = u64::from_le_bytes(self.read_array()?);
+            let length = u64::from_le_bytes(self.read_array()?);
             let expected = match params.mechanism().payload_kind() {
                 PayloadKind::Seed => n.checked_mul(SEED_LEN as u64),
                 PayloadKind::Floats | PayloadKind::Integers { .. } => {
@@ -215,7 +215,7 @@ impl<R: Read> ArchiveReader<R> {
             return Err(malformed("the number of reports").into());
         }
         let computed: [u8; 32] = self.hash.clone().finalize().into();
-        if self.array::<32>()? != computed {
+        if self.read_array::<32>()? != computed {
             return Err(malformed("the SHA-256 at the end").into());
         }
         if self.input.read(&mut [0]).map_err(Failure::file)? != 0 {
@@ -224,7 +224,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(computed)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+    fn read_array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
         let mut bytes = [0; N];
         self.input.read_exact(&mut bytes).map_err(cut_short)?;
         self.hash.update(bytes);

@@ -32,7 +32,7 @@ pub enum SubmitOutcome {
 
 /// The study's conditions for a report, as the transaction reads them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Door {
+pub(crate) struct AdmissionRules {
     pub(crate) is_open: bool,
     /// Its last day is over.
     pub(crate) is_over: bool,
@@ -54,8 +54,8 @@ pub(crate) trait Facts {
     /// Whether a report with this identifier was counted.
     fn is_known(&mut self, id: &[u8; 16]) -> Result<bool, Self::Failure>;
 
-    /// Counts it; false if it was counted before.
-    fn take(&mut self, id: &[u8; 16]) -> Result<bool, Self::Failure>;
+    /// Inserts the identifier of a report that is counted now; false if it was counted before.
+    fn insert_id(&mut self, id: &[u8; 16]) -> Result<bool, Self::Failure>;
 
     /// Spends a key.
     fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Self::Failure>;
@@ -66,19 +66,19 @@ pub(crate) trait Facts {
 /// A report that was counted before is a duplicate, whatever the study's state and whatever it comes with: it has spent
 /// its key. One that is refused takes nothing, so that it may come again with another key in the same commit.
 pub(crate) fn admit<F: Facts>(
-    door: Door,
+    rules: AdmissionRules,
     facts: &mut F,
     id: &[u8; 16],
     key: Option<&AdmissionKey>,
 ) -> Result<SubmitOutcome, F::Failure> {
-    if !door.is_open || door.is_over {
-        return Ok(match (facts.is_known(id)?, door.is_over) {
+    if !rules.is_open || rules.is_over {
+        return Ok(match (facts.is_known(id)?, rules.is_over) {
             (true, _) => SubmitOutcome::Duplicate,
             (false, true) => SubmitOutcome::Ended,
             (false, false) => SubmitOutcome::NotOpen,
         });
     }
-    if door.enrolment == Enrolment::Token && !facts.is_known(id)? {
+    if rules.enrolment == Enrolment::Token && !facts.is_known(id)? {
         let refused = match key.map(|key| facts.spend(key)).transpose()? {
             Some(Spent::Now) => None,
             Some(Spent::Before) => Some(ErrorCode::TokenSpent),
@@ -89,7 +89,7 @@ pub(crate) fn admit<F: Facts>(
             return Ok(SubmitOutcome::NotAdmitted(code));
         }
     }
-    Ok(match facts.take(id)? {
+    Ok(match facts.insert_id(id)? {
         true => SubmitOutcome::Accepted,
         false => SubmitOutcome::Duplicate,
     })
@@ -193,14 +193,14 @@ pub(crate) fn may_merge(into: &Study, exported: &NewStudy) -> Result<()> {
         return Ok(());
     };
     Err(error!(
-        InvalidAbout,
+        InvalidNotice,
         "the {term} of study {} differs from the one that the exported reports were given for; nothing was imported: import without naming a study, or into one that states the same",
         into.id()
     ))
 }
 
-/// Whether a study still has its identifiers: without them an export could count a report twice when it is imported, and
-/// so could an import into it. `instead` is what can be done then.
+/// Whether a study still has its identifiers: without them an export could count a report twice when it is imported,
+/// and so could an import into it. `instead` is what can be done then.
 pub(crate) fn has_identifiers(study: StudyId, kept: bool, instead: &str) -> Result<()> {
     match kept {
         true => Ok(()),
@@ -257,7 +257,7 @@ mod tests {
             Ok(self.ids.contains(id))
         }
 
-        fn take(&mut self, id: &[u8; 16]) -> Result<bool, Infallible> {
+        fn insert_id(&mut self, id: &[u8; 16]) -> Result<bool, Infallible> {
             Ok(self.ids.insert(*id))
         }
 
@@ -273,19 +273,19 @@ mod tests {
         }
     }
 
-    fn door(is_open: bool, is_over: bool, enrolment: Enrolment) -> Door {
-        Door {
+    fn rules(is_open: bool, is_over: bool, enrolment: Enrolment) -> AdmissionRules {
+        AdmissionRules {
             is_open,
             is_over,
             enrolment,
         }
     }
 
-    /// In one group: refused for its key, and accepted with a good one; a copy beside its original, which spends nothing;
-    /// two with one key.
+    /// In one group: refused for its key, and accepted with a good one; a copy beside its original, which spends
+    /// nothing; two with one key.
     #[test]
     fn a_group_is_decided_in_the_order_of_arrival() {
-        let open = door(true, false, Enrolment::Token);
+        let open = rules(true, false, Enrolment::Token);
         let mut maps = Maps {
             keys: BTreeMap::from([([1; 32], false), ([2; 32], false)]),
             ..Maps::default()
@@ -315,7 +315,7 @@ mod tests {
         // An open study asks for no key, nor about one that a report brings.
         assert_eq!(
             admit(
-                door(true, false, Enrolment::Open),
+                rules(true, false, Enrolment::Open),
                 &mut maps,
                 &[5; 16],
                 Some(&[9; 32])
@@ -323,16 +323,16 @@ mod tests {
             Ok(SubmitOutcome::Accepted)
         );
         // Closed, or over: what was counted is still told.
-        for (door, refused) in [
-            (door(false, false, Enrolment::Open), SubmitOutcome::NotOpen),
-            (door(true, true, Enrolment::Open), SubmitOutcome::Ended),
-            (door(false, true, Enrolment::Token), SubmitOutcome::Ended),
+        for (rules, refused) in [
+            (rules(false, false, Enrolment::Open), SubmitOutcome::NotOpen),
+            (rules(true, true, Enrolment::Open), SubmitOutcome::Ended),
+            (rules(false, true, Enrolment::Token), SubmitOutcome::Ended),
         ] {
             assert_eq!(
-                admit(door, &mut maps, &[7; 16], None),
+                admit(rules, &mut maps, &[7; 16], None),
                 Ok(SubmitOutcome::Duplicate)
             );
-            assert_eq!(admit(door, &mut maps, &[9; 16], None), Ok(refused));
+            assert_eq!(admit(rules, &mut maps, &[9; 16], None), Ok(refused));
         }
     }
 }

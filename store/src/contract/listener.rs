@@ -26,7 +26,7 @@ impl Listener {
         let _ = self.0.set(Box::new(listen));
     }
 
-    pub(crate) fn tell(&self, notice: Notice) {
+    pub(crate) fn notify(&self, notice: Notice) {
         if let Some(listen) = self.0.get() {
             listen(notice);
         }

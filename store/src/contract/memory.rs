@@ -11,19 +11,19 @@ use std::{
 
 use eigenveil_shared::{Error, Result, error};
 
-/// Whose share it is: what tells clients apart.
+/// Identifies the client whose share is charged.
 pub type ClientKey = [u8; 16];
 
 /// Items up to this size may use the whole budget and do not count towards a client's share: a seed with its token, a
 /// form, a short response.
-pub const SMALL: usize = 4 << 10;
-/// Items up to this size find room when larger ones do not.
-const MEDIUM: usize = 64 << 10;
+pub const MAX_SMALL_BYTES: usize = 4 << 10;
+/// Items up to this size are still admitted when larger ones are not.
+const MAX_MEDIUM_BYTES: usize = 64 << 10;
 /// One client may use 1/4 of the budget.
 const CLIENT_FRACTION: usize = 4;
 
 /// A limit on bytes in memory. Items above 64 KiB may fill six eighths of it, items up to that seven, items up
-/// to [`SMALL`] all of it, so that large items cannot keep small ones out.
+/// to [`MAX_SMALL_BYTES`] all of it, so that large items cannot keep small ones out.
 #[derive(Debug)]
 pub struct MemoryBudget {
     /// The end of the error's message: the budget's users, and the way out.
@@ -32,8 +32,8 @@ pub struct MemoryBudget {
     used: AtomicUsize,
     /// A request found no room, and three quarters of the budget have not been free at once since.
     exhausted: AtomicBool,
-    /// Bytes in use by client, keyed by a salted hash of its address, since the memory of reports keeps what lay in it; only
-    /// clients that use some.
+    /// Bytes in use by client, keyed by a salted hash of its address (hashed, because freed memory may keep old
+    /// contents); clients without bytes are removed.
     per_client: Mutex<HashMap<u64, usize>>,
     salt: RandomState,
 }
@@ -56,8 +56,8 @@ impl MemoryBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether a request found no room and three quarters are not free again yet. (At half, the clients using the rest
-    /// would not have to hurry, and the largest report might never find room.)
+    /// Whether a request found no room and three quarters are not free again yet. (If half sufficed, slow clients could
+    /// keep the rest, and a large report might never be admitted.)
     pub fn is_exhausted(&self) -> bool {
         if self.used() <= self.limit / 4 {
             self.exhausted.store(false, Ordering::Relaxed);
@@ -71,13 +71,13 @@ impl MemoryBudget {
     }
 
     /// How many bytes may be in use in all for an item of `own` bytes to be admitted.
-    fn ceiling(&self, own: usize, low_priority: bool) -> usize {
+    fn ceiling(&self, item_bytes: usize, low_priority: bool) -> usize {
         let eighth = self.limit / 8;
         if low_priority {
             eighth
-        } else if own <= SMALL {
+        } else if item_bytes <= MAX_SMALL_BYTES {
             self.limit
-        } else if own <= MEDIUM {
+        } else if item_bytes <= MAX_MEDIUM_BYTES {
             self.limit - eighth
         } else {
             self.limit - 2 * eighth
@@ -111,12 +111,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// For a client of no account, so far without a byte.
+    /// An empty reservation that counts for no client.
     pub fn empty(budget: &Arc<MemoryBudget>) -> Self {
         Self::for_client(budget, None)
     }
 
-    /// For a client, so far without a byte.
+    /// An empty reservation for a client.
     pub fn for_client(budget: &Arc<MemoryBudget>, client: Option<&ClientKey>) -> Self {
         Self {
             client: client.map(|key| budget.salt.hash_one(key)),
@@ -127,24 +127,24 @@ impl Reservation {
         }
     }
 
-    /// For a body that can hardly be counted: it finds room only while nearly all of the budget is free.
+    /// For a body that will probably be refused: admitted only while 7/8 of the budget is free.
     pub fn low_priority(mut self) -> Self {
         self.low_priority = true;
         self
     }
 
-    /// Whose bytes they are.
+    /// The budget the bytes are reserved from.
     pub fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// Reserves `more` bytes. A reservation that is alone in the budget, or in its client's share, may exceed the limit, so
-    /// that a report larger than the limit is slow but not impossible.
+    /// Reserves `more` bytes. A reservation that is alone in the budget, or in its client's share, may exceed the
+    /// limit, so that a report larger than the limit is slow but not impossible.
     pub fn grow(&mut self, more: usize) -> Result<()> {
         let own_bytes = self.bytes;
         let after = own_bytes.saturating_add(more);
         if let Some(client) = self.client
-            && after > SMALL
+            && after > MAX_SMALL_BYTES
         {
             let budget = Arc::clone(&self.budget);
             let mut per_client = budget.per_client();
@@ -244,7 +244,7 @@ mod tests {
         assert!(hold(1, 128 * KIB).is_err());
         assert!(!memory.is_exhausted());
         // Small items do not count, and other clients have their own share.
-        hold(1, SMALL).unwrap();
+        hold(1, MAX_SMALL_BYTES).unwrap();
         let second = hold(2, 1_024 * KIB).unwrap();
         drop(first);
         hold(1, 128 * KIB).unwrap();
@@ -273,7 +273,7 @@ mod tests {
         assert!(memory.is_exhausted() && memory.is_under_pressure());
         let medium = fill(64 * KIB);
         assert_eq!(medium.len(), 2);
-        let small = fill(SMALL);
+        let small = fill(MAX_SMALL_BYTES);
         assert_eq!(small.len(), 32);
         // Low priority gets one eighth.
         drop((large, medium, small));

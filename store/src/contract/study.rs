@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use eigenveil_shared::{
     Error, Result,
-    about::{About, is_readable},
+    about::{StudyNotice, is_readable},
     api::{CreateStudyRequest, StudyDocument, StudyState, StudySummary},
     codec::{self, ReportFormat},
     enrolment::Enrolment,
@@ -167,7 +167,7 @@ impl Study {
     }
 
     /// The notice to the people it invites.
-    pub fn about(&self) -> &About {
+    pub fn about(&self) -> &StudyNotice {
         &self.document.about
     }
 
@@ -228,7 +228,7 @@ impl Study {
 
     /// Publishes the count of one of several commits whose order is unknown: it never goes back.
     #[cfg(feature = "postgres")]
-    pub(crate) fn publish_count_of_any(&self, reports_accepted: u64) {
+    pub(crate) fn publish_count_unordered(&self, reports_accepted: u64) {
         self.reports_accepted
             .fetch_max(reports_accepted, Ordering::AcqRel);
     }
@@ -242,7 +242,7 @@ pub(crate) struct NewStudy {
     pub(crate) state: StudyState,
     pub(crate) buckets: u32,
     pub(crate) enrolment: Enrolment,
-    pub(crate) about: About,
+    pub(crate) about: StudyNotice,
 }
 
 impl NewStudy {
@@ -254,7 +254,7 @@ impl NewStudy {
         check_name("the name of the study", &request.name)?;
         check_about(&request.about, now_ms)?;
         let params = request.params()?;
-        check_rank(request.default_k, params.dimension())?;
+        check_component_count(request.default_k, params.dimension())?;
         Ok(Self {
             name: request.name,
             buckets: buckets_within(sum_cache_bytes, &params),
@@ -288,11 +288,11 @@ pub fn invalid_study_id() -> Error {
 }
 
 /// Rejects text that cannot be shown to participants, and a last day in the past.
-pub fn check_about(about: &About, now_ms: u64) -> Result<()> {
+pub fn check_about(about: &StudyNotice, now_ms: u64) -> Result<()> {
     about.check()?;
     match about.last_day {
         Some(day) if day.is_over(now_ms) => Err(error!(
-            InvalidAbout,
+            InvalidNotice,
             "the last day is {day} (UTC), which is in the past, so nobody could take part; give a later day"
         )),
         _ => Ok(()),
@@ -300,24 +300,24 @@ pub fn check_about(about: &About, now_ms: u64) -> Result<()> {
 }
 
 /// Rejects a number of components that rows of this dimension cannot have.
-pub fn check_rank(rank: ComponentCount, dimension: usize) -> Result<()> {
-    match rank {
+pub fn check_component_count(count: ComponentCount, dimension: usize) -> Result<()> {
+    match count {
         ComponentCount::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(
             format!("k is {k}; rows of dimension {dimension} have 1 to {dimension} components"),
         )
-        .of_field("k")),
+        .with_field("k")),
         _ => Ok(()),
     }
 }
 
-/// Rejects a name that is empty, too long or not readable; `what` is whose it is.
-pub fn check_name(what: &str, name: &str) -> Result<()> {
+/// Rejects a name that is empty, too long or not readable; `subject` names the object in the message.
+pub fn check_name(subject: &str, name: &str) -> Result<()> {
     if name.len() <= MAX_NAME_BYTES && is_readable(name) {
         return Ok(());
     }
     Err(error!(
         InvalidName,
-        "{what} has {} bytes; it must have 1 to {MAX_NAME_BYTES} bytes of printable text, not only blanks",
+        "{subject} has {} bytes; it must have 1 to {MAX_NAME_BYTES} bytes of printable text, not only blanks",
         name.len()
     ))
 }
@@ -343,7 +343,7 @@ pub(crate) fn state_from(text: &str) -> Result<StudyState, Failure> {
         .ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
-/// All studies, oldest first. Only the engine changes it, after a commit, and each change is told.
+/// All studies, oldest first. Only the engine changes it, after a commit, and listeners are notified of each change.
 pub(crate) struct StudyIndex {
     studies: RwLock<Studies>,
     listener: Listener,
@@ -382,13 +382,13 @@ impl StudyIndex {
 
     pub(crate) fn publish_state(&self, study: &Study, state: StudyState) {
         if study.state.swap(state as u8, Ordering::AcqRel) != state as u8 {
-            self.listener.tell(Notice::StudiesChanged);
+            self.listener.notify(Notice::StudiesChanged);
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Studies)) {
         change(&mut self.studies.write().unwrap_or_else(PoisonError::into_inner));
-        self.listener.tell(Notice::StudiesChanged);
+        self.listener.notify(Notice::StudiesChanged);
     }
 
     pub(crate) fn get(&self, id: StudyId) -> Option<Arc<Study>> {

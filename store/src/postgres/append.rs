@@ -23,7 +23,7 @@ use super::{
     unsigned,
 };
 use crate::contract::{
-    decide::{Door, Facts, Spent, SubmitOutcome, admit},
+    decide::{AdmissionRules, Facts, Spent, SubmitOutcome, admit},
     failure::Failure,
     report::Outcomes,
     study::{Study, StudyKey},
@@ -33,7 +33,7 @@ use crate::contract::{
 
 /// Time after which a request is told that nobody knows.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
-/// Runs of a group: doors close under way, connections break.
+/// Runs of a group: studies close under way, connections break.
 const MAX_RUNS: u32 = 5;
 
 /// Takes groups from the queue and commits them, on a connection of its own.
@@ -189,27 +189,27 @@ impl Committer {
             .collect();
         let keys: Vec<i64> = studies.keys().map(|key| key.0).collect();
 
-        // What is known, in order: doors, tokens, identifiers.
+        // What is known, in order: admission rules, tokens, identifiers.
         let begin = async {
             client
                 .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 .await
         };
-        let doors = async { client.query(&of.doors, &[&keys]).await };
+        let admission_rules = async { client.query(&of.admission_rules, &[&keys]).await };
         // Sent at once, in this order.
-        let ((), doors) = tokio::try_join!(biased; begin, doors)?;
+        let ((), admission_rules) = tokio::try_join!(biased; begin, admission_rules)?;
         let mut known = Knowledge::default();
-        for row in doors {
+        for row in admission_rules {
             let key = StudyKey(row.try_get(0)?);
             let Some(study) = studies.get(&key) else {
                 continue;
             };
-            let door = Door {
+            let rules = AdmissionRules {
                 is_open: row.try_get(1)?,
                 is_over: row.try_get(2)?,
                 enrolment: study.enrolment(),
             };
-            known.doors.insert(key, door);
+            known.admission_rules.insert(key, rules);
         }
         known.unspent = known.presented(group);
         if !known.unspent.is_empty() {
@@ -285,7 +285,7 @@ impl Committer {
         client.commit().await?;
         for row in counted {
             if let Some(study) = studies.get(&StudyKey(row.try_get(0)?)) {
-                study.publish_count_of_any(unsigned(row.try_get(1)?));
+                study.publish_count_unordered(unsigned(row.try_get(1)?));
             }
         }
         Ok(Some(outcomes))
@@ -432,7 +432,7 @@ fn merged(n: u64, body: Option<&[u8]>, delta: &Accumulator) -> Result<Accumulato
 /// The rows that a transaction has read and locked before it decides, and those it adds.
 #[derive(Default)]
 struct Knowledge {
-    doors: BTreeMap<StudyKey, Door>,
+    admission_rules: BTreeMap<StudyKey, AdmissionRules>,
     /// Unspent ones, which this transaction has spent, and spent ones.
     unspent: Tokens,
     spent: HashSet<(StudyKey, AdmissionKey)>,
@@ -450,18 +450,20 @@ impl Knowledge {
     /// Studies that are over and not closed yet, which would wait for reports in flight.
     fn ending(&self) -> Vec<i64> {
         let ending = self
-            .doors
+            .admission_rules
             .iter()
-            .filter(|(_, door)| door.is_open && door.is_over);
+            .filter(|(_, rules)| rules.is_open && rules.is_over);
         ending.map(|(study, _)| study.0).collect()
     }
 
     /// Tokens of studies that take reports: of others nothing shall be written.
     fn presented(&self, group: &[Submission]) -> Tokens {
         let of_tokens = group.iter().filter(|submission| {
-            self.doors.get(&submission.study.key).is_some_and(|door| {
-                door.enrolment == Enrolment::Token && door.is_open && !door.is_over
-            })
+            self.admission_rules
+                .get(&submission.study.key)
+                .is_some_and(|rules| {
+                    rules.enrolment == Enrolment::Token && rules.is_open && !rules.is_over
+                })
         });
         of_tokens
             .flat_map(|submission| {
@@ -480,14 +482,14 @@ impl Knowledge {
         let (mut wanted, mut others) = (Identifiers::new(), Identifiers::new());
         for submission in group {
             let study = submission.study.key;
-            let Some(door) = self.doors.get(&study) else {
+            let Some(rules) = self.admission_rules.get(&study) else {
                 continue;
             };
             for report in &submission.reports {
                 let is_unspent = |key: &AdmissionKey| self.unspent.contains(&(study, *key));
-                let could_be_accepted = door.is_open
-                    && !door.is_over
-                    && match door.enrolment {
+                let could_be_accepted = rules.is_open
+                    && !rules.is_over
+                    && match rules.enrolment {
                         Enrolment::Open => true,
                         Enrolment::Token => report.token.as_deref().is_some_and(is_unspent),
                     };
@@ -511,7 +513,7 @@ impl Knowledge {
         for submission in group {
             let study = &submission.study;
             let mut outcomes = Outcomes::new();
-            let Some(&door) = self.doors.get(&study.key) else {
+            let Some(&rules) = self.admission_rules.get(&study.key) else {
                 outcomes.resize(submission.reports.len(), SubmitOutcome::StudyDeleted);
                 all.push(outcomes);
                 continue;
@@ -521,7 +523,7 @@ impl Knowledge {
                 study: study.key,
             };
             for report in &submission.reports {
-                let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
+                let outcome = admit(rules, &mut facts, &report.id.0, report.token.as_deref())?;
                 if outcome == SubmitOutcome::Accepted {
                     let p = study.params().report_dimension();
                     let delta = deltas.entry(study.key).or_default();
@@ -548,7 +550,7 @@ impl Facts for View<'_> {
         Ok(self.known.counted.contains(&id) || self.known.taken.contains(&id))
     }
 
-    fn take(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
+    fn insert_id(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
         if self.is_known(id)? {
             return Ok(false);
         }

@@ -89,7 +89,7 @@ impl Analysts for Postgres {
     fn rotate_operator(&self, old: TokenHash, token: String) -> Pending<'_, Result<()>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(self.run(async move {
-            let _shown = inner.registry.lock().await;
+            let _registry = inner.registry.lock().await;
             let files = TokenFiles::in_directory(&inner.config.data_dir);
             let hash = TokenHash::new(&token);
             let session = inner.pool.begin().await?;
@@ -119,7 +119,7 @@ impl Analysts for Postgres {
     fn add_analyst(&self, analyst: Analyst, study: Option<Arc<Study>>) -> Pending<'_, Result<()>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(self.run(async move {
-            let _shown = inner.registry.lock().await;
+            let _registry = inner.registry.lock().await;
             let session = inner.pool.begin().await?;
             if let Some(study) = &study {
                 // Held to the commit: a deletion comes before, or removes this token, too.
@@ -150,7 +150,7 @@ impl Analysts for Postgres {
     fn remove_analyst(&self, id: [u8; 8]) -> Pending<'_, Result<bool>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(self.run(async move {
-            let _shown = inner.registry.lock().await;
+            let _registry = inner.registry.lock().await;
             let session = inner.pool.begin().await?;
             let removed = session
                 .execute("DELETE FROM analysts WHERE id = $1", &[&id.as_slice()])

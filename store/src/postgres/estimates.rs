@@ -50,7 +50,7 @@ impl Jobs for Postgres {
                 )
                 .await?;
             session.commit().await?;
-            inner.listener.tell(Notice::JobAdded);
+            inner.listener.notify(Notice::JobAdded);
             let (number, created) = (unsigned(row.try_get(0)?), unsigned(row.try_get(1)?));
             Ok(job::document(id, number, EstimateState::Running, request, None, created))
         }))
@@ -75,7 +75,7 @@ impl Jobs for Postgres {
                 )
                 .await?;
             session.commit().await?;
-            inner.listener.tell(Notice::JobCancelled(job));
+            inner.listener.notify(Notice::JobCancelled(job));
             document.state = EstimateState::Cancelled;
             Ok(document)
         }))
@@ -217,25 +217,25 @@ impl Inner {
         let session = self.pool.take().await?;
         let held = *lock(&self.held);
         if let Some(job) = held {
-            let mine = "job = $1 AND state = 'running' AND holder = $2";
-            let is_mine = if renewed.elapsed() > RENEWAL {
+            let is_own_job = "job = $1 AND state = 'running' AND holder = $2";
+            let still_held = if renewed.elapsed() > RENEWAL {
                 *renewed = Instant::now();
                 let renew = format!(
-                    "UPDATE estimates SET lease = moment() + make_interval(secs => $3) WHERE {mine}"
+                    "UPDATE estimates SET lease = moment() + make_interval(secs => $3) WHERE {is_own_job}"
                 );
                 session
                     .execute(renew.as_str(), &[&job, &self.server, &LEASE])
                     .await?
                     > 0
             } else {
-                let select = format!("SELECT 1 FROM estimates WHERE {mine}");
+                let select = format!("SELECT 1 FROM estimates WHERE {is_own_job}");
                 session
                     .query_opt(select.as_str(), &[&job, &self.server])
                     .await?
                     .is_some()
             };
-            if !is_mine && *lock(&self.held) == held {
-                self.listener.tell(Notice::JobCancelled(job));
+            if !still_held && *lock(&self.held) == held {
+                self.listener.notify(Notice::JobCancelled(job));
             }
         }
         let helped = *lock(&self.helped);
@@ -253,7 +253,7 @@ impl Inner {
         let is_new = job > *newest;
         *newest = job.max(*newest);
         if (is_waiting || is_new) && self.config.computes_estimates {
-            self.listener.tell(Notice::JobAdded);
+            self.listener.notify(Notice::JobAdded);
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ async fn delete_old(client: &Client, job: i64, keep: u32) -> Result<(), Failure>
 
 /// The error for a request that only a newer program understands, as one may run while servers are replaced one at a
 /// time.
-fn newer() -> Failure {
+fn written_by_newer_program() -> Failure {
     unavailable(
         "a newer program has asked for an estimate that this one does not understand; update this server",
     )
@@ -296,8 +296,8 @@ fn document(row: &Row, study: StudyId) -> Result<EstimateJob, Failure> {
         study,
         unsigned(row.try_get(0)?),
         state_from(row.try_get(1)?)?,
-        serde_json::from_str(row.try_get(2)?).map_err(|_| newer())?,
-        problem.map_err(|_| newer())?,
+        serde_json::from_str(row.try_get(2)?).map_err(|_| written_by_newer_program())?,
+        problem.map_err(|_| written_by_newer_program())?,
         unsigned(row.try_get(4)?),
     ))
 }

@@ -9,7 +9,7 @@ use std::{
 
 use eigenveil_shared::{
     ErrorCode,
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     estimate::ComponentCount,
     study::StudyParams,
 };
@@ -56,7 +56,8 @@ pub(super) async fn watch(inner: Arc<Inner>) {
 }
 
 impl Inner {
-    /// Each of this is tried, whatever became of the one before: a lease is renewed also by who cannot read a new study.
+    /// Each of this is tried, whatever became of the one before: a lease is renewed also by who cannot read a new
+    /// study.
     async fn look(&self, renewed: &mut Instant, newest: &mut i64) -> Result<(), Failure> {
         // While something is being changed, what is shown is about to be.
         let registry = match self.registry.try_lock() {
@@ -112,7 +113,8 @@ impl Inner {
         let (table, complete) = credentials::load(&session).await?;
         let operator = table.operator;
         self.credentials.change(|credentials| *credentials = table);
-        // The commit of a rotation may have been in doubt, and may still come: a staged token is never thrown away here.
+        // The commit of a rotation may have been in doubt, and may still come: a staged token is never thrown away
+        // here.
         let files = TokenFiles::in_directory(&self.config.data_dir);
         if let Some(operator) = operator
             && let Err(error) = files.adopt_if_valid(&operator)
@@ -144,7 +146,7 @@ impl Inner {
             match studies.get(&study.key) {
                 Some((state, n)) => {
                     self.studies.publish_state(&study, *state);
-                    study.publish_count_of_any(*n);
+                    study.publish_count_unordered(*n);
                     known.insert(study.key);
                 }
                 None => self.studies.remove(study.id()),
@@ -157,7 +159,7 @@ impl Inner {
             .collect();
         for study in load(&session, &new).await? {
             if let Some((_, n)) = studies.get(&study.key) {
-                study.publish_count_of_any(*n);
+                study.publish_count_unordered(*n);
             }
             self.studies.add(Arc::new(study));
         }
@@ -222,7 +224,7 @@ fn study(row: &Row) -> Result<Study, Failure> {
             .try_get::<_, &str>(9)?
             .parse()
             .map_err(|_| damaged("an unknown enrolment"))?,
-        about: About {
+        about: StudyNotice {
             purpose: row.try_get(10)?,
             responsible_party: row.try_get(11)?,
             contact: row.try_get(12)?,

@@ -27,7 +27,7 @@ impl Studies for Postgres {
     fn create(&self, id: StudyId, design: NewStudy) -> Pending<'_, Result<Arc<Study>>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(self.run(async move {
-            let _shown = inner.registry.lock().await;
+            let _registry = inner.registry.lock().await;
             let session = inner.pool.begin().await?;
             let study = insert(&session, id, design, None).await?;
             session.commit().await?;
@@ -39,7 +39,7 @@ impl Studies for Postgres {
     fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Pending<'_, Result<()>> {
         let (inner, study) = (Arc::clone(&self.inner), Arc::clone(study));
         Box::pin(self.run(async move {
-            let _shown = inner.registry.lock().await;
+            let _registry = inner.registry.lock().await;
             let session = inner.pool.begin().await?;
             let state = locked_state(&session, &study).await?;
             if decide::changes_state(study.id(), state, wanted)? {
@@ -103,7 +103,7 @@ impl Expiry for Postgres {
     /// By the database's clock.
     fn end(&self, study: &Arc<Study>, wanted: StudyState, over_at: u64, _now: u64) -> Result<()> {
         self.wait(async {
-            let _shown = self.inner.registry.lock().await;
+            let _registry = self.inner.registry.lock().await;
             let session = self.inner.pool.begin().await?;
             if !may_end(&session, study, wanted, over_at).await? {
                 return session.end().await;

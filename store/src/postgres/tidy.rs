@@ -38,7 +38,7 @@ impl Removal for Postgres {
     fn delete(&self, study: &Arc<Study>) -> Pending<'_, Result<()>> {
         let (inner, study) = (Arc::clone(&self.inner), Arc::clone(study));
         Box::pin(self.run(async move {
-            let _shown = inner.registry.lock().await;
+            let _registry = inner.registry.lock().await;
             let session = inner.pool.begin().await?;
             decide::may_delete(study.id(), locked_state(&session, &study).await?)?;
             lock_buckets(&session, study.key).await?;

@@ -182,7 +182,7 @@ impl Inner {
             study: &study,
             ids: Vec::new(),
             overlap: 0,
-            are_locked: false,
+            buckets_locked: false,
         };
         let (_, reader) = archive::read_header(rewind(file)?)?;
         let read_again = reader.read_items(&header, study.params(), |item| match item {
@@ -198,9 +198,9 @@ impl Inner {
         let total = self.wait(value(&session, count, &[&study.key.0]))?;
         // Only for a new study: for an existing one, whoever closes it may hold the registry while waiting for this
         // commit.
-        let _shown = created.then(|| self.registry.blocking_lock());
+        let _registry = created.then(|| self.registry.blocking_lock());
         self.wait(session.commit())?;
-        study.publish_count_of_any(unsigned(total));
+        study.publish_count_unordered(unsigned(total));
         if created {
             self.studies.add(Arc::clone(&study));
         }
@@ -241,7 +241,7 @@ struct Merge<'a> {
     ids: Vec<[u8; 16]>,
     /// Number of reports that were counted before; if there are any, the import is rolled back.
     overlap: u64,
-    are_locked: bool,
+    buckets_locked: bool,
 }
 
 impl Merge<'_> {
@@ -274,9 +274,9 @@ impl Merge<'_> {
             return Ok(());
         }
         let (inner, key) = (self.inner, self.study.key);
-        if !self.are_locked {
+        if !self.buckets_locked {
             inner.wait(lock_buckets(self.session, key))?;
-            self.are_locked = true;
+            self.buckets_locked = true;
         }
         // Buckets are exchangeable, so those of an export with more buckets can be mapped to fewer.
         let bucket = (bucket % self.study.buckets()) as i32;

@@ -41,7 +41,7 @@ impl Jobs for Sqlite {
                 let state = EstimateState::Running;
                 Ok(job::document(id, number, state, request, None, now))
             },
-            move |_, _| listener.tell(Notice::JobAdded),
+            move |_, _| listener.notify(Notice::JobAdded),
         ))
     }
 
@@ -67,7 +67,7 @@ impl Jobs for Sqlite {
                         document.state = EstimateState::Cancelled;
                         Ok((document, job))
                     },
-                    move |(_, job), _| listener.tell(Notice::JobCancelled(*job)),
+                    move |(_, job), _| listener.notify(Notice::JobCancelled(*job)),
                 )
                 .await?;
             Ok(document)

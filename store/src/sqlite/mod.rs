@@ -312,7 +312,8 @@ impl Sqlite {
     ) -> Result<T> {
         let (reply, outcome) = oneshot::channel();
         let task = move |writer: &mut Writer| {
-            let result = work(writer).map_err(|failure| writer.judge(failure).into_error());
+            let result =
+                work(writer).map_err(|failure| writer.classify_failure(failure).into_error());
             // The caller may have gone; the work is done anyway.
             let _ = reply.send(result);
         };
@@ -409,7 +410,7 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            let failure = writer.judge(failure);
+            let failure = writer.classify_failure(failure);
             match failure.is_full() {
                 true => writer.health.commit_failed(&failure),
                 false => writer.health.record_damage(&failure),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_shared::{
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     api::StudyState,
     enrolment::AdmissionKey,
     estimate::ComponentCount,
@@ -128,7 +128,7 @@ pub(super) fn load(connection: &Connection, listener: Listener) -> Result<StudyI
             enrolment: enrolment
                 .parse()
                 .map_err(|_| Failure::damaged(format!("study {id} has an unknown enrolment")))?,
-            about: About {
+            about: StudyNotice {
                 purpose: row.get(11)?,
                 responsible_party: row.get(12)?,
                 contact: row.get(13)?,

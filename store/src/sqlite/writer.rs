@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     contract::{
-        decide::{Door, Facts, Spent, SubmitOutcome, admit},
+        decide::{AdmissionRules, Facts, Spent, SubmitOutcome, admit},
         failure::Failure,
         report::Outcomes,
         study::{Study, StudyIndex, StudyKey, state_from},
@@ -82,7 +82,7 @@ impl Writer {
             next = match command {
                 Command::Stop => {
                     if let Err(failure) = self.files.release(&self.connection) {
-                        let failure = self.judge(failure);
+                        let failure = self.classify_failure(failure);
                         tracing::warn!(%failure, "shutdown checkpoint failed; keep the write-ahead log with the database");
                     }
                     return;
@@ -170,14 +170,14 @@ impl Writer {
             }
             Err(failure) => {
                 self.caches.recent.mark_stale();
-                Err((group, self.judge(failure)))
+                Err((group, self.classify_failure(failure)))
             }
         }
     }
 
-    /// A failure by its cause: where the files are no longer this server's, that. The writer then stops for good, and
-    /// leaves for the next start how many reports were acknowledged.
-    pub(super) fn judge(&mut self, failure: Failure) -> Failure {
+    /// Replaces a failure by `FilesReplaced` if the files were replaced. The writer then stops permanently, and saves
+    /// the number of acknowledged reports for the next start.
+    pub(super) fn classify_failure(&mut self, failure: Failure) -> Failure {
         if !matches!(failure, Failure::FilesReplaced) && self.files.are_ours() {
             return failure;
         }
@@ -188,10 +188,10 @@ impl Writer {
                 self.reserve.release();
             }
             if let Err(failure) = self.files.rescue_log(&self.connection) {
-                tracing::error!(%failure, "what the removed log had could not be moved into the database");
+                tracing::error!(%failure, "the contents of the removed log could not be saved to the database");
             }
-            if let Err(error) = notice::leave(&self.data_dir, &self.studies) {
-                tracing::error!(%error, "how many reports were acknowledged could not be written down for the next start");
+            if let Err(error) = notice::write_notice(&self.data_dir, &self.studies) {
+                tracing::error!(%error, "the number of acknowledged reports could not be saved for the next start");
             }
         }
         Failure::FilesReplaced
@@ -234,7 +234,7 @@ impl Writer {
             if updates.iter().any(|update| update.study.key == study.key) {
                 continue;
             }
-            let of_study = group
+            let study_submissions = group
                 .iter()
                 .zip(&mut outcomes)
                 .filter(|(other, _)| other.study.key == study.key);
@@ -249,7 +249,7 @@ impl Writer {
                 &mut self.caches,
                 study,
                 reports,
-                of_study,
+                study_submissions,
                 now_ms,
                 skip_dedup,
             )?);
@@ -278,7 +278,7 @@ impl Facts for StoredFacts<'_, '_> {
         self.ids.contains(id)
     }
 
-    fn take(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
+    fn insert_id(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
         Ok(self.ids.insert(id)? || self.skip_dedup)
     }
 
@@ -317,9 +317,9 @@ fn add_reports<'a>(
             sums: None,
         });
     };
-    let door = Door {
+    let rules = AdmissionRules {
         is_open: state_from(&state).is_ok_and(|state| state == StudyState::Open),
-        // So is the time: the last day ends for all reports of a commit at once.
+        // The time is read once, too, so that the last day ends for a whole commit.
         is_over: study.about().is_over(now_ms),
         enrolment: study.enrolment(),
     };
@@ -339,7 +339,7 @@ fn add_reports<'a>(
         for (submission, outcomes) in submissions {
             outcomes.reserve_exact(submission.reports.len());
             for report in &submission.reports {
-                let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
+                let outcome = admit(rules, &mut facts, &report.id.0, report.token.as_deref())?;
                 if outcome == SubmitOutcome::Accepted {
                     let stored = || cache.take_sum(transaction, study, bucket);
                     delta.add(&report.payload, stored)?;
@@ -404,7 +404,7 @@ mod tests {
             let (report, store) = (report(&study, number), store.clone());
             async move { store.submit(&study, vec![report]).await }
         };
-        // One in every bucket; commits choose their bucket.
+        // Enough reports that every bucket has one: commits choose the bucket.
         for _ in 0..200 {
             send(&store, ids[0]).await.unwrap();
         }

@@ -48,12 +48,13 @@ fn other_user() -> Option<(u32, u32)> {
 fn binaries() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join("initdb"));
-    let of_debian = std::fs::read_dir("/usr/lib/postgresql")
+    let debian_candidates = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten();
-    let of_debian = of_debian.filter_map(|entry| Some(entry.ok()?.path().join("bin/initdb")));
+    let debian_candidates =
+        debian_candidates.filter_map(|entry| Some(entry.ok()?.path().join("bin/initdb")));
     // Debian's own folder first: it has all of them.
-    let found = of_debian
+    let found = debian_candidates
         .chain(on_path)
         .find_map(|initdb| initdb.canonicalize().ok())?;
     Some(found.parent()?.to_owned())

@@ -234,7 +234,7 @@ fn with_flags(
             "{} has {given} tokens for {rows} rows; ask whoever runs the study for one token per row",
             path.display()
         ),
-        (Some(Hint::OtherTokens(first, second)), Some(path)) => format!(
+        (Some(Hint::DuplicateTokens { first, second }), Some(path)) => format!(
             "lines {} and {} of {} are the same token, with which one row can report; give each row a token of its own ({made_by})",
             lines[*first],
             lines[*second],

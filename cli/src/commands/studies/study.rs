@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
 use eigenveil_estimation::planning::slow_report_note;
 use eigenveil_shared::{
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     api::{CreateStudyRequest, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::ComponentCount,
@@ -132,7 +132,8 @@ struct CreateArgs {
     /// CSV with the columns name,center,scale: public constants of the features
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
-    /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study tokens)
+    /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study
+    /// tokens)
     #[arg(long, default_value = "open", value_parser = parse::<Enrolment>)]
     enrolment: Enrolment,
     /// Participants have private weights above 0 and at most 1 (see report --weight) instead of counting equally
@@ -170,8 +171,8 @@ struct AboutArgs {
 }
 
 impl AboutArgs {
-    fn about(&self) -> Result<About> {
-        let about = About {
+    fn about(&self) -> Result<StudyNotice> {
+        let about = StudyNotice {
             purpose: self.purpose.clone(),
             responsible_party: self.responsible_party.clone(),
             contact: self.contact.clone(),

@@ -253,7 +253,7 @@ impl UploadRequest {
         for (second, token) in tokens.iter().take(row_limit).enumerate() {
             if let Some(first) = first_index.insert(token.as_bytes(), second) {
                 let detail = "two tokens are equal, but each participant needs a different one; nothing was perturbed or charged";
-                return Err(Error::usage(detail).with_hint(Hint::OtherTokens(first, second)));
+                return Err(Error::usage(detail).with_hint(Hint::DuplicateTokens { first, second }));
             }
         }
         let (token_count, participant_count) = match (&self.tokens, study.enrolment()) {

@@ -1,7 +1,7 @@
 //! Tables other than those of the reports: limits, terms of studies, and moves.
 
 use eigenveil_shared::{
-    about::{About, UtcDate},
+    about::{StudyNotice, UtcDate},
     privacy::Budget,
 };
 use rusqlite::{Connection, Row, params, types::Type};
@@ -110,7 +110,7 @@ pub(super) fn write_terms(
 /// The terms of the study with this number.
 pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<StudyTerms> {
     let read = |row: &Row<'_>| {
-        let about = About {
+        let about = StudyNotice {
             purpose: row.get(1)?,
             responsible_party: row.get(2)?,
             contact: row.get(3)?,

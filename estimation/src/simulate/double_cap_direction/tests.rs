@@ -301,7 +301,7 @@ fn device_reports_have_the_exact_means_and_variances() {
             let mut rng = ChaCha20Rng::seed_from_u64((100 + 10 * i + j) as u64);
             for r in LENGTHS {
                 check_against_exact_moments("device", &cap, &released, r, draws, |row, g| {
-                    let (seed, _) = cap.draw_with(row, &mut rng);
+                    let (seed, _) = cap.draw_counting_attempts(row, &mut rng);
                     let length = expand(&seed, g).sqrt();
                     g.iter_mut().for_each(|g| *g /= length);
                 });

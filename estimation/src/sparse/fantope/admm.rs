@@ -118,7 +118,7 @@ impl AdmmSettings {
         } else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!("{field} is {wrong}")).of_field(field))
+        Err(Error::invalid_request(format!("{field} is {wrong}")).with_field(field))
     }
 }
 

@@ -155,7 +155,7 @@ fn supported(
     rank: ComponentCount,
     settings: &SparseSettings,
 ) -> Result<DoubleCapParameters> {
-    let reject = |field, detail: &str| Err(Error::invalid_request(detail).of_field(field));
+    let reject = |field, detail: &str| Err(Error::invalid_request(detail).with_field(field));
     if let ComponentCount::Fixed(k) = rank
         && k > MAX_COMPONENTS
     {

@@ -196,7 +196,7 @@ fn seeds(params: &StudyParams, n: usize, buckets: usize) -> (Vec<Vec<Seed>>, Vec
     for i in 0..n {
         let row = Row::new(population.row(&mut rng));
         let row = params.preprocessor().prepare(&row).unwrap();
-        out[i % buckets].push(cap(params).draw_with(&row, &mut rng).0);
+        out[i % buckets].push(cap(params).draw_counting_attempts(&row, &mut rng).0);
     }
     (out, population.support().to_vec())
 }

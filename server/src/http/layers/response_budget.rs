@@ -8,7 +8,7 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use eigenveil_store::{ClientKey, Reservation, SMALL};
+use eigenveil_store::{ClientKey, MAX_SMALL_BYTES, Reservation};
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ pub(crate) fn charge_to_budget(
     let size = response.body().size_hint().exact().unwrap_or(0);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     // Small ones are bounded by the number of connections; those of unknown size are streamed.
-    if size <= SMALL {
+    if size <= MAX_SMALL_BYTES {
         return response;
     }
     let mut reservation = Reservation::for_client(app.response_memory(), client);

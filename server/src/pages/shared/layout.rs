@@ -1,4 +1,4 @@
-//! What all pages share: their layout, and the formats of numbers and dates.
+//! The layout shared by all pages, and the formats of numbers and dates.
 
 use axum::{
     http::{StatusCode, header},
@@ -87,7 +87,7 @@ pub(crate) fn see_other(visitor: &Visitor, path: &str) -> Response {
 }
 
 /// A list of warnings, if there are any.
-pub(crate) fn cautions(id: Option<&str>, warnings: &[String]) -> Markup {
+pub(crate) fn warning_list(id: Option<&str>, warnings: &[String]) -> Markup {
     html! {
         @if !warnings.is_empty() {
             ul id=[id] .cautions { @for warning in warnings { li { (warning) } } }
@@ -101,12 +101,12 @@ pub(crate) fn badge(state: StudyState) -> Markup {
 
 /// Milliseconds since 1970-01-01 as date and time, UTC.
 pub(crate) fn format_time(ms: u64) -> String {
-    let of_day = ms / 60_000 % 1_440;
+    let minute_of_day = ms / 60_000 % 1_440;
     format!(
         "{} {:02}:{:02} UTC",
         UtcDate::from_unix_ms(ms),
-        of_day / 60,
-        of_day % 60
+        minute_of_day / 60,
+        minute_of_day % 60
     )
 }
 

@@ -41,9 +41,9 @@ const MIN_ROW_NORM: f64 = 1e-150;
 ///   Z = 1 + q(e^ε − 1) the same for all; a row of length r is replaced by a fresh random direction with
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
 /// * Rounding: reported as ε + 2⁻²⁰; never worse than 2ε for any generator.
-/// * Side channels: each try draws seed and coin first, expands the seed by the same instructions whatever it
-///   is, computes the whole dot product, and decides without a branch on the row; the number of attempts has one
-///   law for all rows. Direction, normals and products are wiped afterwards.
+/// * Side channels: each attempt draws seed and coin first, runs the same instructions for every seed, computes the
+///   whole dot product, and decides without a branch on the row; the number of attempts has the same distribution for
+///   every row. Direction, normals and products are wiped afterwards.
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
 ///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,9 +76,13 @@ impl DoubleCap {
         }
     }
 
-    /// Draws one report and counts the attempts, **for simulation and audit only**: the count must have the
-    /// same law for every row.
-    pub fn draw_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Seed, u64) {
+    /// Draws one report and counts the attempts, **for simulation and audit only**: the count must have the same
+    /// distribution for every row.
+    pub fn draw_counting_attempts<R: Rng + ?Sized>(
+        &self,
+        row: &BoundedRow,
+        rng: &mut R,
+    ) -> (Seed, u64) {
         let x = row.as_slice();
         let mut workspace = Zeroizing::new(Workspace::new());
         let u = self.direction(x, rng, &mut workspace);
@@ -93,7 +97,7 @@ impl DoubleCap {
             let [squared_length, product] = &mut *projected;
             *product *= *product;
             let inside = *product > self.threshold * *squared_length;
-            // Bitwise on values the optimiser cannot see through: no branch tells which of the two it was.
+            // Bitwise on values the optimiser cannot see through: no branch reveals whether cap or coin accepted.
             let accept = black_box(u8::from(inside)) | black_box(u8::from(coin));
             if accept != 0 {
                 return (seed, attempts);
@@ -113,22 +117,22 @@ impl DoubleCap {
         let length = libm::sqrt(squared);
         let probability = if length < MIN_ROW_NORM { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
-        let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(NORMAL_LANES)]);
-        let fresh_squared = expand_in(&fresh_seed(rng), &mut fresh[..x.len()], workspace);
-        let fresh_length = libm::sqrt(fresh_squared);
-        let own_length = length.max(MIN_ROW_NORM);
+        let mut selected = Zeroizing::new(vec![0.0; x.len().next_multiple_of(NORMAL_LANES)]);
+        let replacement_squared = expand_in(&fresh_seed(rng), &mut selected[..x.len()], workspace);
+        let replacement_length = libm::sqrt(replacement_squared);
+        let row_length = length.max(MIN_ROW_NORM);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
-        let select = |own: f64, other: f64| {
-            f64::from_bits((own.to_bits() & keep) | (other.to_bits() & !keep))
+        let select = |row: f64, replacement: f64| {
+            f64::from_bits((row.to_bits() & keep) | (replacement.to_bits() & !keep))
         };
-        let divisor = select(own_length, fresh_length);
+        let divisor = select(row_length, replacement_length);
         Arch::new().dispatch(|| {
-            for (fresh, x) in fresh.iter_mut().zip(x) {
-                *fresh = select(*x, *fresh) / divisor;
+            for (selected, x) in selected.iter_mut().zip(x) {
+                *selected = select(*x, *selected) / divisor;
             }
         });
-        fresh
+        selected
     }
 }
 
@@ -147,7 +151,7 @@ impl LocalRandomizer for DoubleCap {
                 "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
                 budget.delta()
             )
-            .of_field("delta"));
+            .with_field("delta"));
         }
         let parameters = DoubleCapParameters::derive(dimension, budget.epsilon())?;
         Ok(Self {
@@ -182,13 +186,13 @@ impl LocalRandomizer for DoubleCap {
     /// Refuses wrong constants. Any threshold that is the same for all rows keeps the guarantee, but a wrong threshold
     /// or scale would waste the participants' budget.
     fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
-        let wanted = Self::derive(Calibration::Analytic, dimension, budget)?;
-        let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() <= 1e-6;
-        if self.dimension == wanted.dimension
-            && self.epsilon == wanted.epsilon
-            && close(self.threshold, wanted.threshold)
-            && close(self.cap_probability, wanted.cap_probability)
-            && close(self.scale, wanted.scale)
+        let expected = Self::derive(Calibration::Analytic, dimension, budget)?;
+        let close = |actual: f64, expected: f64| (actual / expected - 1.0).abs() <= 1e-6;
+        if self.dimension == expected.dimension
+            && self.epsilon == expected.epsilon
+            && close(self.threshold, expected.threshold)
+            && close(self.cap_probability, expected.cap_probability)
+            && close(self.scale, expected.scale)
         {
             return Ok(());
         }
@@ -199,9 +203,9 @@ impl LocalRandomizer for DoubleCap {
             self.cap_probability,
             self.scale,
             budget.epsilon(),
-            wanted.threshold,
-            wanted.cap_probability,
-            wanted.scale
+            expected.threshold,
+            expected.cap_probability,
+            expected.scale
         ))
     }
 
@@ -231,11 +235,11 @@ impl LocalRandomizer for DoubleCap {
     }
 
     fn assumption(&self, _dimension: usize) -> String {
-        "The proof treats the ChaCha generators as random functions; then floating-point arithmetic adds less than one millionth to epsilon, which is counted in the epsilon said to hold.".to_owned()
+        "The proof treats the ChaCha generators as random functions; then floating-point arithmetic adds less than one millionth to epsilon, which the stated epsilon includes.".to_owned()
     }
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
-        let (seed, attempts) = self.draw_with(row, rng);
+        let (seed, attempts) = self.draw_counting_attempts(row, rng);
         (seed.to_vec(), attempts)
     }
 
@@ -247,7 +251,7 @@ impl LocalRandomizer for DoubleCap {
         None
     }
 
-    /// c, as two directions give `c‖ggᵀ − hhᵀ‖₂ ≤ c`.
+    /// The scale c: two reports differ by `c‖ggᵀ − hhᵀ‖₂ ≤ c`.
     fn report_influence(&self, _dimension: usize) -> f64 {
         self.scale
     }
@@ -281,7 +285,7 @@ fn fresh_seed<R: Rng + ?Sized>(rng: &mut R) -> Seed {
     seed
 }
 
-/// ⌈e^{−ε}·2⁶⁴⌉, rounded up past the error of the exponential: more coins than due mean less ε.
+/// ⌈e^{−ε}·2⁶⁴⌉, rounded up past the error of the exponential: an accepting coin that is too frequent only lowers ε.
 fn coin_limit(epsilon: f64) -> u128 {
     const TWO_TO_64: f64 = (1_u128 << 64) as f64;
     let limit = (libm::exp(-epsilon).next_up() * TWO_TO_64).ceil();
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_have_a_little_more_than_the_design() {
+    fn reported_epsilon_slightly_exceeds_the_designed_one() {
         let cap = DoubleCap::derive(Calibration::Analytic, 10, pure(1.0)).unwrap();
         let reported = cap.reported_epsilon();
         assert!((1.0 + GENERATOR_SLACK..1.0 + 9.6e-7).contains(&reported));

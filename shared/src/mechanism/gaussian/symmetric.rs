@@ -1,4 +1,4 @@
-//! `symmetric-gaussian`.
+//! The mechanism `symmetric-gaussian`: i.i.d. Gaussian noise on the packed triangle.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ mod tests {
         packed::packed_len,
     };
 
-    /// Spectral norms of the longest triangles: a diagonal one, and the worst, which is constant up to weights.
+    /// The packed triangle with the largest spectral norm reaches the influence bound.
     #[test]
     fn influence_bounds_the_spectral_norm() {
         let kind = MechanismKind::SymmetricGaussian;
@@ -61,9 +61,10 @@ mod tests {
             let limit = mechanism.norm_bound(p).unwrap().limit();
             // M with entries v_i², 2v_iv_j for v = 1/√p, scaled to length one, has vᵀMv = √(2 − 1/p).
             let v2 = 1.0 / p as f64;
-            let off = packed_len(p) - p;
-            let length = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2).sqrt();
-            let quadratic = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2) / length;
+            let off_diagonal_count = packed_len(p) - p;
+            let length = (p as f64 * v2 * v2 + off_diagonal_count as f64 * 4.0 * v2 * v2).sqrt();
+            let quadratic =
+                (p as f64 * v2 * v2 + off_diagonal_count as f64 * 4.0 * v2 * v2) / length;
             let per_report = mechanism.report_influence(p) / 2.0;
             assert!((quadratic * limit - per_report).abs() < 1e-9 * per_report);
         }

@@ -119,7 +119,7 @@ impl<T: PackedGaussian> LocalRandomizer for T {
 
     fn assumption(&self, dimension: usize) -> String {
         format!(
-            "The Gaussian noise is drawn in floating point and released on a grid of one 64th of its standard deviation or less: arithmetic adds at most {} to epsilon, which is counted in the epsilon said to hold, and less than that share to delta.",
+            "The Gaussian noise is drawn in floating point and released on a grid of one 64th of its standard deviation or less: arithmetic adds at most {} to epsilon, which the stated epsilon includes, and less than that share to delta.",
             format_rounded_up(self.arithmetic_slack(dimension), 2)
         )
     }

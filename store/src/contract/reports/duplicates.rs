@@ -68,7 +68,7 @@ impl DuplicateSeeds {
         SeedDedup {
             duplicates: &self.seeds,
             seen: vec![false; self.seeds.len()],
-            unseen: Vec::new(),
+            new_seeds: Vec::new(),
         }
     }
 }
@@ -77,7 +77,7 @@ impl DuplicateSeeds {
 pub(crate) struct SeedDedup<'a> {
     duplicates: &'a [Seed],
     seen: Vec<bool>,
-    unseen: Vec<Seed>,
+    new_seeds: Vec<Seed>,
 }
 
 impl SeedDedup<'_> {
@@ -89,15 +89,15 @@ impl SeedDedup<'_> {
         let Self {
             duplicates,
             seen,
-            unseen,
+            new_seeds,
         } = self;
-        unseen.clear();
-        unseen.extend(seeds.iter().filter(|seed| {
+        new_seeds.clear();
+        new_seeds.extend(seeds.iter().filter(|seed| {
             duplicates
                 .binary_search(seed)
                 .map_or(true, |at| !std::mem::replace(&mut seen[at], true))
         }));
-        unseen
+        new_seeds
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reports as they come in, and what a study keeps of them.
+//! Incoming reports, and the part that is stored.
 
 pub(crate) mod arrivals;
 pub(crate) mod duplicates;

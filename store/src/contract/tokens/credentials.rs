@@ -60,13 +60,16 @@ impl Credentials {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         // Always compare all of them.
         let analyst = table.analysts.iter().fold(None, |found, analyst| {
-            if analyst.hash.is(hash) {
+            if analyst.hash.matches(hash) {
                 Some(Identity::Analyst(analyst.study))
             } else {
                 found
             }
         });
-        if table.operator.is_some_and(|operator| operator.is(hash)) {
+        if table
+            .operator
+            .is_some_and(|operator| operator.matches(hash))
+        {
             Some(Identity::Operator)
         } else {
             analyst

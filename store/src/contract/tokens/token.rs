@@ -28,7 +28,7 @@ impl TokenHash {
     }
 
     /// Compares in time that does not depend on where the hashes differ.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }

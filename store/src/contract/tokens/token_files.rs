@@ -89,7 +89,7 @@ impl TokenFiles {
     /// After an interruption: the staged token, if it has this hash, replaces the one in force. Whether it does.
     pub(crate) fn adopt_if_valid(&self, hash: &TokenHash) -> Result<bool> {
         let staged = self.staged()?;
-        let is_valid = staged.is_some_and(|staged| TokenHash::new(&staged).is(hash));
+        let is_valid = staged.is_some_and(|staged| TokenHash::new(&staged).matches(hash));
         if is_valid {
             self.adopt()?;
         }

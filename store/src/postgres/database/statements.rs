@@ -13,16 +13,17 @@ const REHEARSED: usize = 4_096;
 
 // Arrays are sorted by their key, without repetition, so that locks are taken in one order.
 //
-// `>=` beside `=`: PostgreSQL makes no bitmap of what it believes to be the whole index, as one row is, and reads that for
-// each key.
-const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
+// `>=` beside `=`: PostgreSQL makes no bitmap of what it believes to be the whole index, as one row is, and reads that
+// for each key.
+const ADMISSION_RULES: &str =
+    "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
     WHERE study = ANY ($1) GROUP BY study";
-// Before it is known whether the reports are accepted: a row that was only locked would be looked up, and written, twice.
-// Returns the tokens that it has not spent, as they were when it began: unspent ones were spent by whoever was waited for,
-// which SPENT sees.
+// Before it is known whether the reports are accepted: a row that was only locked would be looked up, and written,
+// twice. Returns the tokens that it has not spent, as they were when it began: unspent ones were spent by whoever was
+// waited for, which SPENT sees.
 //
-// This and TAKE return what mostly is little: PostgreSQL waits without end for a client that has stopped to read what it
-// is sent, and holds the locks.
+// This and TAKE return what mostly is little: PostgreSQL waits without end for a client that has stopped to read what
+// it is sent, and holds the locks.
 pub(crate) const SPEND: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, key)),
     now AS (UPDATE tokens t SET spent = 1 FROM u WHERE t.study = u.study AND t.key = u.key
         AND t.key >= u.key AND t.spent = 0 RETURNING t.study, t.key)
@@ -34,7 +35,8 @@ pub(crate) const SPENT: &str =
 pub(crate) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
     new AS (INSERT INTO identifiers (study, id) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING study, id)
     SELECT study, id FROM u EXCEPT SELECT study, id FROM new";
-// Of studies whose last day has just passed: reports in flight, which came in time, are waited for before they are looked up.
+// Of studies whose last day has just passed: reports in flight, which came in time, are waited for before they are
+// looked up.
 const IN_FLIGHT: &str =
     "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";
 // A statement after the tokens were locked, never joined with it: what was waited for is seen.
@@ -46,7 +48,8 @@ pub(crate) const TAKE_BACK: &str =
 pub(crate) const GIVE_BACK: &str =
     "UPDATE tokens t SET spent = 0 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
     WHERE t.study = u.s AND t.key = u.k AND t.key >= u.k AND t.spent = 1";
-// Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of order.
+// Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of
+// order.
 const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
     JOIN unnest($1::bigint[], $2::int[]) u(s, k) ON b.study = u.s AND b.bucket = u.k
     ORDER BY b.study, b.bucket FOR NO KEY UPDATE OF b";
@@ -76,7 +79,7 @@ const PULSE: &str =
 /// A connection that commits.
 pub(crate) struct Prepared {
     pub(crate) connection: Connection,
-    pub(crate) doors: Statement,
+    pub(crate) admission_rules: Statement,
     pub(crate) spend: Statement,
     pub(crate) spent: Statement,
     pub(crate) take: Statement,
@@ -95,7 +98,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     pub(crate) async fn new(connection: Connection) -> Result<Self, Failure> {
         Ok(Self {
-            doors: connection.prepare(DOORS).await?,
+            admission_rules: connection.prepare(ADMISSION_RULES).await?,
             spend: connection.prepare(SPEND).await?,
             spent: connection.prepare(SPENT).await?,
             take: connection.prepare(TAKE).await?,
@@ -113,9 +116,9 @@ impl Prepared {
         })
     }
 
-    /// Writes as a commit does, and rolls back: of as many reports as fill several pages of each table, since a row that fits
-    /// its page would be written on a full disk, too; but first of one, which leaves less to be vacuumed where that fails
-    /// already, each second. `study` is none that there is.
+    /// Writes as a commit does, and rolls back: of as many reports as fill several pages of each table, since a row
+    /// that fits its page would be written on a full disk, too; but first of one, which leaves less to be vacuumed
+    /// where that fails already, each second. `study` is none that there is.
     pub(crate) async fn rehearse(&self, study: StudyKey) -> Result<(), Failure> {
         for reports in [1, REHEARSED] {
             self.rehearse_with(study, reports).await?;
@@ -145,7 +148,7 @@ impl Prepared {
             "INSERT INTO tokens (study, key) SELECT * FROM unnest($1::bigint[], $2::bytea[])";
         let rows = client.execute(issue, &[&studies, &tokens]).await?;
         require("tokens", rows, reports)?;
-        client.query(&self.doors, &[&one]).await?;
+        client.query(&self.admission_rules, &[&one]).await?;
         client.query(&self.spend, &[&studies, &tokens]).await?;
         client.query(&self.spent, &[&studies, &tokens]).await?;
         client.query(&self.take, &[&studies, &ids]).await?;

@@ -300,7 +300,7 @@ fn a_server_whose_clock_is_wrong_asks_the_databases() {
         });
         let design = serde_json::from_value(design).unwrap();
         let refused = store.create_study(design).await.unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::InvalidAbout);
+        assert_eq!(refused.code(), ErrorCode::InvalidNotice);
     });
 }
 

@@ -1,5 +1,6 @@
-//! Counts of acknowledged reports that a server leaves for the next start when it stops because its files were replaced.
-//! An older copy of the files may be consistent in itself, so that nothing else tells that reports are missing.
+//! Counts of acknowledged reports that a server leaves for the next start when it stops because its files were
+//! replaced. An older copy of the files may be consistent in itself, so that nothing else tells that reports are
+//! missing.
 
 use std::{
     fs::{self, File},
@@ -23,8 +24,8 @@ pub(crate) fn path(directory: &Path) -> PathBuf {
 /// The last line, without which the rest may be missing.
 const END: &str = "end\n";
 
-/// Writes down durably how many reports of each study were acknowledged.
-pub(crate) fn leave(directory: &Path, studies: &StudyIndex) -> io::Result<()> {
+/// Durably writes the number of acknowledged reports of each study.
+pub(crate) fn write_notice(directory: &Path, studies: &StudyIndex) -> io::Result<()> {
     let mut file = File::create(path(directory))?;
     for study in studies.list() {
         writeln!(file, "{} {}", study.id(), study.reports_accepted())?;

@@ -176,7 +176,7 @@ pub(crate) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
         .into());
     }
     if fresh {
-        // Without a log: one beside a main file that lacks the mark of use would be taken for another's.
+        // Migrate before enabling the log: a log beside an unmarked database would look like another program's.
         connection
             .pragma_update(None, "page_size", PAGE_BYTES)
             .and_then(|()| migrate(&mut connection))
@@ -263,7 +263,7 @@ fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Brings the database to the version of this program. One that exists is marked as in use before.
+/// Brings the database to the version of this program. The caller marks an existing database as in use first.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let version: usize = pragma(connection, "user_version")?;
     if version == VERSION {

@@ -20,7 +20,7 @@ use crate::contract::{
 };
 
 impl Store {
-    /// Whose token has this hash now; `None` if it was rotated or revoked.
+    /// The identity whose current token has this hash; `None` if it was rotated or revoked.
     pub fn identify_hash(&self, hash: &TokenHash) -> Option<Identity> {
         self.engine().credentials().identify(hash)
     }
@@ -35,7 +35,7 @@ impl Store {
         token::generate(&*self.shared.environment.entropy)
     }
 
-    /// Replaces the operator token, in the response and in its file. The old one stops working.
+    /// Replaces the operator token: returns the new one and writes it to its file. The old one stops working.
     ///
     /// # Errors
     /// `forbidden` if another one has replaced it meanwhile; those of the store.
