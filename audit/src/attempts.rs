@@ -63,12 +63,12 @@ pub fn attempts_test(
 
 /// p-value of the χ² test of homogeneity for two samples of equal size.
 fn homogeneity_p_value(samples: &[Vec<u64>; 2]) -> f64 {
-    const EXPECTED: usize = 25;
+    const MIN_EXPECTED: usize = 25;
     const MAX_BINS: usize = 50;
     let mut pooled: Vec<u64> = samples.iter().flatten().copied().collect();
     pooled.sort_unstable();
     // Upper ends of the bins, each with enough pooled counts; the last bin takes the rest.
-    let enough = (2 * EXPECTED).max(pooled.len() / MAX_BINS);
+    let enough = (2 * MIN_EXPECTED).max(pooled.len() / MAX_BINS);
     let mut ends = Vec::new();
     let mut begin = 0;
     while begin + enough <= pooled.len() {

@@ -149,7 +149,7 @@ impl AuditSettings {
     }
 
     /// The requested pairs, each once, in a fixed order.
-    fn pairs(&self) -> Vec<PairKind> {
+    fn selected_pairs(&self) -> Vec<PairKind> {
         let mut pairs = PairKind::ALL.to_vec();
         pairs.retain(|pair| {
             if self.pairs.is_empty() {
@@ -168,7 +168,7 @@ impl AuditSettings {
 
     /// Total number of draws of the audit, for a progress bar.
     pub fn draws(&self) -> u64 {
-        (2 * self.pairs().len() * (self.trials + self.training_trials())) as u64
+        (2 * self.selected_pairs().len() * (self.trials + self.training_trials())) as u64
     }
 
     /// The study whose devices produce the reports of this pair.
@@ -341,30 +341,29 @@ pub fn audit_devices(
         check_gaussian(mechanism)?;
     }
     let started = Instant::now();
-    let mut findings = Vec::new();
-    for pair in settings.pairs() {
-        findings.push(try_pair(settings, pair, method, device, progress)?);
+    let mut results = Vec::new();
+    for pair in settings.selected_pairs() {
+        results.push(try_pair(settings, pair, method, device, progress)?);
     }
     let worst = |bounds: Vec<Bound>| {
         let at = Bound::worst(&bounds)
             .ok_or_else(|| Error::invalid_request("no pair of rows to audit"))?;
         Ok::<(usize, Bound), Error>((at, bounds[at]))
     };
-    let bounds_of =
-        |which: fn(&PairResult) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
+    let bounds_of = |which: fn(&PairResult) -> Bound| results.iter().map(which).collect::<Vec<_>>();
     let (_, event) = worst(bounds_of(|finding| finding.event))?;
     let (_, transcript) = worst(bounds_of(|finding| finding.transcript))?;
     // A single choice among all bounds, made on the selection halves: the chosen bound keeps its confidence.
     let mut all = bounds_of(|finding| finding.report);
     all.extend(bounds_of(|finding| finding.transcript));
     let (at, bound) = worst(all)?;
-    let (observed, method) = match at < findings.len() {
+    let (observed, method) = match at < results.len() {
         true => (Observed::Report, method),
         false => (Observed::Transcript, Method::Event),
     };
     let attempts = mechanism.expected_attempts().and_then(|_| {
         let counts_of = |finding: &PairResult| (finding.pair, finding.attempts.clone());
-        let counts: Vec<_> = findings.iter().map(counts_of).collect();
+        let counts: Vec<_> = results.iter().map(counts_of).collect();
         attempts_test(&counts, ATTEMPTS_SHARE * (1.0 - settings.confidence))
     });
     let delta = params.budget().delta();
@@ -385,8 +384,8 @@ pub fn audit_devices(
         confidence: settings.confidence,
         trials: settings.trials,
         randomness: settings.randomness,
-        pair: findings[at % findings.len()].pair,
-        pairs: findings
+        pair: results[at % results.len()].pair,
+        pairs: results
             .iter()
             .map(|finding| PairReport {
                 name: finding.pair,
@@ -460,21 +459,21 @@ fn try_pair(
     };
     // Each pair's random stream is independent of which other pairs run.
     let stream = 2 * pair as u64;
-    let train = |of, stream| {
+    let train = |participant, stream| {
         sampling.draw(
             stream + TRAINING_STREAM,
             settings.training_trials(),
-            &|rng| observer.observe(of, rng),
+            &|rng| observer.observe(participant, rng),
         )
     };
     let transcript = TranscriptStatistic::train(&train(&a, stream)?, &train(&b, stream + 1)?);
-    let judge = |of, stream| -> Result<Vec<Trial>> {
+    let run_trials = |participant, stream| -> Result<Vec<Trial>> {
         sampling.draw(stream, settings.trials, &|rng| {
-            let seen = observer.observe(of, rng)?;
+            let seen = observer.observe(participant, rng)?;
             Ok((seen.value, transcript.score(&seen), seen.work.attempts))
         })
     };
-    let (a, b) = (judge(&a, stream)?, judge(&b, stream + 1)?);
+    let (a, b) = (run_trials(&a, stream)?, run_trials(&b, stream + 1)?);
     let samples = |value: fn(&Trial) -> f64| Samples {
         a: a.iter().map(value).collect(),
         b: b.iter().map(value).collect(),
@@ -557,17 +556,17 @@ fn finding(report: &AuditReport, claim: f64) -> String {
         ),
     };
     match report.true_epsilon {
-        Some(really) if exceeds && really >= *bound => text.push_str(&format!(
+        Some(true_epsilon) if exceeds && true_epsilon >= *bound => text.push_str(&format!(
             " The noise is smaller than the claim needs: the true value is epsilon {} at delta {}.",
-            format_epsilon(really, 4),
+            format_epsilon(true_epsilon, 4),
             format_delta(report.delta)
         )),
         _ if report.verdict == AuditVerdict::Refuted => text.push_str(
             " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
-        Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
+        Some(true_epsilon) if true_epsilon > epsilon * 1.000_01 => text.push_str(&format!(
             " But by analysis the claim is too small: the true value is epsilon {} at delta {}.",
-            format_epsilon(really, 4),
+            format_epsilon(true_epsilon, 4),
             format_delta(report.delta)
         )),
         _ => {}

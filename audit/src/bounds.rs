@@ -137,28 +137,28 @@ fn best_event(
             "confidence {confidence} must lie strictly between 0 and 1"
         )));
     }
-    let each = 0.5 * (1.0 + confidence);
-    let cautious = 1.0 - (1.0 - each) / CAUTION;
+    let limit_confidence = 0.5 * (1.0 + confidence);
+    let cautious = 1.0 - (1.0 - limit_confidence) / CAUTION;
     // B against A is A against B with the statistic negated.
-    let halves = |parity, turned| match turned {
+    let halves = |parity, swapped| match swapped {
         false => (half(a, parity), half(b, parity)),
         true => (negated(&half(b, parity)), negated(&half(a, parity))),
     };
-    let [forward, backward] = [false, true].map(|turned| {
-        let (a, b) = halves(0, turned);
+    let [forward, backward] = [false, true].map(|swapped| {
+        let (a, b) = halves(0, swapped);
         best_threshold(&a, &b, cautious, score)
     });
-    let turned = backward.1 > forward.1;
-    let (threshold, selection) = if turned { backward } else { forward };
-    let (a, b) = halves(1, turned);
+    let swapped = backward.1 > forward.1;
+    let (threshold, selection) = if swapped { backward } else { forward };
+    let (a, b) = halves(1, swapped);
     let judged = a.len().min(b.len()) as u64;
     let test_hits = [hits(&a, threshold), hits(&b, threshold)];
     Ok(Bound {
-        epsilon_lower_bound: score_of(test_hits, [&a, &b], each, score),
+        epsilon_lower_bound: score_of(test_hits, [&a, &b], limit_confidence, score),
         selection,
         provable: score(
-            lower_limit(judged, judged, each),
-            upper_limit(0, judged, each),
+            lower_limit(judged, judged, limit_confidence),
+            upper_limit(0, judged, limit_confidence),
         ),
         judged,
     })
@@ -176,7 +176,12 @@ fn negated(sorted: &[f64]) -> Vec<f64> {
 }
 
 /// The threshold with the best score on these sorted samples, among 400 quantiles of the two.
-fn best_threshold(a: &[f64], b: &[f64], each: f64, score: &dyn Fn(f64, f64) -> f64) -> (f64, f64) {
+fn best_threshold(
+    a: &[f64],
+    b: &[f64],
+    limit_confidence: f64,
+    score: &dyn Fn(f64, f64) -> f64,
+) -> (f64, f64) {
     let candidates = [a, b].into_iter().flat_map(|sample| {
         (0..200).map(move |step| {
             // Finer towards the maximum, where the ratio is largest.
@@ -192,7 +197,7 @@ fn best_threshold(a: &[f64], b: &[f64], each: f64, score: &dyn Fn(f64, f64) -> f
         if score(share(hits[0], a), share(hits[1], b)) < best.1 {
             return best;
         }
-        let best_score = score_of(hits, [a, b], each, score);
+        let best_score = score_of(hits, [a, b], limit_confidence, score);
         if best_score >= best.1 {
             (t, best_score)
         } else {
@@ -208,12 +213,12 @@ fn hits(sorted: &[f64], threshold: f64) -> u64 {
 fn score_of(
     hits: [u64; 2],
     [a, b]: [&[f64]; 2],
-    each: f64,
+    limit_confidence: f64,
     score: &dyn Fn(f64, f64) -> f64,
 ) -> f64 {
     score(
-        lower_limit(hits[0], a.len() as u64, each),
-        upper_limit(hits[1], b.len() as u64, each),
+        lower_limit(hits[0], a.len() as u64, limit_confidence),
+        upper_limit(hits[1], b.len() as u64, limit_confidence),
     )
 }
 

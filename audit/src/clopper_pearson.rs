@@ -57,7 +57,7 @@ fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
     x
 }
 
-/// Two digits or more (Abramowitz & Stegun 26.5.22).
+/// Approximates the beta quantile to at least two digits (Abramowitz & Stegun 26.5.22).
 fn approximate_quantile(a: f64, b: f64, probability: f64) -> f64 {
     let normal = -normal_quantile(probability);
     let [u, v] = [a, b].map(|c| 1.0 / (2.0 * c - 1.0));

@@ -39,7 +39,7 @@ pub trait Device: Sync {
     ///
     /// # Errors
     /// Any error stops the audit.
-    fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
+    fn report(&self, participant: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
 }
 
 /// Source of the trials' randomness.
@@ -57,7 +57,7 @@ impl Randomness {
     /// A device of this study with this randomness.
     ///
     /// # Errors
-    /// As [`SdkDevice::new`].
+    /// Those of [`SdkDevice::new`].
     pub fn device(self, params: &StudyParams) -> Result<Box<dyn Device>> {
         Ok(match self {
             Self::System => Box::new(SdkDevice::new(params)?),
@@ -92,11 +92,17 @@ impl SdkDevice {
 }
 
 impl Device for SdkDevice {
-    fn report(&self, of: &Participant, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let measured = match &of.more_rows[..] {
-            [] => self.0.report_measured(&of.row, of.weight, 0),
+    fn report(&self, participant: &Participant, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let measured = match &participant.more_rows[..] {
+            [] => self
+                .0
+                .report_measured(&participant.row, participant.weight, 0),
             more => {
-                let rows: Vec<Row> = [&of.row].into_iter().chain(more).cloned().collect();
+                let rows: Vec<Row> = [&participant.row]
+                    .into_iter()
+                    .chain(more)
+                    .cloned()
+                    .collect();
                 self.0.report_one_of_measured(&rows, 0)
             }
         };
@@ -126,37 +132,41 @@ impl SeededDevice {
 }
 
 impl Device for SeededDevice {
-    fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let bounded = match of.more_rows.len() {
-            0 => prepare(&self.params, of)?,
+    fn report(&self, participant: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let bounded = match participant.more_rows.len() {
+            0 => prepare(&self.params, participant)?,
             // As on a device, the draw does not count among the words of the noise.
             more => match rng.random_range(0..=more) {
-                0 => prepare(&self.params, of)?,
+                0 => prepare(&self.params, participant)?,
                 other => {
-                    let row = &of.more_rows[other - 1];
+                    let row = &participant.more_rows[other - 1];
                     self.params.preprocessor().prepare(row)?
                 }
             },
         };
         let (payload, work) = self.params.mechanism().perturb_with_measured(&bounded, rng);
         Ok(DeviceOutput {
-            bytes: wire(self.fingerprint, payload, rng),
+            bytes: encode_with_random_id(self.fingerprint, payload, rng),
             work,
         })
     }
 }
 
 /// The first row as this study's devices prepare it: the zero row if it is unusable.
-pub fn prepare(params: &StudyParams, of: &Participant) -> Result<BoundedRow> {
+pub fn prepare(params: &StudyParams, participant: &Participant) -> Result<BoundedRow> {
     let preprocessor = params.preprocessor();
-    match of.weight {
-        None => preprocessor.prepare(&of.row),
-        Some(weight) => Ok(preprocessor.prepare_weighted(&of.row, weight)?.0),
+    match participant.weight {
+        None => preprocessor.prepare(&participant.row),
+        Some(weight) => Ok(preprocessor.prepare_weighted(&participant.row, weight)?.0),
     }
 }
 
 /// This payload encoded as a report with a random identifier.
-pub fn wire(fingerprint: Fingerprint, payload: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec<u8> {
+pub fn encode_with_random_id(
+    fingerprint: Fingerprint,
+    payload: Vec<u8>,
+    rng: &mut ChaCha20Rng,
+) -> Vec<u8> {
     let mut random = [0; 16];
     rng.fill_bytes(&mut random);
     encode_report(&Report {

@@ -3,8 +3,8 @@
 //! The audit is black box: it runs the device's own path under each of two rows, from the raw row to the bytes on the
 //! wire and the work they took. A threshold event is chosen on one half of the outputs and tested on the other, so that
 //! the bound is valid for any choice. [`audit()`] does this for the mechanisms of this workspace, [`audit_devices`] for
-//! any [`Device`], including deliberately broken ones; [`observe`] and [`event_bound`] do it for any randomizer observed
-//! through one number.
+//! any [`Device`], including deliberately broken ones; [`observe`] and [`event_bound`] do it for any randomizer
+//! observed through one number.
 //!
 //! ```
 //! use eigenveil_audit::{Sampling, Side, event_bound, observe};
@@ -38,7 +38,8 @@ pub use audit::{
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
 pub use device::{
-    Device, DeviceOutput, Participant, Randomness, SdkDevice, SeededDevice, prepare, wire,
+    Device, DeviceOutput, Participant, Randomness, SdkDevice, SeededDevice, encode_with_random_id,
+    prepare,
 };
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, observe};

@@ -46,7 +46,7 @@ impl Statistic {
 
     /// The statistic of one payload, and for `double-cap` the caps it lies in: 1 for row A's, 2 for row B's,
     /// 3 for both.
-    pub(crate) fn read<B: AsRef<[u8]>>(
+    pub(crate) fn value_and_class<B: AsRef<[u8]>>(
         &self,
         payload: &Payload<B>,
     ) -> Result<(f64, Option<usize>)> {
@@ -130,7 +130,7 @@ impl Direction {
 }
 
 impl CapStatistic {
-    /// For rows of the mechanism's dimension.
+    /// A statistic for two rows of the mechanism's dimension.
     fn new(parameters: DoubleCapParameters, a: &[f64], b: &[f64]) -> Self {
         Self {
             parameters,
@@ -151,7 +151,7 @@ impl CapStatistic {
         (value, inside(a) + 2 * inside(b))
     }
 
-    /// The density for a row of length r, relative to the uniform one: r²·{1, e^ε}/Z + 1 − r².
+    /// Log-density for a row of length r, relative to the uniform one: r²·{1, e^ε}/Z + 1 − r².
     fn ln_density(&self, row: &Direction, depth: f64) -> f64 {
         let inside = depth > self.parameters.threshold;
         let cap_density = if inside {

@@ -10,12 +10,12 @@
 use eigenveil_shared::mechanism::SamplingCost;
 
 /// Standard deviations of a significant difference; several thousand differences are tested.
-const SIGNIFICANT: f64 = 4.5;
+const SIGNIFICANCE_THRESHOLD: f64 = 4.5;
 /// Bytes of a report that are tested bit by bit: the envelope and the first hundred numbers.
 const MAX_BYTES: usize = 458;
 const CLASSES: usize = 4;
 /// Maximum distinct values of a count; larger ones share a bin.
-const BINS: usize = 32;
+const MAX_BINS: usize = 32;
 /// Moduli of the remainders.
 const MODULI: std::ops::RangeInclusive<u64> = 2..=8;
 
@@ -35,7 +35,7 @@ pub(crate) struct TranscriptStatistic {
     /// Quartiles of the statistic, for reports without classes.
     cuts: Vec<f64>,
     class_log_ratio: [f64; CLASSES],
-    counts: Vec<(Count, Weights)>,
+    counts: Vec<(CountFeature, Weights)>,
     bits: Vec<(usize, Weights)>,
 }
 
@@ -43,49 +43,49 @@ pub(crate) struct TranscriptStatistic {
 type Weights = [Vec<f64>; CLASSES];
 
 /// A categorical feature of the work: one of its counts, by bin or by remainder.
-struct Count {
-    of: fn(&SamplingCost) -> u64,
-    by: By,
+struct CountFeature {
+    read: fn(&SamplingCost) -> u64,
+    categories: Categories,
 }
 
-enum By {
+enum Categories {
     /// Upper ends of the bins.
     Bin(Vec<u64>),
     Modulo(u64),
 }
 
-impl Count {
+impl CountFeature {
     fn all(trials: &[&[Observation]; 2]) -> Vec<Self> {
         let counts: [fn(&SamplingCost) -> u64; 2] = [|work| work.attempts, |work| work.words];
         counts
             .into_iter()
-            .flat_map(|of| {
+            .flat_map(|read| {
                 let mut pooled: Vec<u64> = trials
                     .iter()
-                    .flat_map(|side| side.iter().map(|observation| of(&observation.work)))
+                    .flat_map(|side| side.iter().map(|observation| read(&observation.work)))
                     .collect();
                 pooled.sort_unstable();
                 // Bin edges: every distinct value if few, quantiles otherwise.
                 let mut ends = pooled.clone();
                 ends.dedup();
-                if ends.len() > BINS {
-                    ends = (1..BINS)
-                        .filter_map(|i| pooled.get(pooled.len() * i / BINS).copied())
+                if ends.len() > MAX_BINS {
+                    ends = (1..MAX_BINS)
+                        .filter_map(|i| pooled.get(pooled.len() * i / MAX_BINS).copied())
                         .collect();
                     ends.dedup();
                 }
-                std::iter::once(By::Bin(ends))
-                    .chain(MODULI.map(By::Modulo))
-                    .map(move |by| Self { of, by })
+                std::iter::once(Categories::Bin(ends))
+                    .chain(MODULI.map(Categories::Modulo))
+                    .map(move |categories| Self { read, categories })
             })
             .collect()
     }
 
     fn category(&self, work: &SamplingCost) -> usize {
-        let count = (self.of)(work);
-        match &self.by {
-            By::Bin(ends) => ends.partition_point(|&end| end < count),
-            By::Modulo(modulus) => usize::try_from(count % modulus).unwrap_or(0),
+        let count = (self.read)(work);
+        match &self.categories {
+            Categories::Bin(ends) => ends.partition_point(|&end| end < count),
+            Categories::Modulo(modulus) => usize::try_from(count % modulus).unwrap_or(0),
         }
     }
 }
@@ -111,20 +111,25 @@ impl TranscriptStatistic {
         };
         let totals = statistic.tally(&trials, 1, |_| 0);
         let total = |side: usize| totals[side].iter().map(|class| class[0]).sum();
-        let of = [total(0), total(1)];
-        let [of_a, of_b] = &totals;
-        for ((ratio, a), b) in statistic.class_log_ratio.iter_mut().zip(of_a).zip(of_b) {
-            *ratio = log_ratio([a[0], b[0]], of);
+        let row_totals = [total(0), total(1)];
+        let [totals_a, totals_b] = &totals;
+        for ((ratio, a), b) in statistic
+            .class_log_ratio
+            .iter_mut()
+            .zip(totals_a)
+            .zip(totals_b)
+        {
+            *ratio = log_ratio([a[0], b[0]], row_totals);
         }
-        for count in Count::all(&trials) {
-            let categories = BINS.max(8) + 1;
+        for count in CountFeature::all(&trials) {
+            let categories = MAX_BINS.max(8) + 1;
             let tally = statistic.tally(&trials, categories, |observation| {
                 count.category(&observation.work)
             });
-            let weights = weights(&tally, &totals, |found, of| {
+            let weights = weights(&tally, &totals, |counts, totals| {
                 (0..categories)
                     .map(|category| {
-                        significant_log_ratio([found[0][category], found[1][category]], of)
+                        significant_log_ratio([counts[0][category], counts[1][category]], totals)
                     })
                     .collect()
             });
@@ -199,20 +204,20 @@ fn weights(
 }
 
 /// Weights of the 256 values of a byte: the sum of the weights of its bits.
-fn weights_from_bits(found: [&[f64]; 2], of: [f64; 2]) -> Vec<f64> {
+fn weights_from_bits(counts: [&[f64]; 2], totals: [f64; 2]) -> Vec<f64> {
     let mut table = vec![0.0; 256];
     for bit in 0..8 {
-        let ones = found.map(|tally| {
+        let ones = counts.map(|tally| {
             let set = tally
                 .iter()
                 .enumerate()
                 .filter(|(value, _)| value >> bit & 1 == 1);
             set.map(|(_, count)| count).sum::<f64>()
         });
-        let zeros = [of[0] - ones[0], of[1] - ones[1]];
+        let zeros = [totals[0] - ones[0], totals[1] - ones[1]];
         let weight = [
-            significant_log_ratio(zeros, of),
-            significant_log_ratio(ones, of),
+            significant_log_ratio(zeros, totals),
+            significant_log_ratio(ones, totals),
         ];
         for (value, entry) in table.iter_mut().enumerate() {
             *entry += weight[value >> bit & 1];
@@ -226,22 +231,22 @@ fn any_significant(weights: &Weights) -> bool {
 }
 
 /// The log-ratio of two frequencies if they differ significantly, otherwise 0.
-fn significant_log_ratio(found: [f64; 2], of: [f64; 2]) -> f64 {
-    if of[0] == 0.0 || of[1] == 0.0 {
+fn significant_log_ratio(counts: [f64; 2], totals: [f64; 2]) -> f64 {
+    if totals[0] == 0.0 || totals[1] == 0.0 {
         return 0.0;
     }
-    let pooled = (found[0] + found[1]) / (of[0] + of[1]);
-    let variance = pooled * (1.0 - pooled) * (of[0].recip() + of[1].recip());
-    let difference = found[0] / of[0] - found[1] / of[1];
-    if difference * difference > SIGNIFICANT * SIGNIFICANT * variance {
-        log_ratio(found, of)
+    let pooled = (counts[0] + counts[1]) / (totals[0] + totals[1]);
+    let variance = pooled * (1.0 - pooled) * (totals[0].recip() + totals[1].recip());
+    let difference = counts[0] / totals[0] - counts[1] / totals[1];
+    if difference * difference > SIGNIFICANCE_THRESHOLD * SIGNIFICANCE_THRESHOLD * variance {
+        log_ratio(counts, totals)
     } else {
         0.0
     }
 }
 
-fn log_ratio(found: [f64; 2], of: [f64; 2]) -> f64 {
-    ((found[0] + 0.5) / (of[0] + 1.0)).ln() - ((found[1] + 0.5) / (of[1] + 1.0)).ln()
+fn log_ratio(counts: [f64; 2], totals: [f64; 2]) -> f64 {
+    ((counts[0] + 0.5) / (totals[0] + 1.0)).ln() - ((counts[1] + 0.5) / (totals[1] + 1.0)).ln()
 }
 
 #[cfg(test)]

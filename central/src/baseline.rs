@@ -7,7 +7,7 @@ use crate::{
     input::{
         generator::Generator,
         rows::Rows,
-        stream::{Feed, RowStream, shuffled},
+        stream::{CheckedRows, RowStream, shuffled},
     },
     parameter::{BATCH, EIGENGAP, ITERATIONS, Options, Parameter, STEP_SIZE},
     privacy::{CentralCalibration, Neighbours, Privacy},
@@ -46,7 +46,15 @@ pub(crate) enum Run {
     Table(fn(&Options, &Rows, &Request<'_>, &mut Generator) -> Result<Fit>),
     /// In one pass over rows in random order, with `O(pk)` memory. A trace's objective comes from their table, if there
     /// is one.
-    OnePass(fn(&Options, Feed<'_, '_>, Option<&Rows>, &Request<'_>, &mut Generator) -> Result<Fit>),
+    OnePass(
+        fn(
+            &Options,
+            CheckedRows<'_, '_>,
+            Option<&Rows>,
+            &Request<'_>,
+            &mut Generator,
+        ) -> Result<Fit>,
+    ),
 }
 
 impl AlgorithmInfo {
@@ -158,7 +166,7 @@ impl Baseline {
             Run::Table(run) => run(&self.options, rows, request, rng),
             Run::OnePass(run) => {
                 let mut stream = shuffled(rows, rng);
-                let feed = Feed::new(&mut stream, p, n);
+                let feed = CheckedRows::new(&mut stream, p, n);
                 run(&self.options, feed, Some(rows), request, rng)
             }
         }
@@ -189,7 +197,7 @@ impl Baseline {
             )));
         };
         check(self.info, dimension, n, request)?;
-        let feed = Feed::new(rows, dimension, n);
+        let feed = CheckedRows::new(rows, dimension, n);
         run(&self.options, feed, None, request, rng)
     }
 }

@@ -56,13 +56,13 @@ impl StepNoise {
 
 fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
     let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
-    let set = options.count(ITERATIONS);
+    let requested_steps = options.count(ITERATIONS);
     let Privacy::Private(target) = request.privacy else {
-        let steps = set.unwrap_or(MAX_STEPS);
+        let steps = requested_steps.unwrap_or(MAX_STEPS);
         let subspace = deflate(rows, request, steps, StepNoise::None, rng)?;
         return Ok(Fit::plain(subspace, n));
     };
-    let steps = set.unwrap_or_else(|| default_steps(p));
+    let steps = requested_steps.unwrap_or_else(|| default_steps(p));
     let releases = (k * steps) as u64;
     let budget = target.budget;
     let (epsilon, delta) = (budget.epsilon(), budget.delta());
@@ -106,15 +106,15 @@ fn deflate(
     let sum = rows.sum_of_outer_products();
     let mut components = DMatrix::zeros(p, k);
     for component in 0..k {
-        let done = components.columns(0, component).clone_owned();
-        let away = |v: DVector<f64>| -> DVector<f64> {
+        let previous = components.columns(0, component).clone_owned();
+        let orthogonalised = |v: DVector<f64>| -> DVector<f64> {
             // Twice: one pass leaves rounding errors relative to the part removed.
-            let once = &v - &done * (done.transpose() * &v);
-            let twice = &once - &done * (done.transpose() * &once);
+            let once = &v - &previous * (previous.transpose() * &v);
+            let twice = &once - &previous * (previous.transpose() * &once);
             let length = twice.norm();
             twice.unscale(length)
         };
-        let mut v = away(normal(p, 1.0, rng));
+        let mut v = orthogonalised(normal(p, 1.0, rng));
         for _ in 0..steps {
             request.cancel.check()?;
             let deviation = noise.deviation(&v);
@@ -126,7 +126,7 @@ fn deflate(
             if next.norm() <= 1e-14 * sum.trace() {
                 break;
             }
-            let next = away(next);
+            let next = orthogonalised(next);
             let change = (&next - &v).norm();
             v = next;
             if noise == StepNoise::None && change < CONVERGENCE_TOLERANCE {

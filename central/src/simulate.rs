@@ -196,7 +196,7 @@ fn run_setting(
         (Some(rows), None, None) => RowSource::Rows(rows),
         (Some(rows), None, Some(s)) => {
             let preprocessing = params.preprocessing();
-            RowSource::Referenced(rows, references.find(rows, preprocessing, k, s)?)
+            RowSource::RowsWithReference(rows, references.find(rows, preprocessing, k, s)?)
         }
         (None, Some(model), s) => RowSource::Model(model.model(p, k, s, request.model_settings)?),
         (None, None, _) | (Some(_), Some(_), _) => {

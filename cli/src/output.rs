@@ -84,7 +84,7 @@ pub(crate) fn print_notes(notes: &[String]) {
 }
 
 /// A progress bar on standard error, hidden if that is not a terminal.
-pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
+pub(crate) fn bar(total: u64, label: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
     // The template is a constant; if it ever fails to parse the default style will do.
     if let Ok(style) =
@@ -92,7 +92,7 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     {
         bar.set_style(style);
     }
-    bar.set_message(what.to_owned());
+    bar.set_message(label.to_owned());
     bar
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
 pub(crate) fn true_budget_text(epsilon: Option<f64>, delta: f64) -> String {
     match epsilon {
         Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, delta),
-        None => format!("nothing at delta {}", format_delta(delta)),
+        None => format!("no finite epsilon at delta {}", format_delta(delta)),
     }
 }
 
@@ -172,12 +172,12 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
 }
 
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
-    let mut holds = true_budget_text(privacy.true_epsilon, privacy.delta);
+    let mut true_text = true_budget_text(privacy.true_epsilon, privacy.delta);
     if privacy.claim_holds && privacy.true_epsilon > Some(privacy.epsilon) {
-        holds += ": what is claimed, and what floating point adds";
+        true_text += " (the claim plus floating-point slack)";
     }
     let mut text = format!(
-        "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",
+        "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {true_text}\none report   {} bytes ({} of payload)\n\n{}",
         mechanism_text(privacy.mechanism, privacy.calibration),
         privacy.neighbours,
         budget_text(privacy.epsilon, privacy.delta),
@@ -203,7 +203,7 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     files::write(path, figure.to_svg().as_bytes())
 }
 
-/// Whether somebody at the terminal says yes; `None`, and not asked, without one.
+/// Asks at the terminal; `None` if there is no terminal.
 pub(crate) fn ask(question: &str) -> Result<Option<bool>> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! Synthetic populations with a known principal subspace.
 //!
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
-//! inliers near V and outliers around, and sign rows are ± a column of V plus noise. Rows are raw: they still have to
-//! be prepared (clipped or normalised) like any participant's.
+//! inliers near V and outliers around, and random-sign rows are ± a column of V plus noise. Rows are raw: they still
+//! have to be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -29,7 +29,7 @@ pub struct Model {
     signal_variance: f64,
     inlier_share: f64,
     /// Whether a row is ± one column of V instead of a Gaussian combination of all.
-    has_binary_score: bool,
+    has_random_sign: bool,
 }
 
 impl Model {
@@ -47,7 +47,7 @@ impl Model {
             bulk_variance: 1.0,
             signal_variance: spike,
             inlier_share: 1.0,
-            has_binary_score: false,
+            has_random_sign: false,
         }
     }
 
@@ -66,8 +66,8 @@ impl Model {
     }
 
     /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
-    /// probability `inliers` in (0, 1], otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square
-    /// norm at ν = `noise` = 0, where the inliers lie on the subspace.
+    /// probability `inliers` in (0, 1], otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean
+    /// square norm at ν = `noise` = 0, where the inliers lie on the subspace.
     pub const fn haystack(p: usize, k: usize, inliers: f64, noise: f64) -> Self {
         Self {
             bulk_variance: noise * noise / p as f64,
@@ -78,10 +78,10 @@ impl Model {
 
     /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign and σ = `noise` ≥ 0; for k > 1
     /// v is a uniformly chosen column of V. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
-    pub const fn plus_minus(p: usize, k: usize, noise: f64) -> Self {
+    pub const fn random_sign(p: usize, k: usize, noise: f64) -> Self {
         Self {
             bulk_variance: noise * noise,
-            has_binary_score: true,
+            has_random_sign: true,
             ..Self::spiked(p, k, 1.0 / k as f64)
         }
     }
@@ -178,7 +178,7 @@ impl Population {
         covariance
     }
 
-    /// The share of the raw rows' variance that V̂ (`p × k`, orthonormal) holds, without the covariance as a matrix:
+    /// The share of the raw rows' variance that V̂ (`p × k`, orthonormal) holds, without forming the covariance matrix:
     /// `(w·k + d·‖VᵀV̂‖²)/(w·p + d·k)`.
     pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
         let (p, k) = self.subspace.shape();
@@ -210,7 +210,7 @@ impl Population {
         if outlier {
             return;
         }
-        if self.model.has_binary_score {
+        if self.model.has_random_sign {
             let direction = self
                 .subspace
                 .column(rng.random_range(0..self.subspace.ncols()));
@@ -282,8 +282,8 @@ mod tests {
             Model::wang_xu(6, 2, None, 1.0),
             Model::wang_xu(6, 1, Some(2), 3.0),
             Model::haystack(6, 2, 0.6, 0.5),
-            Model::plus_minus(6, 1, 0.2),
-            Model::plus_minus(6, 3, 0.1),
+            Model::random_sign(6, 1, 0.2),
+            Model::random_sign(6, 3, 0.1),
         ] {
             let population = model.draw(&mut rng).unwrap();
             assert!(orthonormality_defect(population.subspace()) < 1e-14);
@@ -340,9 +340,9 @@ mod tests {
 
     /// Without noise a row is a direction or its opposite, each as often.
     #[test]
-    fn plus_minus_rows_are_directions() {
+    fn random_sign_rows_are_directions() {
         let mut rng = ChaCha8Rng::seed_from_u64(8);
-        let model = Model::plus_minus(5, 2, 0.0);
+        let model = Model::random_sign(5, 2, 0.0);
         let population = model.draw(&mut rng).unwrap();
         let mut counts = [0_u32; 4];
         for _ in 0..400 {

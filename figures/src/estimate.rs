@@ -137,7 +137,7 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
         verdict: component.verdict,
         alignment: component.alignment.unwrap_or(f64::NAN),
         alignment_error: component.alignment_se(),
-        standard_error: component.variance_se,
+        variance_error: component.variance_se,
     };
     estimate.components.iter().map(scree_component).collect()
 }

@@ -22,7 +22,7 @@ pub struct ScreeComponent {
     /// Standard error of the alignment.
     pub alignment_error: Option<f64>,
     /// Standard error of the variance.
-    pub standard_error: Option<f64>,
+    pub variance_error: Option<f64>,
 }
 
 pub(crate) const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
@@ -71,8 +71,8 @@ pub(crate) fn rank(index: usize) -> f64 {
 /// The horizontal axis: ranks 1 to n, one slot each.
 pub(crate) fn ranks(n: usize, range: (f64, f64)) -> AxisScale {
     let n = n.max(1);
-    let every = if n <= 16 { 1 } else { 5 };
-    let ticks = (1..=n).filter(|r| *r == 1 || r % every == 0);
+    let tick_step = if n <= 16 { 1 } else { 5 };
+    let ticks = (1..=n).filter(|r| *r == 1 || r % tick_step == 0);
     let ticks = ticks.map(|r| Tick::new(r as f64, r.to_string()));
     let mut scale = AxisScale::fixed((0.5, n as f64 + 0.5), range, ticks.collect());
     scale.thin(|label| Role::Small.width(label) + 8.0);

@@ -279,11 +279,11 @@ fn component() -> impl Strategy<Value = ScreeComponent> {
     let verdict = prop::sample::select(vec![Verdict::Above, Verdict::At, Verdict::Below]);
     let number = || prop::option::of(value());
     (verdict, value(), number(), number()).prop_map(
-        |(verdict, alignment, alignment_error, standard_error)| ScreeComponent {
+        |(verdict, alignment, alignment_error, variance_error)| ScreeComponent {
             verdict,
             alignment,
             alignment_error,
-            standard_error,
+            variance_error,
         },
     )
 }

@@ -6,7 +6,7 @@ use crate::{
     data::Data,
     plan::{RunPlan, RunSize},
     table::Table,
-    verdict::Verdict,
+    verdict::PaperVerdict,
 };
 
 /// The source papers.
@@ -109,7 +109,7 @@ pub struct Exhibit {
     /// The cells to run.
     pub plan: fn(&Data, RunSize) -> Result<RunPlan>,
     /// Checks the paper's claims against the results.
-    pub check_claims: fn(&Table) -> Verdict,
+    pub check_claims: fn(&Table) -> PaperVerdict,
     /// SVG of the results.
     pub to_svg: fn(&Table) -> String,
     /// Markdown table for `docs/papers.md`.
@@ -133,7 +133,7 @@ impl Exhibit {
             per_cell: "",
             measures: "error",
             plan: |_, _| Ok(RunPlan::default()),
-            check_claims: |_| Verdict { claims: Vec::new() },
+            check_claims: |_| PaperVerdict { claims: Vec::new() },
             to_svg: |_| String::new(),
             to_markdown: |_| String::new(),
         }

@@ -25,6 +25,6 @@ pub use plan::{Cell, Point, RunPlan, RunSize};
 pub use registry::{ALL, find};
 pub use runner::{Progress, RunOptions, run};
 pub use table::{Record, Table};
-pub use verdict::{Claim, Verdict};
+pub use verdict::{Claim, PaperVerdict};
 
 use eigenveil_figures::number;

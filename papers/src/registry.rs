@@ -42,7 +42,7 @@ pub const ALL: &[Exhibit] = &[
 /// Finds an exhibit by name.
 ///
 /// # Errors
-/// `invalid-request` if there is none, with the names that there are.
+/// `invalid-request` if there is none; the message lists the valid names.
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     let found = ALL.iter().find(|exhibit| exhibit.id == id);
     found.ok_or_else(|| {

@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{Experiment, NoisePath, Participants, RowSource, Summary, noisy_sum, run},
+    simulate::{Experiment, NoisePath, RowSource, SimulatedParticipants, Summary, noisy_sum, run},
 };
 use eigenveil_shared::{
     Result,
@@ -90,7 +90,7 @@ pub(crate) fn study(
 /// The moment of the reports of n of these people, and that without noise.
 pub(crate) fn noisy_moment(
     params: &StudyParams,
-    people: &Participants<'_>,
+    people: &SimulatedParticipants<'_>,
     n: u64,
     rng: &mut ChaCha20Rng,
 ) -> Result<(NoisyMoment, NoisyMoment)> {

@@ -2,7 +2,7 @@
 
 use eigenveil_figures::{Axis, Figure, LineChart, Series};
 
-use crate::{Record, Table, Verdict, number::digits};
+use crate::{PaperVerdict, Record, Table, number::digits};
 
 /// A measure over one column, with the other columns fixed.
 pub(crate) struct Sweep<'a> {
@@ -15,11 +15,16 @@ pub(crate) struct Sweep<'a> {
 impl Sweep<'_> {
     /// Adds the claim that the measure falls (or grows) from the first to the last value of x by more than two standard
     /// errors of the difference of the means.
-    pub(crate) fn check_trend(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
+    pub(crate) fn check_trend(
+        &self,
+        verdict: PaperVerdict,
+        says: &str,
+        falls: bool,
+    ) -> PaperVerdict {
         let mut lines: Vec<_> = self.table.matching(self.fixed).collect();
         lines.sort_by(|a, b| a.number(self.x).total_cmp(&b.number(self.x)));
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
-            return verdict.with(says, false, "nothing was run");
+            return verdict.with_claim(says, false, "nothing was run");
         };
         let [mean, sd] = ["mean", "sd"].map(|what| format!("{}_{what}", self.measure));
         let variance = |line: &Record| line.number(&sd).powi(2) / line.number("repeats").max(1.0);
@@ -34,7 +39,7 @@ impl Sweep<'_> {
                 line.text(self.x)
             )
         };
-        verdict.with(
+        verdict.with_claim(
             says,
             difference > 2.0 * noise && difference > 0.0,
             format!("{}, {}", described(first), described(last)),

@@ -13,15 +13,15 @@ pub struct Claim {
 
 /// The claims of an exhibit, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct PaperVerdict {
     /// Its claims.
     pub claims: Vec<Claim>,
 }
 
-impl Verdict {
+impl PaperVerdict {
     /// Adds a claim.
     #[must_use]
-    pub fn with(
+    pub fn with_claim(
         mut self,
         claim: impl Into<String>,
         holds: bool,
@@ -73,15 +73,15 @@ mod tests {
 
     #[test]
     fn verdict_word_counts_the_claims_that_hold() {
-        let one = Verdict::default().with("more is more", true, "2 > 1");
+        let one = PaperVerdict::default().with_claim("more is more", true, "2 > 1");
         assert_eq!((one.summary_word(), one.agrees()), ("agrees", true));
-        let both = one.with("less is more", false, "1 < 2");
+        let both = one.with_claim("less is more", false, "1 < 2");
         assert_eq!(both.summary_word(), "agrees in part");
         assert_eq!(
             both.line(),
             "agrees in part: more is more holds: 2 > 1; less is more does not hold: 1 < 2"
         );
-        let none = Verdict::default().with("less is more", false, "1 < 2");
+        let none = PaperVerdict::default().with_claim("less is more", false, "1 < 2");
         assert_eq!(none.summary_word(), "disagrees");
     }
 }

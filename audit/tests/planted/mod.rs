@@ -1,6 +1,6 @@
 //! Devices with a deliberately planted leak.
 
-use eigenveil_audit::{Device, DeviceOutput, Participant, prepare, wire};
+use eigenveil_audit::{Device, DeviceOutput, Participant, encode_with_random_id, prepare};
 use eigenveil_shared::{
     Result,
     mechanism::{
@@ -136,7 +136,7 @@ impl Leaky {
             drawn.work.attempts += 1;
             drawn.work.words += 3;
         }
-        let mut bytes = wire(self.fingerprint, drawn.seed.to_vec(), rng);
+        let mut bytes = encode_with_random_id(self.fingerprint, drawn.seed.to_vec(), rng);
         if self.leak == Leak::LastBitOfTheIdentifier {
             // Version and fingerprint come first.
             let last = 2 + 32 + 15;
@@ -174,7 +174,7 @@ impl Leaky {
             payload[at] = payload[at] & !1 | u8::from(positive);
         }
         Ok(DeviceOutput {
-            bytes: wire(self.fingerprint, payload, rng),
+            bytes: encode_with_random_id(self.fingerprint, payload, rng),
             work,
         })
     }

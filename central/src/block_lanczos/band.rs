@@ -28,7 +28,7 @@ pub(crate) struct Band {
     entries: Vec<f64>,
 }
 
-pub(crate) struct Leading {
+pub(crate) struct LeadingPairs {
     /// All eigenvalues, descending.
     pub(crate) values: Vec<f64>,
     /// The leading eigenvectors, one per column, orthonormal.
@@ -60,9 +60,13 @@ impl Band {
 
     /// All eigenvalues, and the eigenvectors of the leading ones; `wanted` receives the eigenvalues and returns the
     /// number of vectors.
-    pub(crate) fn leading(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Leading> {
-        let here = self.dimension >= MIN_DIMENSION && SAFE_RANGE.contains(&self.largest());
-        let values = here.then(|| self.values()).flatten();
+    pub(crate) fn leading(
+        &self,
+        wanted: impl FnOnce(&[f64]) -> Result<usize>,
+    ) -> Result<LeadingPairs> {
+        let use_band_solver =
+            self.dimension >= MIN_DIMENSION && SAFE_RANGE.contains(&self.largest());
+        let values = use_band_solver.then(|| self.values()).flatten();
         let (values, full) = match values {
             Some(values) => (values, None),
             None => {
@@ -81,7 +85,7 @@ impl Band {
                 full.vectors.columns(0, count).into_owned()
             }
         };
-        Ok(Leading { values, vectors })
+        Ok(LeadingPairs { values, vectors })
     }
 
     fn largest(&self) -> f64 {

@@ -14,7 +14,7 @@ use nalgebra::{DMatrix, DVector};
 use rand::Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
-use band::{Band, Leading};
+use band::{Band, LeadingPairs};
 
 /// A new direction shorter than this share of the matrix's norm is rounding error.
 const DEPENDENCE_TOLERANCE: f64 = 1e-11;
@@ -168,7 +168,7 @@ pub(crate) struct BlockLanczos<'a, 'n> {
 
 pub(crate) struct Ritz {
     /// All Ritz values, descending, and the coordinates in Q of the requested vectors.
-    pub(crate) pairs: Leading,
+    pub(crate) pairs: LeadingPairs,
     /// ‖Av − θv‖ of each of these.
     pub(crate) residuals: Vec<f64>,
 }

@@ -62,7 +62,7 @@ impl StepBudget {
             multiplier: full_batch::noise_multiplier(half, 1)?,
             epsilon: mean.max(epsilon),
             cap,
-            groups: (constants.groups * eigenvalue.threshold()).ceil() as usize,
+            groups: (constants.group_factor * eigenvalue.threshold()).ceil() as usize,
             constants,
         })
     }

@@ -14,7 +14,7 @@ pub(super) struct Constants {
     pub(super) tail_power: f64,
     /// Number of groups in the eigenvalue histogram, as a multiple (≥ 1) of its release threshold: with only one or two
     /// times `ln(1/δζ)/ε` groups the fullest bin would stay below it.
-    pub(super) groups: f64,
+    pub(super) group_factor: f64,
     /// Rows of a group, at least 2: the top eigenvalue of few rows is unreliable.
     pub(super) group_rows: usize,
 }
@@ -24,17 +24,17 @@ impl Constants {
         zeta: 0.01,
         tail_scale: 1.0,
         tail_power: 1.0,
-        groups: 8.0,
+        group_factor: 8.0,
         group_rows: 20,
     };
 
-    pub(super) fn with(options: &Options) -> Self {
+    pub(super) fn from_options(options: &Options) -> Self {
         let default = Self::DEFAULT;
         Self {
             zeta: options.number(ZETA).unwrap_or(default.zeta),
             tail_scale: options.number(TAIL_SCALE).unwrap_or(default.tail_scale),
             tail_power: options.number(TAIL_POWER).unwrap_or(default.tail_power),
-            groups: options.number(GROUPS).unwrap_or(default.groups),
+            group_factor: options.number(GROUPS).unwrap_or(default.group_factor),
             group_rows: options.count(GROUP_ROWS).unwrap_or(default.group_rows),
         }
     }

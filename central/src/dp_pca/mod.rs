@@ -38,7 +38,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
         ZETA.with_default(Constants::DEFAULT.zeta),
         TAIL_SCALE.with_default(Constants::DEFAULT.tail_scale),
         TAIL_POWER.with_default(Constants::DEFAULT.tail_power),
-        GROUPS.with_default(Constants::DEFAULT.groups),
+        GROUPS.with_default(Constants::DEFAULT.group_factor),
         GROUP_ROWS.with_default(Constants::DEFAULT.group_rows as f64),
     ],
     ..AlgorithmInfo::private(Run::Table(fit))
@@ -145,8 +145,8 @@ impl Ascent {
     }
 }
 
-/// Its noise scales with the spread of a batch's gradients, not their length, so it vanishes if rows agree. It needs many
-/// rows: each estimate is a histogram that must fill. Fails with `invalid-request` that names the rows needed, and
+/// Its noise scales with the spread of a batch's gradients, not their length, so it vanishes if rows agree. It needs
+/// many rows: each estimate is a histogram that must fill. Fails with `invalid-request` that names the rows needed, and
 /// `estimate-failed` where a histogram does not fill.
 fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
     let (n, d, k) = (rows.n(), rows.dimension(), request.k);
@@ -163,7 +163,7 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
                 target.calibration,
                 d * block,
                 gradient_sensitivity(target.neighbours, 1.0, block),
-                Constants::with(options),
+                Constants::from_options(options),
             )?;
             // Every row is used in one part of one step of one run.
             let promised = target.guarantee(Some(step.epsilon), None);

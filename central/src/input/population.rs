@@ -19,7 +19,7 @@ pub enum ModelKind {
     WangXu,
     /// [`Model::haystack`].
     Haystack,
-    /// [`Model::plus_minus`].
+    /// [`Model::random_sign`].
     PlusMinus,
 }
 
@@ -114,7 +114,7 @@ impl ModelKind {
             }
             (Self::PlusMinus, None) => {
                 let noise = settings.sign_noise.unwrap_or(0.01);
-                Ok(Model::plus_minus(p, k, noise))
+                Ok(Model::random_sign(p, k, noise))
             }
             (Self::Spiked | Self::Haystack | Self::PlusMinus, Some(_)) => {
                 wrong("`s` belongs to `model` sparse or wang-xu")

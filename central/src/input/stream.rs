@@ -14,14 +14,14 @@ use crate::{
 pub type RowStream<'a> = dyn Iterator<Item = Result<FeatureRow>> + 'a;
 
 /// Reads and checks rows one at a time; a stream that ends early is an error.
-pub(crate) struct Feed<'a, 'b> {
+pub(crate) struct CheckedRows<'a, 'b> {
     rows: &'a mut RowStream<'b>,
     dimension: usize,
     announced: u64,
     read: u64,
 }
 
-impl<'a, 'b> Feed<'a, 'b> {
+impl<'a, 'b> CheckedRows<'a, 'b> {
     pub(crate) fn new(rows: &'a mut RowStream<'b>, dimension: usize, announced: u64) -> Self {
         Self {
             rows,
@@ -64,9 +64,9 @@ pub(crate) fn shuffled<'a>(
     order.into_iter().cloned().map(Ok)
 }
 
-/// The steps over n rows and the rows of each, from the one that is set, or from `default` steps. A step has no rows if
-/// there are more steps than rows.
-pub(crate) fn divided(n: u64, options: &Options, default: usize) -> Result<(usize, usize)> {
+/// The number of steps and the batch size for n rows, from whichever option is set; by default `default` steps. A step
+/// has no rows if there are more steps than rows.
+pub(crate) fn steps_and_batch(n: u64, options: &Options, default: usize) -> Result<(usize, usize)> {
     if let Some(batch) = options.count(BATCH) {
         return Ok((whole_steps(n, batch)?, batch));
     }
@@ -79,7 +79,7 @@ pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
     let steps = n / batch as u64;
     if steps == 0 {
         return Err(Error::invalid_request(format!(
-            "a batch of {batch} rows of n = {n}; use between 1 and n rows per batch"
+            "the batch has {batch} rows but n is {n}; use 1 to n"
         )));
     }
     usize::try_from(steps).map_err(|_| {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     CentralCalibration, Fit, Generator, GradientSum, Options, Privacy, Request, Rows,
     accountant::full_batch,
-    input::stream::Feed,
+    input::stream::CheckedRows,
     parts::{
         noise::EntryNoise,
         trace::{Tracer, is_recorded},
@@ -25,12 +25,12 @@ use crate::{
 /// multiply), at less cost.
 const STEPS_PER_QR: usize = 8;
 
-/// `W ← QR(W + η_t/B·(Σ clip_β(x(xᵀW)) + noise))` in one pass over the rows, from a random W. The divisor is the planned
-/// B.
+/// `W ← QR(W + η_t/B·(Σ clip_β(x(xᵀW)) + noise))` in one pass over the rows, from a random W. The divisor is the
+/// planned B.
 pub(super) fn ascend(
     variant: OjaVariant,
     options: &Options,
-    mut feed: Feed<'_, '_>,
+    mut feed: CheckedRows<'_, '_>,
     table: Option<&Rows>,
     request: &Request<'_>,
     rng: &mut Generator,

@@ -7,7 +7,7 @@ use super::{
     step_size::DEFAULT_NUMERATOR,
 };
 use crate::{
-    input::stream::{divided, whole_steps},
+    input::stream::{steps_and_batch, whole_steps},
     parameter::{EIGENGAP, GRADIENT_CLIP, Options, STEP_SIZE},
 };
 
@@ -47,7 +47,7 @@ impl OjaVariant {
             return Ok((whole_steps(n, 1)?, 1));
         }
         let default = ((n as f64).ln().powi(2).ceil() as usize).max(1);
-        let (steps, batch) = divided(n, options, default)?;
+        let (steps, batch) = steps_and_batch(n, options, default)?;
         if batch == 0 {
             return Err(Error::invalid_request(format!(
                 "{steps} steps over n = {n} rows; a step needs a row: use between 1 and n steps"

@@ -12,8 +12,8 @@ const WELL_CONDITIONED: f64 = 1e-4;
 /// `P_{O(D,r)}(A) = A(AᵀA)^{−1/2}`: the orthonormal frame nearest to A (`D × r`), its polar factor (Fan & Hoffman
 /// 1955).
 ///
-/// From the `r × r` Gram matrix if A is well conditioned, as a frame after a short step is; otherwise after a QR
-/// factorisation, because a Gram matrix squares the condition number.
+/// Computed from the `r × r` Gram matrix if A is well conditioned (such as a frame after a short step); otherwise after
+/// a QR factorisation, because a Gram matrix squares the condition number.
 pub(crate) fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     let gram = symmetric_eigen(&cross_product(a, a))?;
     let (largest, smallest) = (gram.values.max(), gram.values.min());
@@ -21,9 +21,9 @@ pub(crate) fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     if smallest > WELL_CONDITIONED * largest && largest.is_finite() {
         let mut frame = product(a, &inverse_root(&gram));
         // One Newton–Schulz step squares the rounding error, up to 1e-12.
-        let defect = cross_product(&frame, &frame);
-        let r = defect.ncols();
-        let correction = DMatrix::identity(r, r) * 1.5 - defect * 0.5;
+        let gram = cross_product(&frame, &frame);
+        let r = gram.ncols();
+        let correction = DMatrix::identity(r, r) * 1.5 - gram * 0.5;
         frame = product(&frame, &correction);
         return Ok(frame);
     }

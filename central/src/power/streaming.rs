@@ -12,7 +12,7 @@ use super::{
 use crate::{
     AlgorithmInfo, Fit, Generator, GradientSum, Options, Request, Rows,
     baseline::Run,
-    input::stream::{Feed, divided},
+    input::stream::{CheckedRows, steps_and_batch},
     parameter::{BATCH, BLOCK_SIZE, ITERATIONS},
     parts::trace::Tracer,
 };
@@ -26,18 +26,18 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     ..AlgorithmInfo::nonprivate(Run::OnePass(fit))
 };
 
-/// L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It holds two `d × m` matrices and a block
-/// of 128 rows, never A; rows after the last complete block are not used.
+/// L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It holds two `d × m` matrices and a
+/// block of 128 rows, never A; rows after the last complete block are not used.
 fn fit(
     options: &Options,
-    mut feed: Feed<'_, '_>,
+    mut feed: CheckedRows<'_, '_>,
     _: Option<&Rows>,
     request: &Request<'_>,
     rng: &mut Generator,
 ) -> Result<Fit> {
     let (dimension, n) = (feed.dimension(), feed.n());
     let columns = block_size(options, request.k, dimension)?;
-    let (steps, block) = divided(n, options, default_iterations(dimension))?;
+    let (steps, block) = steps_and_batch(n, options, default_iterations(dimension))?;
     // A block with fewer rows than columns has no image of full rank.
     if block < columns {
         return Err(Error::invalid_request(format!(

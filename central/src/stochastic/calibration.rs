@@ -78,8 +78,8 @@ pub(super) fn spca_noise(
             plan.rate * plan.n as f64 * published_spca_sd(budget, plan.n, plan.steps)
         }
     };
-    let holds = true_epsilon(&run(sd)?, budget.delta())?;
-    Ok((sd, guarantee(target, holds)))
+    let true_epsilon = true_epsilon(&run(sd)?, budget.delta())?;
+    Ok((sd, guarantee(target, true_epsilon)))
 }
 
 /// Noise of `dp-vrpca`; all zero without noise.
@@ -88,7 +88,7 @@ pub(super) struct VrNoise {
     /// Standard deviation on the full sum `Σx(xᵀṼ)`, once per epoch.
     pub(super) full_sd: f64,
     /// Standard deviation on the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
-    pub(super) difference: f64,
+    pub(super) difference_sd_per_unit: f64,
     /// Standard deviation on the whole (mean) gradient of every step, as published.
     pub(super) step_sd: f64,
 }
@@ -101,7 +101,7 @@ impl VrNoise {
     ) -> Result<(Self, RunGuarantee)> {
         let (budget, neighbours) = (target.budget, target.neighbours);
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
-        let (noise, holds) = match target.calibration {
+        let (noise, true_epsilon) = match target.calibration {
             CentralCalibration::Accounted => {
                 Self::accounted(budget, neighbours, plan, sensitivity)?
             }
@@ -110,12 +110,12 @@ impl VrNoise {
                     step_sd: published_vrpca_sd(budget, plan),
                     ..Self::default()
                 };
-                let holds =
+                let true_epsilon =
                     noise.published_epsilon(neighbours, plan, sensitivity, budget.delta())?;
-                (noise, holds)
+                (noise, true_epsilon)
             }
         };
-        Ok((noise, guarantee(target, holds)))
+        Ok((noise, guarantee(target, true_epsilon)))
     }
 
     /// The accounted noise: m full-batch releases and mT subsampled ones.
@@ -126,13 +126,13 @@ impl VrNoise {
         sensitivity: f64,
     ) -> Result<(Self, Option<f64>)> {
         // For large noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
-        let swing = if plan.rate < 1.0 {
+        let step_sensitivity = if plan.rate < 1.0 {
             neighbours.gradient_sensitivity() * plan.rate
         } else {
             sensitivity
         };
         let odds = FULL_SHARE / (1.0 - FULL_SHARE);
-        let ratio = 1.0 / (swing * (odds * plan.steps as f64).sqrt());
+        let ratio = 1.0 / (step_sensitivity * (odds * plan.steps as f64).sqrt());
         let run = |z: f64| {
             let mut run = RunAccountant::new(neighbours);
             run.full_batch(ratio * z, plan.epochs as u64)?;
@@ -142,7 +142,7 @@ impl VrNoise {
         let difference = noise_multiplier(budget, run)?;
         let noise = Self {
             full_sd: ratio * difference * sensitivity,
-            difference,
+            difference_sd_per_unit: difference,
             step_sd: 0.0,
         };
         Ok((noise, true_epsilon(&run(difference)?, budget.delta())?))
@@ -202,7 +202,7 @@ fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> RunGuarantee {
 mod tests {
     use super::*;
 
-    const ALL: StepPlan = StepPlan {
+    const PLAN: StepPlan = StepPlan {
         n: 1_000,
         rate: 0.1,
         steps: 30,
@@ -221,13 +221,13 @@ mod tests {
                 neighbours,
                 calibration: CentralCalibration::Accounted,
             };
-            let (noise, promised) = VrNoise::new(target, ALL, 3).unwrap();
+            let (noise, promised) = VrNoise::new(target, PLAN, 3).unwrap();
             assert!(promised.holds() && noise.step_sd == 0.0, "{promised:?}");
             let delta = |full: f64, difference: f64| {
                 let mut run = RunAccountant::new(neighbours);
                 run.full_batch(full * noise.full_sd / sensitivity, 4)
                     .unwrap()
-                    .subsampled(0.1, difference * noise.difference, 120)
+                    .subsampled(0.1, difference * noise.difference_sd_per_unit, 120)
                     .unwrap();
                 run.delta(1.0).unwrap()
             };

@@ -118,7 +118,7 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
         ("steps", steps as f64),
         ("batch", b),
         ("full_noise_sd", noise.full_sd),
-        ("difference_noise_multiplier", noise.difference),
+        ("difference_noise_multiplier", noise.difference_sd_per_unit),
         ("step_noise_sd", noise.step_sd),
         ("first_step", step_sizes.at(1)),
     ];
@@ -156,8 +156,8 @@ fn difference(
             .sqrt()
     };
     let (_, mut sum) = batches.sum(away, bound, rng);
-    if noise.difference > 0.0 {
-        let sd = noise.difference * bound;
+    if noise.difference_sd_per_unit > 0.0 {
+        let sd = noise.difference_sd_per_unit * bound;
         EntryNoise::Gaussian { sd }.add_to(&mut sum, rng);
     }
     Ok(sum / batches.expected())
@@ -170,7 +170,7 @@ mod tests {
 
     const NOISE: VrNoise = VrNoise {
         full_sd: 3.0,
-        difference: 0.5,
+        difference_sd_per_unit: 0.5,
         step_sd: 0.0,
     };
 

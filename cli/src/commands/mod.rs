@@ -1,4 +1,4 @@
-//! The commands, one file each, by who gives them.
+//! The commands, one file each, grouped by user.
 
 mod analysts;
 mod operators;
@@ -24,7 +24,7 @@ use crate::{
     output,
 };
 
-/// Waits for an estimate, at most so many seconds.
+/// Waits for an estimate, at most `seconds`.
 async fn wait(client: &OperatorClient, study: &str, job: u64, seconds: u64) -> Result<EstimateJob> {
     let spinner = output::bar(0, "estimating");
     spinner.enable_steady_tick(Duration::from_millis(200));
@@ -39,7 +39,7 @@ pub(crate) fn estimate_of(job: EstimateJob) -> Result<Estimate> {
     job.estimate.ok_or_else(|| CliError::failed(missing))
 }
 
-/// Says what a file has got.
+/// Prints how many bytes were written to a file.
 fn print_written(json: bool, bytes: u64, out: &Path) -> Result<()> {
     let out = out.display().to_string();
     let written = serde_json::json!({ "bytes": bytes, "out": out });

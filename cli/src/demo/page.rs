@@ -46,7 +46,8 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let figures = figures
         .into_iter()
         .filter(|shown| shown.file != "alignment.svg");
-    let (judged, selected): (Vec<_>, Vec<_>) = figures.partition(|shown| shown.file == "scree.svg");
+    let (scree, feature_figures): (Vec<_>, Vec<_>) =
+        figures.partition(|figure| figure.file == "scree.svg");
     let title = format!(
         "Eigenveil demo: {} reports at ε = {}",
         with_thousands(result.n),
@@ -76,14 +77,14 @@ pub(super) fn render(page: &Page<'_>) -> String {
                 section .tiles { (number_tiles(result)) }
                 section {
                     h2 { "How much of it is real" }
-                    @for shown in judged { (figure(&*shown.figure)) }
+                    @for shown in scree { (figure(&*shown.figure)) }
                     (components_table(estimate))
                     @for warning in &estimate.warnings { p .warning { (warning) } }
                 }
-                @if !selected.is_empty() {
+                @if !feature_figures.is_empty() {
                     section {
                         h2 { "The selected features" }
-                        @for shown in selected { (figure(&*shown.figure)) }
+                        @for shown in feature_figures { (figure(&*shown.figure)) }
                     }
                 }
                 section {
@@ -182,9 +183,9 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
         let image = |title: String, loadings: &[f64]| {
             LoadingImage::new(title, label.clone(), (side, side), loadings)
         };
-        let theirs = image(eigenvalue, &reference)?;
-        private.push(image(trust, &component.loadings)?.with_sign_of(&theirs));
-        open.push(theirs);
+        let nonprivate_image = image(eigenvalue, &reference)?;
+        private.push(image(trust, &component.loadings)?.with_sign_of(&nonprivate_image));
+        open.push(nonprivate_image);
     }
     let grid = ImageGrid::new("Loadings of the leading components");
     Some(

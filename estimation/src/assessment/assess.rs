@@ -149,7 +149,7 @@ impl<'a> Counted<'a> {
         let values = self.measured.values.iter().enumerate();
         let verdict = |(j, &value): (usize, &f64)| {
             let excess = self.measured.excess_along(j);
-            let mut judged = self.judging.judge_along(value, excess);
+            let mut judged = self.judging.judge_with_excess(value, excess);
             if self.leaves_no_room() && judged.verdict != Verdict::Above {
                 // Noise may have selected all of the rows.
                 judged.spike = None;
@@ -205,9 +205,9 @@ impl<'a> Counted<'a> {
             .collect()
     }
 
-    /// Gives each component its share of the whole, which is returned. Noise can make the variances exceed the total: then
-    /// they are shares of their own sum, of all eigenvalues, so that a share does not depend on how many components are
-    /// asked for.
+    /// Gives each component its share of the whole, which is returned. Noise can make the variances exceed the total:
+    /// then they are shares of their own sum, of all eigenvalues, so that a share does not depend on how many
+    /// components are asked for.
     fn share_out(&self, components: &mut [Component], variances: &[f64]) -> Option<f64> {
         let parts: f64 = components.iter().map(|component| component.variance).sum();
         let parts = parts.max(variances.iter().sum());

@@ -14,8 +14,8 @@ use super::{
 /// A boundary with a gap of this many 2√V is sure: so large a gap is rarely an accident of choosing the largest.
 pub const SURE_GAP: f64 = 4.0;
 
-/// The gap after component `i` (from 1) in units of 2√V, as `n_eff` reports show it: below 2.45 equal eigenvalues could be
-/// behind it.
+/// The gap after component `i` (from 1) in units of 2√V, as `n_eff` reports show it: below 2.45 equal eigenvalues could
+/// be behind it.
 pub fn gap_after(spectrum: &SpectrumEstimate, n_eff: f64, i: usize) -> Result<f64> {
     let last = spectrum.standing[i - 1];
     let next = spectrum.standing.get(i).copied();
@@ -46,8 +46,8 @@ pub(crate) struct ChosenCount {
     pub(crate) is_open: bool,
 }
 
-/// Where the components end (`k = auto`): at the last gap that is sure, before the background; where none is, at the last
-/// that is likely, or else at the largest.
+/// Where the components end (`k = auto`): at the last gap that is sure, before the background; where none is, at the
+/// last that is likely, or else at the largest.
 fn choose_count(spectrum: &SpectrumEstimate, n_eff: f64) -> Result<ChosenCount> {
     let count = spectrum.standing.len();
     let p = count + spectrum.rest_count;
@@ -126,10 +126,10 @@ pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::estimated, *};
+    use super::{super::spectrum_estimate, *};
 
     fn chosen(standing: &[f64], rest: (usize, f64)) -> (usize, bool) {
-        let choice = choose_count(&estimated(standing, rest), 1.0).unwrap();
+        let choice = choose_count(&spectrum_estimate(standing, rest), 1.0).unwrap();
         (choice.k, choice.is_open)
     }
 

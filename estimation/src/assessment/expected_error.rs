@@ -97,8 +97,8 @@ impl SpectrumRange {
         }
     }
 
-    /// A spectrum of which some eigenvalues are known: the others are between those of `best` and of `worst`. The range of
-    /// its errors is of that alone.
+    /// A spectrum of which some eigenvalues are known: the others are between those of `best` and of `worst`. The range
+    /// of its errors is of that alone.
     pub fn known_in_part(best: Spectrum, worst: Spectrum) -> Self {
         let ends = match best == worst {
             true => Ends::Known,
@@ -134,8 +134,8 @@ impl SpectrumRange {
         })
     }
 
-    /// The error of `n_eff` reports with this noise. If component k does not stand, its upper end is the largest error there
-    /// is.
+    /// The error of `n_eff` reports with this noise. If component k does not stand, its upper end is the largest error
+    /// there is.
     pub fn error(&self, noise: &NoiseModel, n_eff: f64) -> Result<ExpectedError> {
         // What was not selected may have all of the components.
         let most = match self.selection {
@@ -283,8 +283,8 @@ fn ends_of_gap(
     })
 }
 
-/// Standing eigenvalues over the ramp of the others. `standing` may have more than the estimate has: they are taken from
-/// the others.
+/// Standing eigenvalues over the ramp of the others. `standing` may have more than the estimate has: they are taken
+/// from the others.
 fn assemble(
     spectrum: &SpectrumEstimate,
     standing: &[f64],
@@ -313,13 +313,13 @@ fn assemble(
 
 #[cfg(test)]
 mod tests {
-    use super::{super::estimated, *};
+    use super::{super::spectrum_estimate, *};
 
     #[test]
     fn a_range_is_as_wide_as_its_gap_is_uncertain() {
         let noise = NoiseModel::gaussian(1e-3);
         let error = |standing: &[f64], k, n| {
-            let range = SpectrumRange::of(&estimated(standing, (8, 0.02)), 1.0, k).unwrap();
+            let range = SpectrumRange::of(&spectrum_estimate(standing, (8, 0.02)), 1.0, k).unwrap();
             range.error(&noise, n).unwrap()
         };
         // A clear gap: nothing but the closed forms' own 10 %.
@@ -333,7 +333,8 @@ mod tests {
             "{near:?}"
         );
         // A gap of 1 may be none: no number of participants is enough for certain, but some are needed.
-        let range = SpectrumRange::of(&estimated(&[0.102, 0.1], (8, 0.02)), 1.0, 1).unwrap();
+        let range =
+            SpectrumRange::of(&spectrum_estimate(&[0.102, 0.1], (8, 0.02)), 1.0, 1).unwrap();
         let people = range.participants(&noise, 0.3).unwrap();
         assert!(
             people.high.is_none() && people.central > people.low,
@@ -342,6 +343,6 @@ mod tests {
         // What does not stand may have any error.
         let unseen = error(&[0.1], 2, 1.0);
         assert_eq!(unseen.high, 2.0);
-        assert!(SpectrumRange::of(&estimated(&[0.1], (8, 0.02)), 1.0, 9).is_err());
+        assert!(SpectrumRange::of(&spectrum_estimate(&[0.1], (8, 0.02)), 1.0, 9).is_err());
     }
 }

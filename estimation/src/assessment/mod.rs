@@ -1,5 +1,5 @@
-//! Judgement of an estimate: which components are real, which are noise, how wrong they are, and how many participants
-//! more would show the others (`docs/derivations/floor.md`).
+//! Judgement of an estimate: which components are real, which are noise, how wrong they are, and how many more
+//! participants would show the others (`docs/derivations/floor.md`).
 //!
 //! An estimator has [`Measured`] components; [`assess`] counts, judges and groups them. `closed_form` has the formulas,
 //! `noise_floor` the floor under a measured spectrum, `component_count` where the components end.
@@ -30,7 +30,7 @@ pub(crate) use component_count::{checked_rank, count_components};
 pub use expected_error::{ExpectedError, Participants, SpectrumRange};
 pub use measured::{Measured, Refitted, Support};
 pub use noise_floor::{EigenvalueVerdict, Eigenvalues, Floor};
-pub use probable_mean::probably_the_mean;
+pub use probable_mean::probable_mean_warning;
 
 /// An estimate without mean, support or error bars, for the tests of this folder.
 #[cfg(test)]
@@ -56,17 +56,20 @@ fn measured<'a>(
     }
 }
 
-/// Noise of variance V = 1e-6 at n = 1: a gap of 2e-3 is one of 2√V.
+/// A spectrum estimate with noise variance V = 1e-6 at n = 1, so that a gap of 2e-3 equals 2√V.
 #[cfg(test)]
-fn estimated(standing: &[f64], rest: (usize, f64)) -> eigenveil_shared::estimate::SpectrumEstimate {
+fn spectrum_estimate(
+    above: &[f64],
+    bulk: (usize, f64),
+) -> eigenveil_shared::estimate::SpectrumEstimate {
     eigenveil_shared::estimate::SpectrumEstimate {
-        standing: standing.to_vec(),
+        standing: above.to_vec(),
         doubtful: Vec::new(),
         excess_along_mean: Vec::new(),
-        rest_count: rest.0,
-        rest_mean: rest.1,
+        rest_count: bulk.0,
+        rest_mean: bulk.1,
         rest_half_width: 0.0,
-        unseen: rest.1,
+        unseen: bulk.1,
         unseen_limit: rest.1 + 0.002,
         noise: eigenveil_shared::mechanism::NoiseModel::gaussian(1e-3),
         selection: None,

@@ -63,7 +63,7 @@ impl EigenvalueVerdict {
     }
 }
 
-/// Derivatives by the measured eigenvalue.
+/// Derivatives with respect to the measured eigenvalue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Slopes {
     /// dθ̂/dλ̂.
@@ -75,10 +75,10 @@ pub(super) struct Slopes {
 impl Floor {
     /// The floor under `eigenvalues` (all p of them, descending) of the mean of `n` reports.
     ///
-    /// Which eigenvalues count depends on the centre and the radius, and these on which count; the
-    /// iteration starts with none and only ever adds, so it ends after at most p rounds. At least
-    /// one eigenvalue always stays with the noise: without any there is no centre. Within a round centre,
-    /// noise and the components' sizes are computed together (`resolve`).
+    /// The centre and radius determine which eigenvalues count, and depend on that choice; the iteration starts with
+    /// none and only ever adds, so it ends after at most p rounds. At least one eigenvalue always stays with the noise:
+    /// without any there is no centre. Within a round centre, noise and the components' sizes are computed together
+    /// (`resolve`).
     pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n_eff: f64) -> Result<Self> {
         Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n_eff)
     }
@@ -161,11 +161,12 @@ impl Floor {
 
     /// The verdict on one eigenvalue of the noisy moment.
     pub fn judge(&self, eigenvalue: f64) -> EigenvalueVerdict {
-        self.judge_along(eigenvalue, 0.0)
+        self.judge_with_excess(eigenvalue, 0.0)
     }
 
-    /// Judges like [`judge`](Self::judge) an eigenvector v with this `m_v²/a²` under private centring.
-    pub(super) fn judge_along(&self, eigenvalue: f64, excess: f64) -> EigenvalueVerdict {
+    /// Judges an eigenvalue like [`judge`](Self::judge), with the excess noise `m_v²/a²` of its eigenvector v under
+    /// private centring.
+    pub(super) fn judge_with_excess(&self, eigenvalue: f64, excess: f64) -> EigenvalueVerdict {
         let verdict = if eigenvalue > self.threshold {
             Verdict::Above
         } else if eigenvalue > self.edge {
@@ -183,28 +184,28 @@ impl Floor {
         EigenvalueVerdict { verdict, spike }
     }
 
-    /// Derivatives of θ̂ and of the expected squared cosine by the eigenvalue, with the floor held fixed; `None` inside
-    /// the noise.
+    /// Derivatives of θ̂ and of the expected squared cosine with respect to the eigenvalue, with the floor held fixed;
+    /// `None` inside the noise.
     pub(super) fn slopes(&self, eigenvalue: f64, excess: f64) -> Option<Slopes> {
         let noise = self.noise.with_excess(excess);
         let displacement = eigenvalue - self.centre;
-        let here = noise.spike_from_eigenvalue(displacement)?;
+        let spike = noise.spike_from_eigenvalue(displacement)?;
         let step = 1e-6 * displacement.abs();
         let above = noise.spike_from_eigenvalue(displacement + step)?;
         let slopes = Slopes {
-            theta: (above.theta - here.theta) / step,
-            squared_cosine: (above.squared_cosine - here.squared_cosine) / step,
+            theta: (above.theta - spike.theta) / step,
+            squared_cosine: (above.squared_cosine - spike.squared_cosine) / step,
         };
         (slopes.theta.is_finite() && slopes.squared_cosine.is_finite()).then_some(slopes)
     }
 
-    /// Mean square of the directions in the bulk, if each eigenvalue lacks `missing` of one of `E[xxᵀ]`; 0, its minimum,
-    /// where that is not known.
-    pub(super) fn level(&self, missing: Option<f64>) -> f64 {
-        missing.map_or(0.0, |missing| self.centre + missing)
+    /// Mean square of the directions in the bulk, if the eigenvalues are shifted down by `deficit` from those of
+    /// `E[xxᵀ]`; 0, its minimum, if that is not known.
+    pub(super) fn level(&self, deficit: Option<f64>) -> f64 {
+        deficit.map_or(0.0, |deficit| self.centre + deficit)
     }
 
-    /// At the edge itself nothing shows: the limit from above.
+    /// A point just above the edge: at the edge itself no spike exists.
     pub(super) fn just_above_edge(&self) -> f64 {
         self.edge + 1e-6 * (self.threshold - self.edge)
     }
@@ -229,16 +230,16 @@ pub(super) fn variance_of(level: f64, spike: Option<Spike>) -> f64 {
 }
 
 /// Maximum number of rounds of [`resolve`].
-const ROUNDS: usize = 200;
+const MAX_ROUNDS: usize = 200;
 
 /// The centre of the bulk and the noise around components that show at `values`.
 ///
 /// The trace of the noise is zero (exactly for `double-cap`, nearly for Gaussians: its share of one
 /// eigenvalue is √2·r/p), so the bulk's centre is `b = (tr S̃ − Σθ̂ⱼ)/p`; the mean of the other eigenvalues
 /// would be low by `Σ(Rⱼ²/Hⱼ)/(p−k)`, because the noise pushes the others down by as much as it lifts a component.
-/// θ̂ⱼ depends on b and, for `double-cap`, the noise on Σθ̂: with `θ̂ⱼ = λ̂ⱼ − b − lossⱼ` solved for Σθ̂ the
-/// rounds `Σθ̂ ← (Σ(λ̂ⱼ − lossⱼ) − k·tr S̃/p)/(1 − k/p)` rise from 0 to the fixed point (a smaller centre and
-/// less noise in the bulk mean less loss), mostly in under ten.
+/// θ̂ⱼ depends on b and, for `double-cap`, the noise on Σθ̂: solving `θ̂ⱼ = λ̂ⱼ − b − lossⱼ` for Σθ̂ gives the
+/// iteration `Σθ̂ ← (Σ(λ̂ⱼ − lossⱼ) − k·tr S̃/p)/(1 − k/p)`; it increases from 0 to the fixed point (a smaller centre
+/// and less noise in the bulk mean less loss), usually in fewer than ten rounds.
 pub(super) fn resolve(
     values: &[f64],
     trace: f64,
@@ -249,7 +250,7 @@ pub(super) fn resolve(
     let mut signal = 0.0;
     let mut noise = noise_at(signal)?;
     let mut centre = mean;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let (mut sum, mut visible) = (0.0, 0.0);
         for value in values {
             if let Some(spike) = noise.spike_from_eigenvalue(value - centre) {
@@ -320,13 +321,13 @@ mod tests {
             for epsilon in [0.5, 1.0, 4.0, 8.0] {
                 let known = double_cap(p, epsilon);
                 for signal in [0.0, 0.3, 0.7, 1.0] {
-                    let edge_under = |norm| {
+                    let noise_with_norm = |norm| {
                         let noise = known.with_mean_squared_norm(norm);
                         SpectralNoise::new(&noise, p, 1, 1_000.0, signal).unwrap()
                     };
-                    let unknown = edge_under(None);
+                    let unknown = noise_with_norm(None);
                     for norm in [1.0, 0.5 * (1.0 + signal), signal] {
-                        let spectral_noise = edge_under(Some(norm));
+                        let spectral_noise = noise_with_norm(Some(norm));
                         assert!(unknown.bulk_radius >= spectral_noise.bulk_radius * (1.0 - 1e-12));
                         let strength = |spectral_noise: &SpectralNoise| {
                             spectral_noise.signal_variance + spectral_noise.signal_variance_slope
@@ -334,7 +335,7 @@ mod tests {
                         assert!(strength(&unknown) >= strength(&spectral_noise) * (1.0 - 1e-12));
                     }
                     if p == 40 {
-                        let radius = edge_under(Some(1.0)).bulk_radius;
+                        let radius = noise_with_norm(Some(1.0)).bulk_radius;
                         assert!(unknown.bulk_radius < 1.01 * radius);
                     }
                 }
@@ -367,7 +368,7 @@ mod tests {
 
     #[test]
     fn counting_is_self_consistent() {
-        // 12 counts only after 40 has left the mean.
+        // The eigenvalue 12 counts only once 40 is excluded from the centre.
         let mut eigenvalues = vec![40.0, 12.0];
         eigenvalues.extend(std::iter::repeat_n(0.0, 3));
         let first_centre = 52.0 / 5.0;

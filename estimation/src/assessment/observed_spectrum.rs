@@ -64,7 +64,7 @@ impl NoisySpectrum<'_> {
     }
 
     fn variance(&self, eigenvalue: f64, excess: f64) -> f64 {
-        let spike = self.floor.judge_along(eigenvalue, excess).spike;
+        let spike = self.floor.judge_with_excess(eigenvalue, excess).spike;
         variance_of(self.floor.level(self.missing), spike)
     }
 

@@ -16,10 +16,10 @@ const LARGE_SHARE: f64 = 0.8;
 
 /// A warning where the leading component is probably the mean of the rows; `None` without evidence for it, if the
 /// component is not above the noise, or if the study centres.
-pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<Warning> {
+pub fn probable_mean_warning(params: &StudyParams, floor_report: &FloorReport) -> Option<Warning> {
     let preprocessing = params.preprocessing();
-    let centres = preprocessing.features.iter().flatten();
-    if preprocessing.centring.is_some() || centres.clone().any(|feature| feature.center != 0.0) {
+    let features = preprocessing.features.iter().flatten();
+    if preprocessing.centring.is_some() || features.clone().any(|feature| feature.center != 0.0) {
         return None;
     }
     let leading = floor_report.components.first()?;

@@ -58,7 +58,7 @@ impl EstimatedMean {
     }
 
     /// ‖E x‖/a: above 1 the noise has an eigenvalue of its own along m̂.
-    pub fn ratio(&self) -> f64 {
+    pub fn mean_over_constant(&self) -> f64 {
         self.squared_length().sqrt() / self.constant
     }
 
@@ -108,7 +108,7 @@ pub(super) struct ReportNoise {
     /// n·χ.
     shift: f64,
     /// Variance of an entry of the last column, averaged over the column.
-    pub(super) column: f64,
+    pub(super) column_variance: f64,
 }
 
 /// b = a²/f − D̄₂₂, by which the mean decoded report of `double-cap`, of this dimension P, falls short of E yyᵀ:
@@ -127,7 +127,7 @@ impl ReportNoise {
                 let variance = off_diagonal_sd * off_diagonal_sd;
                 Ok(Self {
                     constant: variance,
-                    column: variance,
+                    column_variance: variance,
                     ..Self::default()
                 })
             }
@@ -167,7 +167,7 @@ impl ReportNoise {
                     linear: unit * a1,
                     bilinear: unit * a2 / length,
                     shift: scale,
-                    column: squared.max(0.0) / (dimension - 1.0),
+                    column_variance: squared.max(0.0) / (dimension - 1.0),
                 })
             }
             NoiseModel::Transformed { .. } => Err(error!(

@@ -243,12 +243,13 @@ impl NoisyMoment {
         let factor = 1.0 + a * a;
         let report = ReportNoise::new(&self.noise, a, norm, self.mean.get(p, p))?;
         let column = (0..p).map(|i| self.mean.get(i, p));
-        let mean = EstimatedMean::from_column(column, a, report.column / self.n_eff());
+        let mean = EstimatedMean::from_column(column, a, report.column_variance / self.n_eff());
         let identity = factor * report.identity;
         let centred = |bucket: &Accumulator| centred_sum(bucket, mean.values(), a, identity);
         let buckets: Vec<Accumulator> = self.buckets.iter().map(centred).collect::<Result<_>>()?;
-        let noise =
-            |total_variance: Option<f64>| report.centred(a, p, total_variance, mean.ratio());
+        let noise = |total_variance: Option<f64>| {
+            report.centred(a, p, total_variance, mean.mean_over_constant())
+        };
         let mut centred = Self::from_buckets(buckets, noise(None))?;
         // The corner's noise comes in once for every dimension of the report.
         let deviation =
@@ -283,8 +284,8 @@ impl NoisyMoment {
         self.n
     }
 
-    /// Reports with as much noise in their mean. Weights are in the noise model: n reports of mean weight w̄ have that of
-    /// n·w̄² reports of weight 1.
+    /// Reports with as much noise in their mean. Weights are in the noise model: n reports of mean weight w̄ have that
+    /// of n·w̄² reports of weight 1.
     pub fn n_eff(&self) -> f64 {
         self.n as f64
     }

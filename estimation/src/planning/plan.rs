@@ -248,7 +248,7 @@ fn errors(
         Some(target) => vec![PlanTarget::Error(target)],
         None => participants.collect(),
     };
-    let is_range = !spectrum.is_known();
+    let has_range = !spectrum.is_known();
     let range = |error: ExpectedError| (error.low, error.high);
     let mut rows = Vec::new();
     for (setting, params) in settings {
@@ -260,10 +260,10 @@ fn errors(
                 n: planned.n,
                 n_at_least: planned
                     .participants
-                    .filter(|_| is_range)
+                    .filter(|_| has_range)
                     .and_then(|n| n.low),
                 error: planned.error.map(|error| error.central),
-                error_range: planned.error.filter(|_| is_range).map(range),
+                error_range: planned.error.filter(|_| has_range).map(range),
                 report_bytes: report_len(params.payload_len()),
                 components_above_floor: planned.components_above,
                 reason: planned.reason,
@@ -363,24 +363,24 @@ impl PlanRequest {
         }
     }
 
-    /// Every mechanism with every ε, for rows prepared as `rows` says.
+    /// Every mechanism with every ε, for rows prepared as `preprocessing` says.
     fn settings(
         &self,
-        rows: &Preprocessing,
+        preprocessing: &Preprocessing,
         noise: impl Fn(&StudyParams) -> Result<NoiseModel>,
         notes: &mut Vec<String>,
     ) -> Result<Vec<(PlanSetting, StudyParams)>> {
-        let p = rows.dimension;
+        let p = preprocessing.dimension;
         let mut settings = Vec::new();
         for (mechanism, calibration) in self.mechanisms(p, notes)? {
             // The requested δ is for the (ε, δ) mechanisms only.
             let delta = (!mechanism.is_pure()).then_some(self.delta).flatten();
             for &epsilon in &self.epsilon {
                 let params = StudyParams::freeze(StudyDesign {
-                    norm: rows.norm,
-                    centring: rows.centring,
-                    features: rows.features.clone(),
-                    weights: rows.weights,
+                    norm: preprocessing.norm,
+                    centring: preprocessing.centring,
+                    features: preprocessing.features.clone(),
+                    weights: preprocessing.weights,
                     calibration,
                     ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, delta)?)
                 })?;

@@ -8,12 +8,12 @@ use eigenveil_shared::{
 };
 
 use super::warning::Warning;
-use crate::{assessment::probably_the_mean, components::ComponentsReport};
+use crate::{assessment::probable_mean_warning, components::ComponentsReport};
 
 const VERSION: u32 = 2;
 
-/// The document for these components from `n` reports, without the mean, the feasibility check and the time; `first` are
-/// the warnings that put the others in doubt.
+/// The document for these components from `n` reports, without the mean, the feasibility check and the time; `first`
+/// are the warnings that put the others in doubt.
 pub(crate) fn document(
     params: &StudyParams,
     (name, requested_k): (&str, ComponentCount),
@@ -30,7 +30,7 @@ pub(crate) fn document(
         k_is_open,
         bucket_agreement,
     } = findings;
-    let mean = probably_the_mean(params, &floor_report);
+    let mean = probable_mean_warning(params, &floor_report);
     // Beside the mean the others are small, and advice to ask for more people would be wrong.
     let outlook = floor_report.outlook.filter(|_| mean.is_none());
     let delta = params.budget().delta();

@@ -10,7 +10,7 @@ use rand_distr::{ChiSquared, Distribution, StandardNormal};
 pub(super) struct DirectionDistribution {
     threshold: f64,
     /// q e^ε / Z: probability that a released direction lies in the cap.
-    inside: f64,
+    cap_probability: f64,
     /// Squared length of the part of g across the row: χ² with p − 1 degrees of freedom.
     across: ChiSquared<f64>,
     /// (p − 1)/2.
@@ -23,7 +23,8 @@ impl DirectionDistribution {
         let degrees = parameters.dimension as f64 - 1.0;
         Some(Self {
             threshold: parameters.threshold,
-            inside: parameters.cap_probability * parameters.epsilon.exp() / parameters.normalizer(),
+            cap_probability: parameters.cap_probability * parameters.epsilon.exp()
+                / parameters.normalizer(),
             across: ChiSquared::new(degrees).ok()?,
             b: 0.5 * degrees,
         })
@@ -48,16 +49,19 @@ impl DirectionDistribution {
             *g -= step * x;
             across += *g * *g;
         }
-        let share = self.share(along * along / (along * along + across), rng);
-        let (own, other) = ((share / squared).sqrt(), ((1.0 - share) / across).sqrt());
+        let squared_cosine = self.squared_cosine(along * along / (along * along + across), rng);
+        let (along_scale, across_scale) = (
+            (squared_cosine / squared).sqrt(),
+            ((1.0 - squared_cosine) / across).sqrt(),
+        );
         for (g, x) in g.iter_mut().zip(x) {
-            *g = own * x + other * *g;
+            *g = along_scale * x + across_scale * *g;
         }
     }
 
     /// A draw of `(gᵀu)²`, given an untruncated one.
-    fn share<R: Rng + ?Sized>(&self, untruncated: f64, rng: &mut R) -> f64 {
-        if rng.random::<f64>() < self.inside {
+    fn squared_cosine<R: Rng + ?Sized>(&self, untruncated: f64, rng: &mut R) -> f64 {
+        if rng.random::<f64>() < self.cap_probability {
             // Density x^(−1/2)(1−x)^(b−1) above τ: propose from (1−x)^(b−1), keep with √(τ/x).
             loop {
                 let uniform: f64 = 1.0 - rng.random::<f64>();
@@ -67,13 +71,13 @@ impl DirectionDistribution {
                 }
             }
         }
-        let mut share = untruncated;
-        while share > self.threshold {
+        let mut squared_cosine = untruncated;
+        while squared_cosine > self.threshold {
             let along: f64 = StandardNormal.sample(rng);
             let across: f64 = self.across.sample(rng);
-            share = along * along / (along * along + across);
+            squared_cosine = along * along / (along * along + across);
         }
-        share
+        squared_cosine
     }
 }
 

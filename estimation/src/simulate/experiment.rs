@@ -7,7 +7,7 @@ use eigenveil_shared::{
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use super::{NoisePath, Participants, RowSource, noisy_sum};
+use super::{NoisePath, RowSource, SimulatedParticipants, noisy_sum};
 use crate::{
     assessment::{Prediction, Spectrum, predict},
     cancel::Cancel,
@@ -127,11 +127,11 @@ pub fn run(
     require_rank(experiment.k, p)?;
     let started = Instant::now();
     let draw = |rng: &mut ChaCha20Rng| {
-        Participants::draw(&experiment.source, experiment.k, experiment.params, rng)
+        SimulatedParticipants::draw(&experiment.source, experiment.k, experiment.params, rng)
     };
     // Given rows are prepared once (which draws nothing); a model draws a new frame in every repeat.
     let given = match experiment.source {
-        RowSource::Rows(_) | RowSource::Referenced(..) => {
+        RowSource::Rows(_) | RowSource::RowsWithReference(..) => {
             Some(draw(&mut ChaCha20Rng::seed_from_u64(experiment.seed))?)
         }
         RowSource::Model(_) => None,
@@ -153,7 +153,7 @@ pub fn run(
 
 fn repeat(
     experiment: &Experiment<'_>,
-    participants: &Participants<'_>,
+    participants: &SimulatedParticipants<'_>,
     rng: &mut ChaCha20Rng,
     tick: &mut dyn FnMut(u64),
 ) -> Result<Repeat> {
@@ -197,7 +197,7 @@ fn repeat(
     let prediction = match (experiment.sparse, experiment.source) {
         (None, RowSource::Rows(_) | RowSource::Model(_)) => predicted(&clean, k, &noisy)?,
         // The error is that of other features, or against something else than the principal components.
-        (Some(_), _) | (None, RowSource::Referenced(..)) => None,
+        (Some(_), _) | (None, RowSource::RowsWithReference(..)) => None,
     };
     Ok(Repeat {
         error: projector_distance(&vectors, truth)?,

@@ -15,4 +15,4 @@ mod participants;
 pub use answer::{SimulateAnswer, Sweep};
 pub use experiment::{Experiment, Repeat, Summary, run, summarize};
 pub use noisy_sum::{NoisePath, noisy_sum};
-pub use participants::{Participants, RowSource};
+pub use participants::{RowSource, SimulatedParticipants};

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{
     double_cap_direction::DirectionDistribution,
-    participants::{Participants, without_noise},
+    participants::{SimulatedParticipants, without_noise},
 };
 use crate::{
     input::{
@@ -58,7 +58,7 @@ names! {
 /// distribution here.
 pub fn noisy_sum<R: Rng + ?Sized>(
     params: &StudyParams,
-    participants: &Participants<'_>,
+    participants: &SimulatedParticipants<'_>,
     n: u64,
     noise_path: NoisePath,
     rng: &mut R,

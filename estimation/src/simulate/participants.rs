@@ -26,11 +26,11 @@ pub enum RowSource<'a> {
     Rows(&'a [Row]),
     /// Rows, compared with this orthonormal `p × k` subspace, for example the sparse reference of Wang & Xu; the true
     /// support is its nonzero rows.
-    Referenced(&'a [Row], &'a DMatrix<f64>),
+    RowsWithReference(&'a [Row], &'a DMatrix<f64>),
 }
 
 /// The participants of one repeat: a population or prepared rows, and the true subspace.
-pub struct Participants<'a> {
+pub struct SimulatedParticipants<'a> {
     kind: Kind<'a>,
     truth: DMatrix<f64>,
     support: Option<Vec<usize>>,
@@ -41,9 +41,9 @@ enum Kind<'a> {
     Prepared(Vec<BoundedRow>),
 }
 
-impl<'a> Participants<'a> {
-    /// Draws the population of a model (its V is the truth: its rows have mean zero), or prepares the rows
-    /// (their non-private top-k is, around their mean if the study centres).
+impl<'a> SimulatedParticipants<'a> {
+    /// Draws the population of a model, or prepares the rows. The truth is V of the model, or the non-private top-k of
+    /// the rows (centred if the study centres).
     pub fn draw<R: Rng + ?Sized>(
         source: &RowSource<'_>,
         k: usize,
@@ -63,7 +63,7 @@ impl<'a> Participants<'a> {
                     support,
                 })
             }
-            RowSource::Rows(rows) | RowSource::Referenced(rows, _) => {
+            RowSource::Rows(rows) | RowSource::RowsWithReference(rows, _) => {
                 let prepared: Vec<BoundedRow> = rows
                     .iter()
                     .enumerate()
@@ -79,7 +79,7 @@ impl<'a> Participants<'a> {
                     ));
                 }
                 let (truth, support) = match source {
-                    RowSource::Referenced(_, reference) => {
+                    RowSource::RowsWithReference(_, reference) => {
                         let p = params.report_dimension();
                         if reference.shape() != (p, k) {
                             return Err(Error::invalid_request(format!(
@@ -94,7 +94,8 @@ impl<'a> Participants<'a> {
                         ((*reference).clone(), sparse.then_some(support))
                     }
                     _ if params.preprocessing().allows_missing_cells() => {
-                        // What the rows show before anything is divided is not the truth.
+                        // With missing cells, the raw moment is not the truth: it still has to be divided by the
+                        // observed shares.
                         let mut sum = GramSum::<f64>::new(params.report_dimension());
                         prepared.iter().for_each(|row| sum.add(row.as_slice(), 1.0));
                         let n = prepared.len() as u64;
@@ -128,9 +129,9 @@ impl<'a> Participants<'a> {
         self.support.as_deref()
     }
 
-    /// With private centring the constant a, and the mean of given rows (0 for the constant), from which the covariance is
-    /// computed: in the squares of rows far from 0 it would be lost to rounding. `None` where what is divided by, shares
-    /// of observed cells or a mean weight, does not leave a covariance as it is.
+    /// The centring constant a and the rows' mean (0 for the constant). The covariance is computed around the mean to
+    /// avoid cancellation. `None` without private centring, and with missing cells or weights, whose division changes
+    /// the covariance.
     pub(super) fn centre(&self, params: &StudyParams) -> Option<(f64, Vec<f64>)> {
         let preprocessing = params.preprocessing();
         let (Some(a), Kind::Prepared(rows)) = (preprocessing.centring, &self.kind) else {
@@ -150,7 +151,7 @@ impl<'a> Participants<'a> {
     }
 
     /// Calls `each` with `count` participants' prepared rows and how many participants share each:
-    /// a model's are all different, resampled rows are counted first.
+    /// rows of a model are distinct; resampled rows are grouped, with their multiplicity.
     pub fn visit<R: Rng + ?Sized>(
         &self,
         count: u64,
@@ -165,13 +166,13 @@ impl<'a> Participants<'a> {
                 }
             }
             Kind::Prepared(rows) => {
-                let mut times = vec![0_u64; rows.len()];
+                let mut multiplicities = vec![0_u64; rows.len()];
                 for _ in 0..count {
-                    times[rng.random_range(0..rows.len())] += 1;
+                    multiplicities[rng.random_range(0..rows.len())] += 1;
                 }
-                for (row, &times) in rows.iter().zip(&times) {
-                    if times > 0 {
-                        each(row, times, rng)?;
+                for (row, &multiplicity) in rows.iter().zip(&multiplicities) {
+                    if multiplicity > 0 {
+                        each(row, multiplicity, rng)?;
                     }
                 }
             }
@@ -186,7 +187,7 @@ pub(super) fn without_noise(
     sum: PackedSymmetric,
     n: u64,
 ) -> Result<NoisyMoment> {
-    let silence = NoiseModel::gaussian(0.0);
+    let no_noise = NoiseModel::gaussian(0.0);
     let sum = Accumulator::from_parts(sum, n)?;
-    NoisyMoment::from_decoded(vec![sum], silence, params.preprocessing())
+    NoisyMoment::from_decoded(vec![sum], no_noise, params.preprocessing())
 }

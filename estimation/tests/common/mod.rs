@@ -15,7 +15,8 @@ use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
     moment::NoisyMoment,
     simulate::{
-        Experiment, NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum, run,
+        Experiment, NoisePath::FromSum, Repeat, RowSource, SimulatedParticipants, Summary,
+        noisy_sum, run,
     },
 };
 use eigenveil_shared::{
@@ -105,7 +106,7 @@ pub fn simulated(
 /// The noisy moment of n reports, by the distribution of their sum.
 pub fn noisy_study(
     params: &StudyParams,
-    people: &Participants<'_>,
+    people: &SimulatedParticipants<'_>,
     n: u64,
     rng: &mut impl Rng,
 ) -> NoisyMoment {

@@ -10,7 +10,7 @@ use eigenveil_estimation::{
     moment::NoisyMoment,
     pca::pca,
     principal_components,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath, RowSource, SimulatedParticipants, noisy_sum},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -386,7 +386,8 @@ fn an_offset_does_not_hide_the_spread_without_noise() {
         let params = params_with(6, MechanismKind::IsotropicGaussian, 4.0, norm, Some(0.5));
         let far: Vec<Row> = far.collect();
         let mut rng = ChaCha20Rng::seed_from_u64(3);
-        let people = Participants::draw(&RowSource::Rows(&far), 2, &params, &mut rng).unwrap();
+        let people =
+            SimulatedParticipants::draw(&RowSource::Rows(&far), 2, &params, &mut rng).unwrap();
         let path = NoisePath::FromSum;
         let (_, clean) =
             noisy_sum(&params, &people, 5_000, path, &mut rng, &mut |_| Ok(())).unwrap();
@@ -429,7 +430,8 @@ fn real_data_gives_centred_components_instead_of_the_mean() {
         let direction = mean.normalize();
         let mut rng = ChaCha20Rng::seed_from_u64(31);
         let [plainly, around] = [&uncentred, &centred].map(|params| {
-            let people = Participants::draw(&RowSource::Rows(&rows), k, params, &mut rng).unwrap();
+            let people =
+                SimulatedParticipants::draw(&RowSource::Rows(&rows), k, params, &mut rng).unwrap();
             noisy_study(params, &people, 200_000, &mut rng)
         });
         let first = |moment: &NoisyMoment| {

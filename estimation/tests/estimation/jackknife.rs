@@ -3,7 +3,7 @@
 use eigenveil_estimation::{
     models::Model,
     principal_components,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
 };
 use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -38,7 +38,7 @@ fn standard_errors_are_the_spread_over_repeats() {
         let params = params_with(p, mechanism, 4.0, Norm::Normalize, centring);
         let mut rng = ChaCha20Rng::seed_from_u64(11);
         let model = RowSource::Model(Model::spiked(p, k, 40.0));
-        let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
+        let people = SimulatedParticipants::draw(&model, k, &params, &mut rng).unwrap();
         let truth = people.truth().clone();
         let (mut values, mut debiased, mut sines) = (vec![], vec![], vec![]);
         let (mut value_errors, mut debiased_errors, mut direction_errors) =

@@ -10,7 +10,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
     sparse_components,
 };
 use eigenveil_shared::{
@@ -36,7 +36,8 @@ fn study(
     let params = params(p, mechanism, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::sparse(p, K, 6, 40.0);
-    let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
+    let people =
+        SimulatedParticipants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
     let noisy = noisy_study(&params, &people, n, &mut rng);
     (
         noisy,

@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     models::Model,
     moment::NoisyMoment,
     principal_components,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
 };
 use eigenveil_shared::{
     estimate::{BucketVerdict, ComponentCount},
@@ -26,7 +26,7 @@ fn params(mechanism: MechanismKind, epsilon: f64, centring: Option<f64>, p: usiz
 fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(77);
-    let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
+    let people = SimulatedParticipants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
         .filter(|_| {
             let moment = noisy_study(params, &people, n, &mut rng);
@@ -81,7 +81,7 @@ fn the_false_alarm_rate_of_each_setting() {
 fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
-    let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
+    let people = SimulatedParticipants::draw(&model, 2, params, &mut rng).unwrap();
     let mut buckets = Buckets::new(params, 32);
     for commit in 0..64_u64 {
         // Hashed like the server does, nearly: buckets have unequal sizes.
@@ -126,7 +126,7 @@ fn a_broken_scale_is_noticed() {
     let params = params(MechanismKind::SymmetricGaussian, 4.0, None, 20);
     let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
-    let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
+    let people = SimulatedParticipants::draw(&model, 2, &params, &mut rng).unwrap();
     let moment = noisy_study(&params, &people, 64_000, &mut rng);
     let mut buckets = moment.buckets().to_vec();
     let broken = rng.random_range(0..32);

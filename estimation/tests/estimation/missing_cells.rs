@@ -4,7 +4,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -93,7 +93,7 @@ fn components(rows: &[Row], design: StudyDesign) -> DMatrix<f64> {
     })
     .unwrap();
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let drawn = Participants::draw(&RowSource::Rows(rows), K, &params, &mut rng).unwrap();
+    let drawn = SimulatedParticipants::draw(&RowSource::Rows(rows), K, &params, &mut rng).unwrap();
     drawn.truth().clone()
 }
 

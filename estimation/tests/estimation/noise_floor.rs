@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     models::{Model, uniform_frame},
     moment::NoisyMoment,
     principal_components,
-    simulate::{Participants, Repeat, RowSource, Summary},
+    simulate::{Repeat, RowSource, SimulatedParticipants, Summary},
 };
 use eigenveil_shared::{
     estimate::{ComponentCount, Verdict},
@@ -189,7 +189,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
             .collect();
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let source = RowSource::Rows(&rows);
-        let participants = Participants::draw(&source, 1, &params, &mut rng).unwrap();
+        let participants = SimulatedParticipants::draw(&source, 1, &params, &mut rng).unwrap();
         let bulk = 0.5 / (p - 1) as f64;
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;

@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     Cancel,
     metrics::projector_distance,
     models::Model,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
     sparse_components,
 };
 use eigenveil_shared::{
@@ -19,8 +19,9 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 use crate::common::{noisy_study, params};
 
-/// Root mean squares of what 30 studies say within a fifth of those of their errors, and the share whose range holds the
-/// latter. With the features taken as the right ones they were 0.58, 0.83 and 0.75 of them, and hardly a range held.
+/// Root mean squares of what 30 studies say within a fifth of those of their errors, and the share whose range holds
+/// the latter. With the features taken as the right ones they were 0.58, 0.83 and 0.75 of them, and hardly a range
+/// held.
 #[test]
 fn the_range_of_a_sparse_estimate_holds_its_error() {
     let sparse = Model::sparse;
@@ -164,7 +165,7 @@ fn says(
         .map(|seed| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let mut population = ChaCha8Rng::seed_from_u64(1);
-            let people = Participants::draw(source, k, &params, &mut population).unwrap();
+            let people = SimulatedParticipants::draw(source, k, &params, &mut population).unwrap();
             let moment = noisy_study(&params, &people, n, &mut rng);
             let k = ComponentCount::Fixed(k);
             let report = sparse_components(&moment, k, &settings, "", Cancel::NEVER).unwrap();

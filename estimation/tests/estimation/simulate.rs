@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     simulate::{
         Experiment,
         NoisePath::{self, FromSum, PerReport},
-        Participants, RowSource, noisy_sum, run,
+        RowSource, SimulatedParticipants, noisy_sum, run,
     },
 };
 use eigenveil_shared::{ErrorCode, api::SparseSettings, mechanism::MechanismKind, preprocess::Row};
@@ -47,7 +47,7 @@ fn both_noise_paths_have_one_distribution() {
         let draw = |noise_path: NoisePath, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
-                Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
+                SimulatedParticipants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
             (0..SAMPLES)
                 .map(|_| {
                     let (moment, _) = noisy_sum(
@@ -151,7 +151,12 @@ fn rows_are_compared_with_the_given_reference() {
         sparse: Some(&settings),
         repeats: 2,
         seed: 5,
-        ..Experiment::new(&params, RowSource::Referenced(&rows, &reference), 20_000, 1)
+        ..Experiment::new(
+            &params,
+            RowSource::RowsWithReference(&rows, &reference),
+            20_000,
+            1,
+        )
     };
     let (compared, _) = run(&experiment, &mut |_| {}).unwrap();
     let without_reference = Experiment {
@@ -170,7 +175,7 @@ fn rows_are_compared_with_the_given_reference() {
     }
     let wrong = DMatrix::zeros(64, 2);
     let refused = Experiment {
-        source: RowSource::Referenced(&rows, &wrong),
+        source: RowSource::RowsWithReference(&rows, &wrong),
         ..experiment
     };
     let error = run(&refused, &mut |_| {}).unwrap_err();

@@ -1,7 +1,7 @@
 //! Intervals of entries, correlations and regressions over repeated studies.
 
 use eigenveil_estimation::{
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
     statistics::{MomentEstimate, Z_95},
 };
 use eigenveil_shared::{
@@ -70,7 +70,8 @@ fn covered(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Ve
     let mut counts: Vec<(String, usize)> = Vec::new();
     for study in 0..STUDIES {
         let mut rng = ChaCha20Rng::seed_from_u64(study as u64);
-        let people = Participants::draw(&RowSource::Rows(&rows), 2, &params, &mut rng).unwrap();
+        let people =
+            SimulatedParticipants::draw(&RowSource::Rows(&rows), 2, &params, &mut rng).unwrap();
         let noisy = noisy_study(&params, &people, n, &mut rng);
         let moment = MomentEstimate::new(noisy.mean_report(), n, &params).unwrap();
         let mut checks = Vec::new();

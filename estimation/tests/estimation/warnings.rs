@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     models::Model,
     planning::{PlanTarget, meet, spectrum_from_eigenvalues},
     principal_components,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
 };
 use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -26,7 +26,7 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         let params = params(p, mechanism, epsilon);
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
-        let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
+        let people = SimulatedParticipants::draw(&model, k, &params, &mut rng).unwrap();
         let moment = noisy_study(&params, &people, 1_797, &mut rng);
         let report = principal_components(&moment, ComponentCount::Fixed(k), "").unwrap();
         let warning = &report.floor_report.warnings[0];

@@ -3,7 +3,7 @@
 use crate::{
     drawing::{
         frame::{
-            MARGIN, axes, block, block_height, caption_under, clamp_width, heading_and_legend,
+            MARGIN, axes, block_height, caption_under, clamp_width, draw_lines, heading_and_legend,
             no_data, whisker,
         },
         scale::{AxisScale, Tick},
@@ -134,7 +134,7 @@ pub(crate) fn panel(
 ) -> Area {
     let top = area.y;
     let lines = Role::Label.wrap(ALIGNMENT, width - 2.0 * MARGIN, 3);
-    block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
+    draw_lines(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
     // Space for a number and a mark above a full bar.
     let room = if marked { 30.0 } else { 22.0 };
     let area = Area {

@@ -11,7 +11,7 @@ use crate::{
     charts::chart::colour,
     drawing::{
         frame::{
-            MARGIN, axes, block, caption_under, clamp_width, fit_x, fit_y, heading_and_legend,
+            MARGIN, axes, caption_under, clamp_width, draw_lines, fit_x, fit_y, heading_and_legend,
             no_data,
         },
         label::{Label, Swatch},
@@ -55,8 +55,8 @@ pub struct Biplot {
     title: String,
     subtitle: String,
     /// Names of the two components.
-    x: String,
-    y: String,
+    x_name: String,
+    y_name: String,
     groups: Vec<PointGroup>,
     arrows: Vec<Arrow>,
 }
@@ -68,7 +68,7 @@ const REACH: f64 = 0.8;
 
 impl Biplot {
     /// The arrows of nonzero length, longest first.
-    fn sorted(&self) -> Vec<&Arrow> {
+    fn arrows_by_length(&self) -> Vec<&Arrow> {
         let length = |arrow: &Arrow| arrow.x.hypot(arrow.y);
         let mut arrows: Vec<&Arrow> = self
             .arrows
@@ -85,10 +85,10 @@ impl Biplot {
     }
 
     /// The range of the points with a margin; it includes zero, where the arrows begin.
-    fn extent(&self, of: impl Fn((f64, f64)) -> f64) -> (f64, f64) {
+    fn extent(&self, coordinate: impl Fn((f64, f64)) -> f64) -> (f64, f64) {
         let (from, to) = self
             .points()
-            .map(of)
+            .map(coordinate)
             .fold((0.0_f64, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
         let span = if to > from { to - from } else { 1.0 };
         (from - 0.06 * span, to + 0.06 * span)
@@ -129,7 +129,7 @@ impl Biplot {
             let tip = (ox + scale * arrow.x, oy - scale * arrow.y);
             let tooltip = format!("{}: {}, {}", arrow.name, compact(arrow.x), compact(arrow.y));
             svg.open_group("c5", &tooltip);
-            svg.path("ln thin", &shaft(from, tip));
+            svg.path("ln thin", &arrow_path(from, tip));
             svg.close_group();
             match place_for(&arrow.name, tip, area, &places) {
                 Some(place) => {
@@ -157,7 +157,10 @@ impl Biplot {
             .iter()
             .map(|a| format!("{} ({}, {})", a.name, compact(a.x), compact(a.y)))
             .collect();
-        let mut text = format!("Scatter of {count} rows, {} against {}.", self.y, self.x);
+        let mut text = format!(
+            "Scatter of {count} rows, {} against {}.",
+            self.y_name, self.x_name
+        );
         if !groups.is_empty() {
             text.push_str(&format!(" Groups: {}.", groups.join(", ")));
         }
@@ -179,8 +182,8 @@ impl Biplot {
         let width = clamp_width(width);
         let (title, subtitle) = (&self.title, Some(self.subtitle.as_str()));
         let (mut svg, mut top) = heading_and_legend(title, subtitle, self.legend(), width);
-        let name = Role::Label.wrap(&self.y, width - 2.0 * MARGIN, 1);
-        block(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
+        let name = Role::Label.wrap(&self.y_name, width - 2.0 * MARGIN, 1);
+        draw_lines(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
         top += Role::Label.line_height() + 10.0;
 
         let (x_extent, y_extent) = (self.extent(|p| p.0), self.extent(|p| p.1));
@@ -224,24 +227,24 @@ impl Biplot {
             x.at(0.0).clamp(area.x, area.right()),
             y.at(0.0).clamp(area.y, area.bottom()),
         );
-        let all = self.sorted();
+        let all = self.arrows_by_length();
         let arrows = &all[..all.len().min(MAX_ARROWS)];
         let missing = Self::draw_arrows(&mut svg, arrows, area, origin);
 
-        let mut under = vec![self.x.clone()];
-        let which = match (arrows.len(), all.len()) {
+        let mut caption_lines = vec![self.x_name.clone()];
+        let arrows_text = match (arrows.len(), all.len()) {
             (drawn, all) if drawn < all => format!("the {drawn} longest loadings of {all}"),
             _ => "loadings".to_owned(),
         };
         if !arrows.is_empty() {
-            under.push(format!("Arrows: {which}, to a scale of their own"));
+            caption_lines.push(format!("Arrows: {arrows_text}, to a scale of their own"));
         }
         if !missing.is_empty() {
-            under.push(format!("No room for the names of {}", missing.join(", ")));
+            caption_lines.push(format!("No room for the names of {}", missing.join(", ")));
         }
         let bottom = area.bottom() + 26.0;
         let middle = area.x + area.w / 2.0;
-        let height = caption_under(&mut svg, &under, middle, bottom, width);
+        let height = caption_under(&mut svg, &caption_lines, middle, bottom, width);
         let description = self.description(count, arrows);
         svg.finish(width, height, &self.title, &description)
     }
@@ -303,8 +306,8 @@ pub fn biplot(
             1 => format!("{all} rows"),
             _ => format!("{drawn} of {all} rows, one in {step}"),
         },
-        x: axis(first),
-        y: axis(second),
+        x_name: axis(first),
+        y_name: axis(second),
         groups,
         arrows: arrows.map(arrow).collect(),
     })
@@ -336,7 +339,7 @@ fn shape(index: usize) -> Marker {
 }
 
 /// A line with a head at its end.
-fn shaft((ox, oy): (f64, f64), (x, y): (f64, f64)) -> Path {
+fn arrow_path((ox, oy): (f64, f64), (x, y): (f64, f64)) -> Path {
     let mut path = Path::default();
     path.add(&[(ox, oy), (x, y)]);
     let length = (x - ox).hypot(y - oy);

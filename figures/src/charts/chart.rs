@@ -3,8 +3,8 @@
 use crate::{
     drawing::{
         frame::{
-            MARGIN, axes, block, block_height, clamp_width, fit_x, fit_y, heading, keep_inside,
-            no_data, usable, whisker,
+            MARGIN, axes, block_height, clamp_size, clamp_width, draw_lines, fit_x, fit_y, heading,
+            keep_inside, no_data, whisker,
         },
         label::{Label, LabelColumn, LegendRows, Swatch, reference_class},
         marker::{LineStyle, Marker},
@@ -203,7 +203,7 @@ impl Figure for LineChart {
         let x_title = Role::Label.wrap(&self.x.label, width - 2.0 * MARGIN, 3);
         let above = 12.0 + block_height(Role::Label, &y_title) + 10.0;
         let below = 26.0 + block_height(Role::Label, &x_title) + MARGIN;
-        let plot_height = (usable(self.height, 220.0, 420.0) - top - above - below).max(150.0);
+        let plot_height = (clamp_size(self.height, 220.0, 420.0) - top - above - below).max(150.0);
 
         // Names go to the right of the plot if they fit, otherwise into a legend above it.
         let labels = self.labels(&points, &lines);
@@ -230,11 +230,11 @@ impl Figure for LineChart {
 
         x.keep_within(2.0, width - 2.0);
         let role = Role::Label;
-        block(&mut svg, role, &y_title, MARGIN, top + 12.0, Anchor::Start);
+        draw_lines(&mut svg, role, &y_title, MARGIN, top + 12.0, Anchor::Start);
         axes(&mut svg, area, &x, &y);
         let (centre, under) = (area.x + area.w / 2.0, area.bottom() + 26.0);
         let centre = keep_inside(centre, &x_title, width);
-        block(&mut svg, role, &x_title, centre, under, Anchor::Middle);
+        draw_lines(&mut svg, role, &x_title, centre, under, Anchor::Middle);
 
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| y.shows(l.1)) {
             let level = y.at(line.1);

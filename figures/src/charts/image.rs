@@ -2,7 +2,7 @@
 
 use crate::{
     drawing::{
-        frame::{MARGIN, block, block_height, heading},
+        frame::{MARGIN, block_height, draw_lines, heading},
         svg::{Anchor, Area, Path, Svg},
         text::Role,
     },
@@ -207,7 +207,7 @@ impl ImageGrid {
             return y + 20.0;
         }
         let note = Role::Small.wrap("each image to its own maximum", width - MARGIN - x, 3);
-        block(svg, Role::Small, &note, x, y + 20.0, Anchor::Start);
+        draw_lines(svg, Role::Small, &note, x, y + 20.0, Anchor::Start);
         y + 22.0 + block_height(Role::Small, &note)
     }
 
@@ -246,7 +246,7 @@ fn draw_row(
         let x = (left + i as f64 * (cell + GAP)).round();
         let title = lines(&image.title);
         let own_top = top + titles - block_height(Role::Small, &title);
-        block(svg, Role::Small, &title, x, own_top, Anchor::Start);
+        draw_lines(svg, Role::Small, &title, x, own_top, Anchor::Start);
         // Cells of whole pixels have equal size and join without seams.
         let size = (cell / image.cols.max(1) as f64).floor().max(1.0);
         let (w, h) = (size * image.cols as f64, size * image.rows as f64);
@@ -262,7 +262,7 @@ fn draw_row(
         svg.rect("edge", frame);
         svg.close_group();
         let (label, under) = (lines(&image.label), picture_top + h + 5.0);
-        block(svg, Role::Small, &label, x, under, Anchor::Start);
+        draw_lines(svg, Role::Small, &label, x, under, Anchor::Start);
     }
     for (i, line) in name.iter().enumerate() {
         let spare = cell - block_height(Role::Label, &name);

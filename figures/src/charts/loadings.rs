@@ -3,7 +3,7 @@
 use crate::{
     drawing::{
         frame::{
-            MARGIN, RowNames, block, block_height, caption_left, clamp_width, heading, no_data,
+            MARGIN, RowNames, block_height, caption_left, clamp_width, draw_lines, heading, no_data,
         },
         svg::{Anchor, Area, Svg},
         text::Role,
@@ -31,8 +31,8 @@ pub struct LoadingTable {
 }
 
 const MAX_ROWS: usize = 40;
-const STEP: f64 = 22.0;
-const BAR: f64 = 12.0;
+const ROW_HEIGHT: f64 = 22.0;
+const BAR_HEIGHT: f64 = 12.0;
 /// Minimum width of the bars on one side of zero.
 const MIN_BAR_SPACE: f64 = 18.0;
 
@@ -73,22 +73,27 @@ impl LoadingTable {
 
 /// A bar of this length (negative: to the left) with its number at the end.
 fn draw_bar(svg: &mut Svg, (zero, centre): (f64, f64), length: f64, number: &str, tooltip: &str) {
-    let text = Role::Small.width(number) + 4.0;
+    let label_width = Role::Small.width(number) + 4.0;
     let end = zero + length;
     let (class, from, at, anchor) = match length < 0.0 {
         true => ("neg", end, end - 4.0, Anchor::End),
         false => ("pos", zero, end + 4.0, Anchor::Start),
     };
     svg.open_group(class, tooltip);
-    let bar = Area::new(from, centre - BAR / 2.0, length.abs().max(0.75), BAR);
+    let bar = Area::new(
+        from,
+        centre - BAR_HEIGHT / 2.0,
+        length.abs().max(0.75),
+        BAR_HEIGHT,
+    );
     svg.rect("fill", bar);
     svg.close_group();
     // The row's line must not cross the number.
     let x = match length < 0.0 {
-        true => at - text + 2.0,
+        true => at - label_width + 2.0,
         false => at - 2.0,
     };
-    svg.rect("bg", Area::new(x, centre - 7.0, text, 14.0));
+    svg.rect("bg", Area::new(x, centre - 7.0, label_width, 14.0));
     let baseline = centre + Role::Small.size() * 0.35;
     svg.text(Role::Small, "mut", (at, baseline), anchor, number);
 }
@@ -98,14 +103,17 @@ impl Figure for LoadingTable {
         let width = clamp_width(width);
         let all = self.sorted();
         let rows = &all[..all.len().min(MAX_ROWS)];
-        let names = RowNames::new(rows.iter().map(|row| row.0.as_str()), width * 0.3, STEP);
+        let names = RowNames::new(
+            rows.iter().map(|row| row.0.as_str()),
+            width * 0.3,
+            ROW_HEIGHT,
+        );
         let left = MARGIN + names.width + 14.0;
-        // Of the values shown: those that are not finite are left out.
-        let numbers = |(_, of_row): &Row| -> Vec<Option<(f64, String)>> {
-            let loadings = self.columns.iter().enumerate();
-            loadings
-                .map(|(j, _)| {
-                    let value = of_row.get(j).copied().filter(|x| drawable(*x))?;
+        // Only finite values are shown.
+        let numbers = |(_, loadings): &Row| -> Vec<Option<(f64, String)>> {
+            (0..self.columns.len())
+                .map(|j| {
+                    let value = loadings.get(j).copied().filter(|x| drawable(*x))?;
                     (value != 0.0).then(|| (value, short(value)))
                 })
                 .collect()
@@ -126,10 +134,10 @@ impl Figure for LoadingTable {
         let wrapped = |title: &String| Role::Small.wrap(title, column - 8.0, 3);
         let titles = self.columns.iter().take(columns).map(wrapped);
         let titles: Vec<Vec<String>> = titles.collect();
-        let above = titles.iter().map(|lines| block_height(Role::Small, lines));
-        let above = above.fold(0.0, f64::max);
-        let (w, h) = (columns as f64 * column, names.height().max(STEP));
-        let area = Area::new(left, top + above + 10.0, w, h);
+        let title_height = titles.iter().map(|lines| block_height(Role::Small, lines));
+        let title_height = title_height.fold(0.0, f64::max);
+        let (w, h) = (columns as f64 * column, names.height().max(ROW_HEIGHT));
+        let area = Area::new(left, top + title_height + 10.0, w, h);
         for i in 0..rows.len() {
             let centre = area.y + names.centre(i);
             names.draw(&mut svg, i, left - 10.0, centre);
@@ -137,7 +145,7 @@ impl Figure for LoadingTable {
         }
         for (j, title) in titles.iter().enumerate() {
             let zero = left + column * (j as f64 + 0.5);
-            block(&mut svg, Role::Small, title, zero, top, Anchor::Middle);
+            draw_lines(&mut svg, Role::Small, title, zero, top, Anchor::Middle);
             for (i, row) in cells.iter().enumerate() {
                 let Some((value, number)) = row[j].as_ref() else {
                     continue;
@@ -150,19 +158,19 @@ impl Figure for LoadingTable {
             svg.line("axis", (zero, area.y), (zero, area.bottom()));
         }
         if rows.is_empty() {
-            no_data(&mut svg, Area::new(0.0, area.y, width, STEP * 1.4));
+            no_data(&mut svg, Area::new(0.0, area.y, width, ROW_HEIGHT * 1.4));
         }
-        let missing = [
+        let hidden = [
             (all.len() - rows.len(), "feature"),
             (self.columns.len().saturating_sub(columns), "component"),
         ];
-        let missing = missing.into_iter().filter(|(missing, _)| *missing > 0);
-        let under = missing.map(|(missing, unit)| {
-            let s = if missing == 1 { "" } else { "s" };
-            format!("… and {missing} more {unit}{s}, not shown")
+        let hidden = hidden.into_iter().filter(|(hidden, _)| *hidden > 0);
+        let caption_lines = hidden.map(|(hidden, unit)| {
+            let s = if hidden == 1 { "" } else { "s" };
+            format!("… and {hidden} more {unit}{s}, not shown")
         });
-        let under: Vec<String> = under.collect();
-        let height = caption_left(&mut svg, &under, area.bottom() + 6.0, width);
+        let caption_lines: Vec<String> = caption_lines.collect();
+        let height = caption_left(&mut svg, &caption_lines, area.bottom() + 6.0, width);
         let named: Vec<&str> = rows.iter().map(|row| row.0.as_str()).collect();
         let description = format!(
             "Loadings of {} features on {} components, longest first: {}.",
@@ -173,7 +181,7 @@ impl Figure for LoadingTable {
         svg.finish(width, height, &self.title, &description)
     }
 
-    /// The numbers of all features that are not zero as a table.
+    /// A table of the loadings of all features with a nonzero loading.
     fn to_table(&self) -> DataTable {
         let headers = std::iter::once("Feature").chain(self.columns.iter().map(String::as_str));
         let rows = self.sorted().into_iter().map(|(name, loadings)| {

@@ -6,8 +6,8 @@ use crate::{
     charts::alignment::{ALIGNMENT, number_or_empty, panel},
     drawing::{
         frame::{
-            MARGIN, axes, block, caption_under, clamp_width, fit_y, heading_and_legend, no_data,
-            whisker,
+            MARGIN, axes, caption_under, clamp_width, draw_lines, fit_y, heading_and_legend,
+            no_data, whisker,
         },
         label::{Label, LabelColumn, Swatch},
         marker::{LineStyle, Marker},
@@ -82,7 +82,7 @@ impl Scree {
 
     /// One standard error above and below the eigenvalue at `index`.
     fn whisker_of(&self, index: usize, value: f64) -> Option<(f64, f64)> {
-        let error = self.components.get(index)?.standard_error?;
+        let error = self.components.get(index)?.variance_error?;
         let ends = (value + error, value - error);
         (error > 0.0 && drawable(ends.0) && drawable(ends.1)).then_some(ends)
     }
@@ -263,7 +263,7 @@ impl Figure for Scree {
         let x = ranks(n, (area.x, area.right()));
 
         let name = [axis.label];
-        block(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
+        draw_lines(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
         self.draw_floor(&mut svg, area, &y);
         axes(&mut svg, area, &x, &y);
         self.draw_levels(&mut svg, area, &y);
@@ -310,7 +310,7 @@ impl Figure for Scree {
         let values = self.eigenvalues.iter().enumerate().take(MAX_COMPONENTS);
         let rows = values.map(|(i, &value)| {
             let component = self.components.get(i);
-            let error = component.and_then(|c| c.standard_error);
+            let error = component.and_then(|c| c.variance_error);
             let verdict = self.verdict(i, value).map_or("", Verdict::as_str);
             let mut row = vec![
                 (i + 1).to_string(),

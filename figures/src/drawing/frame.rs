@@ -13,11 +13,11 @@ use crate::{
 pub(crate) const MARGIN: f64 = 22.0;
 
 pub(crate) fn clamp_width(width: f64) -> f64 {
-    usable(width, 320.0, WIDTH)
+    clamp_size(width, 320.0, WIDTH)
 }
 
 /// A width or height within limits; one that is not finite becomes `otherwise`.
-pub(crate) fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
+pub(crate) fn clamp_size(size: f64, least: f64, otherwise: f64) -> f64 {
     match size.is_finite() {
         true => size.clamp(least, 4000.0).round(),
         false => otherwise,
@@ -67,7 +67,14 @@ pub(crate) fn block_height(role: Role, lines: &[String]) -> f64 {
 }
 
 /// Writes lines downwards from `top`.
-pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f64, anchor: Anchor) {
+pub(crate) fn draw_lines(
+    svg: &mut Svg,
+    role: Role,
+    lines: &[String],
+    x: f64,
+    top: f64,
+    anchor: Anchor,
+) {
     for (i, line) in lines.iter().enumerate() {
         let y = top + role.line_height() * i as f64 + role.size();
         svg.text(role, "mut", (x, y), anchor, line);
@@ -136,7 +143,7 @@ pub(crate) fn keep_inside(centre: f64, lines: &[String], width: f64) -> f64 {
 /// Writes wrapped lines under a figure from its left edge; returns the total height.
 pub(crate) fn caption_left(svg: &mut Svg, lines: &[String], top: f64, width: f64) -> f64 {
     let lines = wrapped(lines, width);
-    block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
+    draw_lines(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
     (top + block_height(Role::Label, &lines) + MARGIN).round()
 }
 
@@ -150,7 +157,7 @@ pub(crate) fn caption_under(
 ) -> f64 {
     let lines = wrapped(lines, width);
     let x = keep_inside(middle, &lines, width);
-    block(svg, Role::Label, &lines, x, top, Anchor::Middle);
+    draw_lines(svg, Role::Label, &lines, x, top, Anchor::Middle);
     (top + block_height(Role::Label, &lines) + MARGIN).round()
 }
 
@@ -209,8 +216,8 @@ pub(crate) fn axes(svg: &mut Svg, area: Area, x: &AxisScale, y: &AxisScale) {
         let at = x.at(tick.value);
         svg.line("axis", (at, bottom), (at, bottom + 5.0));
         if !tick.label.is_empty() {
-            let place = (at, bottom + 18.0);
-            svg.text(Role::Small, "mut", place, Anchor::Middle, &tick.label);
+            let position = (at, bottom + 18.0);
+            svg.text(Role::Small, "mut", position, Anchor::Middle, &tick.label);
         }
     }
 }

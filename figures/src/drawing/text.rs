@@ -76,7 +76,7 @@ impl Role {
                 lines.push(std::mem::take(&mut line));
             }
             while self.width(&word) > max_width && word.chars().count() > 1 {
-                let fits = after_separator(&word, self.prefix(&word, max_width).max(1));
+                let fits = after_separator(&word, self.fitting_chars(&word, max_width).max(1));
                 let rest: String = word.chars().skip(fits).collect();
                 lines.push(word.chars().take(fits).collect());
                 word = rest;
@@ -98,12 +98,12 @@ impl Role {
         if self.width(text) <= max_width {
             return text.to_owned();
         }
-        let fits = self.prefix(text, max_width - self.width("…"));
+        let fits = self.fitting_chars(text, max_width - self.width("…"));
         let beginning: String = text.chars().take(fits).collect();
         format!("{}…", beginning.trim_end())
     }
 
-    fn prefix(self, text: &str, max_width: f64) -> usize {
+    fn fitting_chars(self, text: &str, max_width: f64) -> usize {
         let mut used = 0.0;
         text.chars()
             .take_while(|&c| {
@@ -122,7 +122,7 @@ fn after_separator(word: &str, fits: usize) -> usize {
         .filter(|(_, c)| matches!(c, '_' | '-' | '/' | '.' | ':'))
         .last();
     last.map(|(at, _)| at + 1)
-        .filter(|broken| *broken >= 3)
+        .filter(|length| *length >= 3)
         .unwrap_or(fits)
 }
 
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn breaks_at_words_and_inside_long_ones() {
-        let role = Role::Label; // 7.2 px a character
+        let role = Role::Label; // 7.2 px per character
         assert_eq!(role.wrap("one two three", 60.0, 9), ["one two", "three"]);
         assert_eq!(role.wrap("abcdefghijkl", 50.0, 9), ["abcdef", "ghijkl"]);
         assert_eq!(

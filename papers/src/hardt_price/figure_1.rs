@@ -13,7 +13,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::{digits, short},
     sweep,
 };
@@ -102,8 +102,8 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for noise in Noise::ALL {
         // No run may exceed the bound; we compare mean + 2 SD with it.
         let (mut worst, mut far, mut settings, mut second) = (0.0_f64, 0.0_f64, 0, 0);
@@ -118,7 +118,7 @@ fn check_claims(table: &Table) -> Verdict {
             Noise::Gaussian => "Gaussian noise",
             Noise::Adversary => "a perturbation that pulls one way",
         };
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("‖(I − XXᵀ)U‖ is at most ε′ with {noise_name} of 5‖G‖ = ε′·gap"),
             settings > 0 && far <= 1.0,
             format!(

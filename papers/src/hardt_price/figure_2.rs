@@ -6,7 +6,7 @@ use eigenveil_figures::Axis;
 use eigenveil_shared::Result;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::digits,
     runs::{first_and_last, fit_with_error, model_rows, slope},
     sweep,
@@ -52,12 +52,12 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> PaperVerdict {
     let line = |algorithm| table.line(&[("algorithm", algorithm)], "n", "sine_mean");
     let measured_slope = slope(&line("streaming-power"));
     let wanted = [("algorithm", "streaming-power")];
     let ((few, large), (many, small)) = first_and_last(table, &wanted, "n", "sine_mean");
-    Verdict::default().with(
+    PaperVerdict::default().with_claim(
         "the error falls with the root of the number of rows: n = Θ(1/ε²)",
         (measured_slope + 0.5).abs() <= SLOPE_TOLERANCE,
         format!(

@@ -8,7 +8,7 @@ use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{Result, privacy::Budget};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::{digits, short},
     runs::{fit_with_error, model_rows, share_of_claim, true_epsilon},
     sweep,
@@ -106,7 +106,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> PaperVerdict {
     let printed = CentralCalibration::AsPublished.as_str();
     let (mut worst, mut settings) = (0.0_f64, 0);
     for neighbours in Neighbours::OF_ROWS {
@@ -119,7 +119,7 @@ fn check_claims(table: &Table) -> Verdict {
             worst = worst.max(share_of_claim(record));
         }
     }
-    let verdict = Verdict::default().with(
+    let verdict = PaperVerdict::default().with_claim(
         "the printed noise keeps its ε between rows",
         settings > 0 && worst <= 1.0,
         format!(
@@ -139,7 +139,7 @@ fn check_claims(table: &Table) -> Verdict {
     };
     let (two, sixteen) = (over("2"), over("16"));
     let grows = sixteen / two;
-    let verdict = verdict.with(
+    let verdict = verdict.with_claim(
         "noise between rows as published grows with √columns, which a row does not need (ours)",
         (grows / 8.0_f64.sqrt() - 1.0).abs() < 0.01,
         format!(
@@ -157,7 +157,7 @@ fn check_claims(table: &Table) -> Verdict {
         ("columns", "1"),
     ];
     let holds = table.number(&entry, "true_epsilon");
-    verdict.with(
+    verdict.with_claim(
         "the printed noise keeps its ε for a symmetric pair of entries (one column, ε = 8, δ = 1e-3)",
         holds <= ENTRY_BUDGET.0,
         format!("the true ε is {}", digits(holds, 3)),

@@ -11,7 +11,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     data::prepared,
     number::{digits, short},
     runs::{first_and_last, fit_with_error, private, true_epsilon},
@@ -67,8 +67,8 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for algorithm in ALGORITHMS {
         let wanted = [("algorithm", algorithm)];
         let ((little, small), (much, large)) =
@@ -82,13 +82,13 @@ fn check_claims(table: &Table) -> Verdict {
         );
         let ratio = small / large;
         verdict = if algorithm == "dp-pca" {
-            verdict.with(
+            verdict.with_claim(
                 format!("{algorithm}'s error vanishes with σ"),
                 ratio < 0.01,
                 evidence,
             )
         } else {
-            verdict.with(
+            verdict.with_claim(
                 format!("{algorithm}'s error does not vanish with σ"),
                 ratio > 0.5,
                 evidence,

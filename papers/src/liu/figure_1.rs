@@ -6,7 +6,7 @@ use eigenveil_shared::{Result, names};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::{digits, short},
     sweep,
 };
@@ -72,7 +72,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> PaperVerdict {
     let ratios = |source: Source| {
         let mut line = table.line(&[("rows", source.as_str())], "sigma", "ratio_mean");
         line.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -91,13 +91,13 @@ fn check_claims(table: &Table) -> Verdict {
         plus_minus.first().copied().unwrap_or(none),
         plus_minus.last().copied().unwrap_or(none),
     );
-    Verdict::default()
-        .with(
+    PaperVerdict::default()
+        .with_claim(
             "the range of a minibatch of Gaussian rows is larger than the average gradient, whatever σ",
             least.is_finite() && least > 1.0,
             format!("{} to {} times", digits(least, 3), digits(most, 3)),
         )
-        .with(
+        .with_claim(
             "in Example 4.1 the range can be made arbitrarily smaller than the average gradient",
             falls && last.1 < 0.01,
             format!(

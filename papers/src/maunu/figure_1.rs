@@ -10,7 +10,7 @@ use super::{
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
 use crate::{
-    Data, Exhibit, Minutes, Paper, RunPlan, RunSize, Table, Verdict, number::digits, sweep,
+    Data, Exhibit, Minutes, Paper, PaperVerdict, RunPlan, RunSize, Table, number::digits, sweep,
 };
 
 const ITERATIONS: usize = 2_000;
@@ -62,8 +62,8 @@ impl ErrorCurve {
     }
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     let convex = [DP_GD, DP_MD, DP_SGD, DP_SMD];
     for rule in CALIBRATIONS {
         let noise = noise_clause(rule);
@@ -75,7 +75,7 @@ fn check_claims(table: &Table) -> Verdict {
             .fold(f64::INFINITY, f64::min);
         let holds =
             |variant: Variant| digits(table.number(&variant.lines(rule), "true_epsilon"), 3);
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("dp-(s)ggd end below the four convex methods {noise}"),
             worst < best,
             format!(
@@ -97,7 +97,7 @@ fn check_claims(table: &Table) -> Verdict {
             gain(DP_GGD).min(gain(DP_SGGD)),
             convex.map(gain).into_iter().fold(0.0, f64::max),
         );
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("dp-(s)ggd converge linearly, the convex methods do not {noise}"),
             slow > 100.0 && fast < 10.0,
             format!(
@@ -114,7 +114,7 @@ fn check_claims(table: &Table) -> Verdict {
         ] {
             let (first, second) = (curve(convex), curve(other));
             let share = first.share_below(&second, until);
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!(
                     "{} is ahead of {} in the first {until} iterations {noise}",
                     convex.name(),

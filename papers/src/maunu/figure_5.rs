@@ -8,7 +8,9 @@ use super::{
     haystack::{CALIBRATIONS, PlanBuilder, Recorded, Setting},
     method::{DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{Data, Exhibit, Minutes, Record, RunPlan, RunSize, Table, Verdict, number::digits};
+use crate::{
+    Data, Exhibit, Minutes, PaperVerdict, Record, RunPlan, RunSize, Table, number::digits,
+};
 
 const SAMPLED: [Variant; 3] = [DP_SGGD, DP_SGD, DP_SMD];
 
@@ -57,14 +59,14 @@ const REGIMES: [Regime; 3] = [
     ),
 ];
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for rule in CALIBRATIONS {
         let grid = Grid::new(table, rule, "reached_mean");
         for (variant, says, regime) in REGIMES {
             let inside = grid.mean(variant, regime);
             let outside = grid.mean(variant, |line| !regime(line));
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!("{} converges {says} {}", variant.name(), noise_clause(rule)),
                 inside >= CONVERGED_SHARE,
                 format!(

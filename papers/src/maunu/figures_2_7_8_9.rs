@@ -7,7 +7,9 @@ use super::{
     haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, MEASURES, PlanBuilder, Recorded, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
-use crate::{Exhibit, Minutes, Paper, Record, RunPlan, RunSize, Table, Verdict, number::digits};
+use crate::{
+    Exhibit, Minutes, Paper, PaperVerdict, Record, RunPlan, RunSize, Table, number::digits,
+};
 
 /// The methods of Figure 2, in the paper's order.
 pub(super) const FIGURE_2_VARIANTS: [Variant; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
@@ -21,14 +23,14 @@ const SIZES_AXES: Axes<'_> = Axes {
 fn plan(variants: &[Variant], size: RunSize, quick: &[usize], full: &[usize]) -> Result<RunPlan> {
     let mut builder = PlanBuilder::default();
     let sizes: &[usize] = size.choose(&[250, 1_000], &[250, 500, 1_000, 2_000]);
-    for rule in CALIBRATIONS {
+    for calibration in CALIBRATIONS {
         for &variant in variants {
             for &n in sizes {
                 for &p in size.choose(quick, full) {
                     let method = Method::from_paper(variant, 2 * n);
                     let setting = Setting::from_paper(n, p);
                     let repeats = size.choose(5, 10);
-                    builder.add(setting, method, rule, Recorded::End, repeats)?;
+                    builder.add(setting, method, calibration, Recorded::End, repeats)?;
                 }
             }
         }
@@ -59,23 +61,23 @@ fn mean_at_dimension(grid: Grid<'_>, variant: Variant, p: f64) -> (f64, f64) {
     )
 }
 
-fn check_claims_2(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims_2(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     let (_, largest) = extremes(table, "p");
-    for rule in CALIBRATIONS {
-        let grid = Grid::new(table, rule, "log10_error_mean");
+    for calibration in CALIBRATIONS {
+        let grid = Grid::new(table, calibration, "log10_error_mean");
         verdict = check_below(verdict, grid, (DP_GGD, DP_GD), "outperforms");
         verdict = check_below(verdict, grid, (DP_SGGD, DP_SGD), "is more accurate than");
         for (sampled, full) in [(DP_SGGD, DP_GGD), (DP_SGD, DP_GD)] {
             let [of_batches, of_all] =
                 [sampled, full].map(|variant| mean_at_dimension(grid, variant, largest));
             let noise = of_batches.1.hypot(of_all.1);
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!(
                     "{} sees the subspace at larger D than {}, for its noise is smaller, {}",
                     sampled.name(),
                     full.name(),
-                    noise_clause(rule)
+                    noise_clause(calibration)
                 ),
                 of_all.0 - of_batches.0 > 2.0 * noise,
                 format!(
@@ -109,17 +111,17 @@ fn check_corners(
     column: &str,
     what: &str,
     good: impl Fn(f64, f64) -> bool,
-) -> Verdict {
-    let mut verdict = Verdict::default();
-    for rule in CALIBRATIONS {
-        let grid = Grid::new(table, rule, column);
+) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
+    for calibration in CALIBRATIONS {
+        let grid = Grid::new(table, calibration, column);
         for variant in [DP_GD, DP_MD, DP_GGD] {
             let (easy, hard) = corners(grid, variant);
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!(
                     "{} {what} where D is small and N large {}",
                     variant.name(),
-                    noise_clause(rule)
+                    noise_clause(calibration)
                 ),
                 good(easy, hard),
                 format!(
@@ -134,28 +136,28 @@ fn check_corners(
     verdict
 }
 
-fn check_claims_8(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
-    for rule in CALIBRATIONS {
-        let grid = Grid::new(table, rule, "seconds_to_tolerance_median");
-        for (glad, convex) in [(DP_GGD, [DP_GD, DP_MD]), (DP_SGGD, [DP_SGD, DP_SMD])] {
-            let pairs = convex.map(|convex| grid.below(glad, convex));
+fn check_claims_8(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
+    for calibration in CALIBRATIONS {
+        let grid = Grid::new(table, calibration, "seconds_to_tolerance_median");
+        for (ggd, convex) in [(DP_GGD, [DP_GD, DP_MD]), (DP_SGGD, [DP_SGD, DP_SMD])] {
+            let pairs = convex.map(|convex| grid.below(ggd, convex));
             let faster: usize = pairs.iter().map(|pair| pair.0).sum();
             let both: usize = pairs.iter().map(|pair| pair.1).sum();
             let reached =
                 |variant: Variant| grid.numbers(variant).iter().filter(|s| !s.is_nan()).count();
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!(
                     "{} reaches the tolerance sooner than {} and {} {}",
-                    glad.name(),
+                    ggd.name(),
                     convex[0].name(),
                     convex[1].name(),
-                    noise_clause(rule)
+                    noise_clause(calibration)
                 ),
-                faster == both && reached(glad) > 0,
+                faster == both && reached(ggd) > 0,
                 format!(
                     "sooner in {faster} of {both} comparisons in which both reach it; cells reached: {}, {} and {}",
-                    reached(glad),
+                    reached(ggd),
                     reached(convex[0]),
                     reached(convex[1])
                 ),
@@ -200,12 +202,12 @@ pub(crate) const FIGURE_7: Exhibit = Exhibit {
     plan: |_, size| plan(&Variant::ALL, size, &[10, 40], &[10, 20, 40, 80]),
     check_claims: |table| {
         // The tolerance of the other figures, as a log₁₀ error.
-        let works = super::haystack::TOLERANCE.log10();
+        let log_tolerance = super::haystack::TOLERANCE.log10();
         check_corners(
             table,
             "log10_error_mean",
             "works well (log₁₀ error)",
-            |easy, hard| easy <= works && easy < hard,
+            |easy, hard| easy <= log_tolerance && easy < hard,
         )
     },
     to_svg: |table| {

@@ -16,7 +16,7 @@ use super::{
     popres::{FILES, Popres, row_count},
 };
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, Record, RunPlan, RunSize, Table,
     number::{digits, short},
     runs::{private, true_epsilon},
     sweep,
@@ -54,7 +54,7 @@ impl MapMethod {
         let rows: &Rows = popres.rows()?;
         let mut rng = generator(Some(seed))?;
         let fit = match self {
-            Self::PeopleAlone => return Ok((popres.people_alone()?, f64::NAN)),
+            Self::PeopleAlone => return Ok((popres.inlier_subspace()?, f64::NAN)),
             Self::Random => return Ok((uniform_frame(&mut rng, popres.d, K)?, f64::NAN)),
             Self::DpPca(privacy) => {
                 let method = find("analyze-gauss")?.build(&Options::default())?;
@@ -149,7 +149,7 @@ impl MapPlanBuilder {
                 let started = Instant::now();
                 let (subspace, holds) = method.fit(&popres, FIRST_SEED + repeat)?;
                 let seconds = started.elapsed().as_secs_f64();
-                let share = popres.map_share(&subspace)?;
+                let share = popres.map_r_squared(&subspace)?;
                 Ok(vec![Point::single([holds, paper, share, seconds])])
             },
         ));
@@ -297,12 +297,12 @@ fn describe_settings(table: &Table, name: &str, rule: &str) -> String {
     described.join("; ")
 }
 
-fn check_claims_3(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims_3(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for rule in CALIBRATIONS {
         let noise = rule.as_str();
         let recovered = best_median(table, DP_SGGD.name(), noise);
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!(
                 "dp-sggd recovers the shape of Europe {}",
                 noise_clause(rule)
@@ -322,7 +322,7 @@ fn check_claims_3(table: &Table) -> Verdict {
                 .iter()
                 .map(|other| describe_settings(table, other, noise))
                 .collect();
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!("{} cannot {}", others.join(" and "), noise_clause(rule)),
                 others.iter().all(fail),
                 format!("R²: {}", descriptions.join("; ")),
@@ -332,15 +332,15 @@ fn check_claims_3(table: &Table) -> Verdict {
     verdict
 }
 
-fn check_claims_10(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims_10(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     let random = lines(table, RANDOM, "none");
     let alone = best_median(table, PEOPLE_ALONE, "none");
     let chance = random.first().map_or(f64::NAN, |line| line.number("r2_q3"));
     for rule in CALIBRATIONS {
         let noise = rule.as_str();
         let convex = [DP_SGD, DP_SMD];
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!(
                 "dp-sgd-reap and dp-smd-reap discern people of one ancestry roughly, not exactly, {}",
                 noise_clause(rule)
@@ -368,7 +368,7 @@ fn check_claims_10(table: &Table) -> Verdict {
             .map(seconds)
             .into_iter()
             .fold(f64::INFINITY, f64::min);
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("a step of dp-reap costs more than one of dp-(s)ggd {}", noise_clause(rule)),
             fastest > slowest,
             format!(

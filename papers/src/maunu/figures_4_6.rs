@@ -9,7 +9,7 @@ use super::{
     haystack::{CALIBRATIONS, PlanBuilder, Recorded, Setting, TOLERANCE},
     method::{DP_GD, DP_GGD, DP_MD, Method, Variant},
 };
-use crate::{Data, Exhibit, Minutes, RunPlan, RunSize, Table, Verdict, number::digits};
+use crate::{Data, Exhibit, Minutes, PaperVerdict, RunPlan, RunSize, Table, number::digits};
 
 const N: usize = 2_000;
 
@@ -76,13 +76,13 @@ fn largest_change(table: &Table, rule: CentralCalibration, variant: Variant) -> 
     along_epsilon.chain(along_delta).fold(0.0, f64::max)
 }
 
-fn check_claims_4(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims_4(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for rule in CALIBRATIONS {
         let [glad, gd, md] =
             [DP_GGD, DP_GD, DP_MD].map(|variant| largest_change(table, rule, variant));
         let grid = Grid::new(table, rule, "error_median");
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!(
                 "dp-ggd goes over from small ε and δ more abruptly than dp-gd-reap and dp-md-reap {}",
                 noise_clause(rule)
@@ -100,8 +100,8 @@ fn check_claims_4(table: &Table) -> Verdict {
     verdict
 }
 
-fn check_claims_6(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims_6(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     let (ranks, dimensions) = (table.values("k"), table.values("p"));
     let ends = [
         (ranks.first(), dimensions.first()),
@@ -115,7 +115,7 @@ fn check_claims_6(table: &Table) -> Verdict {
                 table.number(&wanted, "error_median")
             });
             let grid = Grid::new(table, rule, "error_median");
-            verdict = verdict.with(
+            verdict = verdict.with_claim(
                 format!(
                     "{} works well where D and r are small {}",
                     variant.name(),

@@ -4,7 +4,7 @@ use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 
 use super::{haystack::CALIBRATIONS, method::Variant};
-use crate::{Record, Table, Verdict, number::digits, sweep};
+use crate::{PaperVerdict, Record, Table, number::digits, sweep};
 
 /// One column of the table over a grid, at one calibration.
 #[derive(Clone, Copy)]
@@ -76,13 +76,13 @@ pub(super) fn noise_clause(rule: CentralCalibration) -> &'static str {
 
 /// Adds the claim that the first algorithm is below the second in every cell.
 pub(super) fn check_below(
-    verdict: Verdict,
+    verdict: PaperVerdict,
     grid: Grid<'_>,
     (first, second): (Variant, Variant),
     what: &str,
-) -> Verdict {
+) -> PaperVerdict {
     let (below, cells) = grid.below(first, second);
-    verdict.with(
+    verdict.with_claim(
         format!(
             "{} {what} {} {}",
             first.name(),

@@ -167,18 +167,18 @@ impl PlanBuilder {
         &mut self,
         setting: Setting,
         method: Method,
-        rule: CentralCalibration,
+        calibration: CentralCalibration,
         recorded: Recorded,
         repeats: u64,
     ) -> Result<()> {
-        let privacy = private(setting.epsilon, setting.delta, rule)?;
+        let privacy = private(setting.epsilon, setting.delta, calibration)?;
         let noise = self
             .noise_cache
             .shared(method, (setting.n, setting.p), privacy);
         self.plan.cells.push(Cell::new(
             [
                 &method.variant.name(),
-                &rule,
+                &calibration,
                 &setting.n,
                 &setting.p,
                 &setting.k,

@@ -38,8 +38,14 @@ impl Variant {
     }
 
     /// The columns of a table that select its lines at this calibration.
-    pub(super) fn lines(self, rule: CentralCalibration) -> [(&'static str, &'static str); 2] {
-        [("algorithm", self.name()), ("calibration", rule.as_str())]
+    pub(super) fn lines(
+        self,
+        calibration: CentralCalibration,
+    ) -> [(&'static str, &'static str); 2] {
+        [
+            ("algorithm", self.name()),
+            ("calibration", calibration.as_str()),
+        ]
     }
 }
 
@@ -65,7 +71,7 @@ impl Method {
         }
     }
 
-    fn run(&self) -> Result<Robust> {
+    fn algorithm(&self) -> Result<Robust> {
         let mut options = Options::default().with(ITERATIONS, self.iterations);
         if let Some(batch) = self.batch.filter(|_| self.variant.is_sampled()) {
             options = options.with(BATCH, batch);
@@ -84,7 +90,10 @@ impl Method {
         noise: Option<&Calibrated>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        Ok(self.run()?.fit_calibrated(rows, request, noise, rng)?.0)
+        Ok(self
+            .algorithm()?
+            .fit_calibrated(rows, request, noise, rng)?
+            .0)
     }
 }
 
@@ -100,7 +109,11 @@ pub(super) struct Noise {
 impl Noise {
     /// The noise; `None` without privacy.
     pub(super) fn calibrated(&self) -> Result<Option<&Calibrated>> {
-        let calibrate = || self.method.run()?.calibrate(self.n, self.p, &self.privacy);
+        let calibrate = || {
+            self.method
+                .algorithm()?
+                .calibrate(self.n, self.p, &self.privacy)
+        };
         let calibration = self.found.get_or_init(calibrate);
         calibration
             .as_ref()

@@ -31,7 +31,7 @@ pub(super) struct Popres {
     scores: RawRows,
     eigenvalues: RawRows,
     /// Longitude and latitude, a row for each person.
-    places: DMatrix<f64>,
+    coordinates: DMatrix<f64>,
     pub(super) d: usize,
     rows: OnceLock<Result<Rows>>,
 }
@@ -42,18 +42,18 @@ pub(super) fn row_count(data: &Data) -> Result<usize> {
 
 impl Popres {
     pub(super) fn new(data: &Data, d: usize) -> Result<Arc<Self>> {
-        let wrong = |what: String| Error::invalid_request(what);
+        let invalid_file = |detail: String| Error::invalid_request(detail);
         let (scores, eigenvalues) = (data.raw(FILES[0])?, data.raw(FILES[1])?);
         let labels = String::from_utf8(data.bytes(FILES[2])?)
-            .map_err(|error| wrong(format!("{}: {error}", FILES[2])))?;
-        let mut places = Vec::new();
+            .map_err(|error| invalid_file(format!("{}: {error}", FILES[2])))?;
+        let mut coordinates = Vec::new();
         for line in labels.lines().skip(1) {
             // From the end, because a name may contain a comma.
             let fields: Vec<&str> = line.rsplit(',').collect();
             for place in [5, 4] {
                 let number = fields.get(place).and_then(|field| field.parse().ok());
-                places.push(number.ok_or_else(|| {
-                    wrong(format!(
+                coordinates.push(number.ok_or_else(|| {
+                    invalid_file(format!(
                         "{}: no longitude and latitude in {line:?}",
                         FILES[2]
                     ))
@@ -61,17 +61,17 @@ impl Popres {
             }
         }
         let components = scores.first().map_or(0, |row| row.values().len());
-        if places.len() != 2 * scores.len() || eigenvalues.len() < components {
-            return Err(wrong(format!(
-                "{} have {} rows, {} and {}",
-                FILES.join(", "),
+        if coordinates.len() != 2 * scores.len() || eigenvalues.len() < components {
+            return Err(invalid_file(format!(
+                "the numbers of rows differ: scores {}, eigenvalues {}, labels {}; files {}",
                 scores.len(),
                 eigenvalues.len(),
-                places.len() / 2
+                coordinates.len() / 2,
+                FILES.join(", ")
             )));
         }
         Ok(Arc::new(Self {
-            places: DMatrix::from_row_slice(places.len() / 2, 2, &places),
+            coordinates: DMatrix::from_row_slice(coordinates.len() / 2, 2, &coordinates),
             scores,
             eigenvalues,
             d,
@@ -107,15 +107,19 @@ impl Popres {
     }
 
     fn people(&self) -> Result<DMatrix<f64>> {
-        let people = self.rows()?.iter().take(self.places.nrows());
+        let people = self.rows()?.iter().take(self.coordinates.nrows());
         let values = people.flat_map(|row| row.as_slice().iter().copied());
-        Ok(DMatrix::from_iterator(self.d, self.places.nrows(), values))
+        Ok(DMatrix::from_iterator(
+            self.d,
+            self.coordinates.nrows(),
+            values,
+        ))
     }
 
     /// The share of the places' variance explained by a linear function of the people's scores on this subspace (R²).
-    pub(super) fn map_share(&self, subspace: &DMatrix<f64>) -> Result<f64> {
+    pub(super) fn map_r_squared(&self, subspace: &DMatrix<f64>) -> Result<f64> {
         let mut scores = cross_product(&self.people()?, subspace);
-        let mut wanted = self.places.clone();
+        let mut wanted = self.coordinates.clone();
         for matrix in [&mut scores, &mut wanted] {
             for mut column in matrix.column_iter_mut() {
                 let mean = column.mean();
@@ -126,7 +130,7 @@ impl Popres {
         Ok(fitted.norm_squared() / wanted.norm_squared())
     }
 
-    pub(super) fn people_alone(&self) -> Result<DMatrix<f64>> {
+    pub(super) fn inlier_subspace(&self) -> Result<DMatrix<f64>> {
         let people = self.people()?;
         let leading = top_k(&cross_product(&people, &people), 2)?.vectors;
         orthonormalize(product(&people, &leading))
@@ -137,7 +141,8 @@ fn gaussian(rows: usize, columns: usize, rng: &mut Generator) -> DMatrix<f64> {
     DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
 }
 
-/// Three values, −1, 0 and 1 (the paper's 0, 1 and 2, centred): the thirds of a Gaussian of this matrix's scale.
+/// Cuts the entries into terciles, coded −1, 0 and 1 (the paper's 0, 1 and 2, centred): the thirds of a Gaussian of
+/// this matrix's scale.
 fn alleles(mut values: DMatrix<f64>) -> DMatrix<f64> {
     let cut = TERCILE * values.norm() / (values.len() as f64).sqrt();
     values.apply(|x| *x = f64::from(u8::from(*x > cut)) - f64::from(u8::from(*x < -cut)));

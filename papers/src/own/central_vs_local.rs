@@ -12,7 +12,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::digits,
     runs::{model_rows, params, private, random_error, study, study_epsilon},
     sweep,
@@ -93,7 +93,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> PaperVerdict {
     let at = |model: PrivacyModel, epsilon: &str, n: &str| {
         let name = model.as_str();
         let wanted = [("privacy_model", name), ("epsilon", epsilon), ("n", n)];
@@ -110,7 +110,7 @@ fn check_claims(table: &Table) -> Verdict {
             }
         }
     }
-    let mut verdict = Verdict::default().with(
+    let mut verdict = PaperVerdict::default().with_claim(
         "nowhere is a local mechanism better than a trusted curator",
         worst >= 1.0,
         format!(
@@ -121,7 +121,7 @@ fn check_claims(table: &Table) -> Verdict {
     if let (Some(epsilon), Some(n)) = (budgets.last(), sizes.last()) {
         let [cap, paper] =
             [PrivacyModel::DoubleCap, PrivacyModel::Algorithm1].map(|model| at(model, epsilon, n));
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             "double-cap is ahead of Algorithm 1 with its printed noise",
             cap < paper,
             format!(

@@ -16,7 +16,7 @@ use eigenveil_estimation::{
     moment::NoisyMoment,
     pca::pca,
     principal_components,
-    simulate::Participants,
+    simulate::SimulatedParticipants,
     sparse_components,
 };
 use eigenveil_figures::{Axis, LineStyle, Series};
@@ -31,7 +31,7 @@ use eigenveil_shared::{
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, Record, RunPlan, RunSize, Table,
     number::digits,
     runs::{Source, noisy_moment},
     sweep,
@@ -73,8 +73,8 @@ const SPARSE_MODEL: Model = Model::sparse(SPARSE_P, SPARSE_K, 10, 20.0);
 /// Its place in the column of tables.
 const SPARSE: &str = "sparse model";
 
-/// A population with a study's parameters. That of a model has the sparse estimator, for all of its components only: they
-/// are equal.
+/// A population with a study's parameters. That of a model has the sparse estimator, for all of its components only:
+/// they are equal.
 struct Setting {
     source: Source,
     params: StudyParams,
@@ -93,9 +93,9 @@ impl Setting {
     }
 
     /// Participants of the population, the same each time, with its first `k` components.
-    fn participants(&self, k: usize) -> Result<Participants<'_>> {
+    fn participants(&self, k: usize) -> Result<SimulatedParticipants<'_>> {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
-        Participants::draw(&self.source.rows(), k, &self.params, &mut rng)
+        SimulatedParticipants::draw(&self.source.rows(), k, &self.params, &mut rng)
     }
 
     fn components(&self, moment: &NoisyMoment, k: ComponentCount) -> Result<ComponentsReport> {
@@ -174,8 +174,8 @@ fn pilot(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
 }
 
 /// One study: k, and whether it is open; where it is not, the squares of what it says and of its error, and their
-/// difference; where it is, whether its error is within what it says, the cautious end; whether its end is sure, whether
-/// there is nothing to end at, and whether k exceeds what the table called `classification` has.
+/// difference; where it is, whether its error is within what it says, the cautious end; whether its end is sure,
+/// whether there is nothing to end at, and whether k exceeds what the table called `classification` has.
 fn study(setting: &Setting, n: u64, k: ComponentCount, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let people = setting.participants(1)?;
@@ -349,11 +349,11 @@ fn of_sparse(table: &Table) -> Vec<&Record> {
         .collect()
 }
 
-fn check_ranges(table: &Table) -> Verdict {
-    let claim = |verdict: Verdict, says: String, records: &[&Record]| {
+fn check_ranges(table: &Table) -> PaperVerdict {
+    let claim = |verdict: PaperVerdict, says: String, records: &[&Record]| {
         let (pairs, covered) = coverage(records);
         let worst = covered.into_iter().fold(1.0, f64::min);
-        verdict.with(
+        verdict.with_claim(
             says,
             pairs == 0.0 || worst >= MIN_COVERAGE,
             format!(
@@ -364,7 +364,7 @@ fn check_ranges(table: &Table) -> Verdict {
             ),
         )
     };
-    let plain = GAPS.iter().fold(Verdict::default(), |verdict, &gap| {
+    let plain = GAPS.iter().fold(PaperVerdict::default(), |verdict, &gap| {
         let says =
             format!("with a gap of {gap} or more (in 2√V) nine ranges of ten hold the true error");
         claim(verdict, says, &of_class(table, gap))
@@ -396,7 +396,7 @@ fn cut_share(record: &Record) -> f64 {
     record.number("cut_mean") / record.number("sure_mean")
 }
 
-fn check_auto(table: &Table) -> Verdict {
+fn check_auto(table: &Table) -> PaperVerdict {
     let records: Vec<&Record> = table.matching(&[("asked", AUTO_K)]).collect();
     let studies = |r: &Record, column: &str| r.number(column) * r.number("repeats");
     let settled = |r: &&&Record| r.number("repeats") - studies(r, "open_mean") >= MIN_STUDIES;
@@ -424,8 +424,8 @@ fn check_auto(table: &Table) -> Verdict {
         .filter(|r| r.text("table") == "classification");
     let beyond = of_classification.map(|r| r.number("beyond_four_mean"));
     let beyond = beyond.fold(0.0, f64::max);
-    Verdict::default()
-        .with(
+    PaperVerdict::default()
+        .with_claim(
             "where `k = auto` is settled, the root mean square of what it says is that of its errors, within 15 % or three standard errors",
             apart == 0,
             format!(
@@ -435,17 +435,17 @@ fn check_auto(table: &Table) -> Verdict {
                 settled.len()
             ),
         )
-        .with(
+        .with_claim(
             "where it is open, the error is within what it says, the cautious end, in nine studies of ten",
             open == 0.0 || held / open >= MIN_COVERAGE,
             format!("{} % of {open:.0}", digits(100.0 * held / open, 3)),
         )
-        .with(
+        .with_claim(
             "at most 5 % of sure ends are where the true gap is below 2√V",
             cut <= 0.05,
             format!("at most {} %", digits(100.0 * cut, 2)),
         )
-        .with(
+        .with_claim(
             "of `classification` no study says more than four components",
             beyond == 0.0,
             format!("at most {} % do", digits(100.0 * beyond, 2)),

@@ -9,7 +9,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, Record, RunPlan, RunSize, Table,
     number::digits,
     runs::{Source, params, study},
     sweep,
@@ -103,14 +103,14 @@ fn deviation(record: &Record) -> f64 {
     (record.number("predicted_mean") / record.number("error_mean") - 1.0).abs()
 }
 
-fn check_claims(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> PaperVerdict {
     let clear: Vec<&Record> = table
         .records()
         .iter()
         .filter(|record| record.number("alignment_mean") > CLEAR_ALIGNMENT)
         .collect();
     let worst = clear.iter().map(|r| deviation(r)).fold(0.0, f64::max);
-    Verdict::default().with(
+    PaperVerdict::default().with_claim(
         "where every component is clear, the error predicted is the error measured, within 15 %",
         worst < MAX_DEVIATION && !clear.is_empty(),
         format!(
@@ -122,14 +122,14 @@ fn check_claims(table: &Table) -> Verdict {
     )
 }
 
-fn check_noise(table: &Table) -> Verdict {
+fn check_noise(table: &Table) -> PaperVerdict {
     let records = table.records();
     let kept_means = records.iter().map(|record| record.number("kept_mean"));
     let worst = kept_means.fold(0.0, f64::max);
     // Three standard errors of that many runs.
     let runs = records.first().map_or(1.0, |r| r.number("repeats"));
     let chance = 3.0 * (MAX_FALSE_ALARMS * (1.0 - MAX_FALSE_ALARMS) / runs).sqrt();
-    Verdict::default().with(
+    PaperVerdict::default().with_claim(
         "of rows without a component `k = auto` keeps one in at most 5 % of runs",
         worst <= MAX_FALSE_ALARMS + chance,
         format!(

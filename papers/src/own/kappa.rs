@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
 };
 use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
@@ -27,7 +27,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::digits,
     runs::{noisy_moment, params},
     sweep,
@@ -65,7 +65,7 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let params = params(p, Norm::Normalize, mechanism, analytic, epsilon, None)?;
     let mut rng = ChaCha20Rng::seed_from_u64(2026 + repeat);
     let model = RowSource::Model(Model::sparse(p, k, s, spike));
-    let people = Participants::draw(&model, k, &params, &mut rng)?;
+    let people = SimulatedParticipants::draw(&model, k, &params, &mut rng)?;
     let (noisy, _) = noisy_moment(&params, &people, n, &mut rng)?;
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());
@@ -124,8 +124,8 @@ fn error_ratios(table: &Table, measure: &str) -> [f64; KAPPAS.len()] {
     logarithms.map(f64::exp)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for (measure, chosen) in [("relaxed", KAPPA), ("refitted", KAPPA_REFIT)] {
         let error_ratios = error_ratios(table, measure);
         let best = error_ratios.iter().copied().fold(f64::INFINITY, f64::min);
@@ -133,7 +133,7 @@ fn check_claims(table: &Table) -> Verdict {
             .iter()
             .position(|&kappa| kappa == chosen)
             .map_or(f64::NAN, |at| error_ratios[at]);
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("{measure}: κ = {chosen} is within a tenth of the best κ of the grid"),
             ours < 1.1 * best,
             format!(

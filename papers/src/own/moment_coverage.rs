@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_estimation::{
-    simulate::{Participants, RowSource},
+    simulate::{RowSource, SimulatedParticipants},
     statistics::{Correlation, MomentEstimate, Refusal, Z_95},
 };
 use eigenveil_figures::{Axis, Series};
@@ -19,7 +19,7 @@ use rand::{SeedableRng, rngs::ChaCha20Rng, seq::index};
 
 use super::expected_error::standardized;
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, Record, RunPlan, RunSize, Table,
     number::digits, runs::noisy_moment, sweep,
 };
 
@@ -108,13 +108,13 @@ impl Count {
     }
 }
 
-/// One study. Shares of the intervals that hold the truth: of entries and variances around the unprojected and around the
-/// projected (shown) values. Correlations, regressions and the largest as shares of all that there are, given and held,
-/// because in some studies none is given.
+/// One study. Shares of the intervals that hold the truth: of entries and variances around the unprojected and around
+/// the projected (shown) values. Correlations, regressions and the largest as shares of all that there are, given and
+/// held, because in some studies none is given.
 fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let (source, params) = (RowSource::Rows(&setting.rows), &setting.params);
-    let people = Participants::draw(&source, 1, params, &mut rng)?;
+    let people = SimulatedParticipants::draw(&source, 1, params, &mut rng)?;
     let (moment, _) = noisy_moment(params, &people, n, &mut rng)?;
     let estimate = MomentEstimate::new(moment.mean_report(), n, params)?;
     let (p, truth) = (estimate.dimension(), setting.truth.raw());
@@ -222,7 +222,7 @@ fn refused(record: &Record, what: &str) -> f64 {
     1.0 - record.number(&format!("{what}_given_mean"))
 }
 
-fn check_claims(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> PaperVerdict {
     let least = |shares: Vec<f64>| shares.into_iter().fold(f64::INFINITY, f64::min);
     let of_entries = |columns: [&str; 2]| {
         let records = table.records().iter();
@@ -238,7 +238,7 @@ fn check_claims(table: &Table) -> Verdict {
         });
         least(shares.collect())
     };
-    let mut verdict = Verdict::default();
+    let mut verdict = PaperVerdict::default();
     for (claim, share, limit) in [
         (
             "95 % intervals of entries and variances around unprojected values hold the truth",
@@ -267,7 +267,7 @@ fn check_claims(table: &Table) -> Verdict {
         ),
     ] {
         let evidence = format!("least share {}", digits(share, 3));
-        verdict = verdict.with(claim, share >= limit, evidence);
+        verdict = verdict.with_claim(claim, share >= limit, evidence);
     }
     verdict
 }

@@ -14,7 +14,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     data::prepared,
     number::digits,
     runs::{private, random_error, true_epsilon},
@@ -106,8 +106,8 @@ fn plan(data: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for data in table.values("data_set") {
         for calibration in table.values("calibration") {
             let at = |algorithm: &str, column: &str| {
@@ -130,7 +130,7 @@ fn check_claims(table: &Table) -> Verdict {
                 if ours.is_nan() {
                     continue;
                 }
-                verdict = verdict.with(
+                verdict = verdict.with_claim(
                     format!("{data}, {calibration}: {algorithm} is better than analyze-gauss"),
                     ours < gauss,
                     format!(

@@ -4,7 +4,7 @@ use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{Result, preprocess::Row};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, Record, RunPlan, RunSize, Table,
     number::digits, sweep,
 };
 
@@ -26,9 +26,16 @@ fn plan(data: &Data, _: RunSize) -> Result<RunPlan> {
         let rows = data.raw(file)?;
         let columns = rows.first().map_or(0, |row| row.values().len());
         let values = rows.iter().flat_map(Row::values);
-        let filled = values.filter(|value| **value != 0.0).count();
-        let filled = 100.0 * filled as f64 / (rows.len() * columns) as f64;
-        let counted = [n, d, sparsity, rows.len() as f64, columns as f64, filled];
+        let nonzero = values.filter(|value| **value != 0.0).count();
+        let nonzero_percent = 100.0 * nonzero as f64 / (rows.len() * columns) as f64;
+        let counted = [
+            n,
+            d,
+            sparsity,
+            rows.len() as f64,
+            columns as f64,
+            nonzero_percent,
+        ];
         plan.cells.push(Cell::new([&name], 1, move |_| {
             Ok(vec![Point::single(counted)])
         }));
@@ -36,33 +43,33 @@ fn plan(data: &Data, _: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
-    for line in table.records() {
-        let name = line.text("data_set");
-        let at = |column| line.number(column);
-        let [n, d] = ["n_mean", "d_mean"].map(at);
-        let [printed_n, printed_d] = ["printed_n", "printed_d"].map(at);
-        verdict = verdict.with(
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
+    for record in table.records() {
+        let name = record.text("data_set");
+        let number = |column| record.number(column);
+        let [n, d] = ["n_mean", "d_mean"].map(number);
+        let [printed_n, printed_d] = ["printed_n", "printed_d"].map(number);
+        verdict = verdict.with_claim(
             format!("{name}: n and d"),
             n == printed_n && d == printed_d,
             format!("{n} × {d} here, {printed_n} × {printed_d} printed"),
         );
-        let (filled, printed) = (at("nonzero_mean"), at("printed_sparsity"));
-        let agreement = if (filled - printed).abs() < 0.01 {
+        let (nonzero_percent, printed) = (number("nonzero_mean"), number("printed_sparsity"));
+        let agreement = if (nonzero_percent - printed).abs() < 0.01 {
             "the share of entries that are not zero"
-        } else if (100.0 - filled - printed).abs() < 0.01 {
-            "the share of zeros, where a9a's is that of the others"
+        } else if (100.0 - nonzero_percent - printed).abs() < 0.01 {
+            "the share of zeros, although a9a's is the share of nonzero entries"
         } else {
             "neither share"
         };
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("{name}: sparsity is the share of entries that are not zero"),
-            (filled - printed).abs() < 0.01,
+            (nonzero_percent - printed).abs() < 0.01,
             format!(
                 "{} % printed, {} % are not zero: it is {agreement}",
                 digits(printed, 6),
-                digits(filled, 6)
+                digits(nonzero_percent, 6)
             ),
         );
     }
@@ -108,7 +115,7 @@ pub(crate) const TABLE_2: Exhibit = Exhibit {
     caption: "the data sets: rows, columns, sparsity",
     data: &["a9a.npy", "mnist_train.npy", "cifar10_test2500.npy"],
     differs_from_paper: Some(
-        "Real-sim cannot be had; of CIFAR-10 there are 2,500 test pictures, decoded from JPEG, for 50,000 training ones",
+        "Real-sim is not available; CIFAR-10 is 2,500 test images decoded from JPEG instead of the 50,000 training images",
     ),
     minutes: Minutes::new(0.1, 0.1),
     key_columns: "data_set",

@@ -10,7 +10,7 @@ use eigenveil_shared::{
 
 use super::{ReportKind, noise_edge, theorem_4_lambda};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::digits,
     runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
@@ -33,7 +33,7 @@ const BASE: Setting = Setting {
     epsilon: 1.0,
 };
 
-fn error(kind: ReportKind, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
+fn run_repeat(kind: ReportKind, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let Setting {
         n,
         p,
@@ -77,7 +77,7 @@ fn figure_4(_: &Data, size: RunSize) -> Result<RunPlan> {
             plan.cells.push(Cell::new(
                 [&panel, &kind.as_str(), &n, &p, &k, &s, &epsilon],
                 repeats,
-                move |repeat| error(kind, setting, repeat),
+                move |repeat| run_repeat(kind, setting, repeat),
             ));
         }
     };
@@ -103,28 +103,28 @@ fn figure_4(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
-    let printed = ("calibration", "as-published");
-    for (panel, x, says) in [
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
+    let as_published = ("calibration", "as-published");
+    for (panel, x, claim) in [
         ("k over n", "n", "the error falls as n grows"),
         ("epsilon", "epsilon", "the error falls as ε grows"),
     ] {
         let sweep = Sweep {
             table,
-            fixed: &[("panel", panel), printed, ("k", "10")],
+            fixed: &[("panel", panel), as_published, ("k", "10")],
             x,
             measure: "error",
         };
-        verdict = sweep.check_trend(verdict, says, true);
+        verdict = sweep.check_trend(verdict, claim, true);
     }
-    let at = |column| table.number(&[("panel", "p"), ("p", "400"), printed], column);
+    let at = |column| table.number(&[("panel", "p"), ("p", "400"), as_published], column);
     let (edge, largest) = (at("noise_edge"), at("largest_eigenvalue"));
-    verdict.with(
+    verdict.with_claim(
         "the subspace is above the noise at n = 2,000, ε = 1",
         edge < largest || edge.is_nan(),
         format!(
-            "the noise reaches {}, the largest eigenvalue is {}; the error is {}, that of a subspace drawn at random {}",
+            "the noise reaches {}, the largest eigenvalue is {}; the error is {}; a random subspace has {}",
             digits(edge, 2),
             digits(largest, 2),
             digits(at("error_mean"), 3),

@@ -6,7 +6,7 @@ use eigenveil_shared::{Result, preprocess::Norm};
 
 use super::{ReportKind, noise_edge};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     number::digits,
     runs::{Source, random_error, study, study_epsilon},
     sweep::{self, Sweep},
@@ -134,8 +134,8 @@ fn figure_3(_: &Data, size: RunSize) -> Result<RunPlan> {
     Ok(plan)
 }
 
-fn check_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_over(table: &Table, x: &'static str, claim: &str) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for panel in table.values("data_set") {
         let sweep = Sweep {
             table,
@@ -148,8 +148,8 @@ fn check_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
     verdict
 }
 
-fn check_claims_3(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims_3(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     let printed = ("calibration", "as-published");
     for (panel, x, falls, says) in [
         ("k over n", "n", true, "the error falls as n grows"),
@@ -176,7 +176,7 @@ fn check_claims_3(table: &Table) -> Verdict {
     let at = |column| table.number(&[("panel", "p"), ("p", "40"), printed], column);
     let (edge, largest) = (at("noise_edge"), at("largest_eigenvalue"));
     let holds = edge < largest;
-    verdict.with(
+    verdict.with_claim(
         "the subspace is above the noise at n = 10⁵, ε = 0.5",
         holds || edge.is_nan(),
         format!(

@@ -32,7 +32,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::{ReportKind, noise_edge};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, PaperVerdict, Point, RunPlan, RunSize, Table,
     data::{as_columns, prepared},
     number::digits,
     runs::{random_error, study_epsilon},
@@ -249,8 +249,8 @@ fn plan(data: &Data, size: RunSize, settings: &[(usize, f64, usize)]) -> Result<
     Ok(plan)
 }
 
-fn check_claims(table: &Table) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_claims(table: &Table) -> PaperVerdict {
+    let mut verdict = PaperVerdict::default();
     for set in table.values("data_set") {
         let wanted = [("data_set", set), ("calibration", "as-published")];
         let lines: Vec<_> = table.matching(&wanted).collect();
@@ -272,7 +272,7 @@ fn check_claims(table: &Table) -> Verdict {
         let (edge, largest) = lines.first().map_or((f64::NAN, f64::NAN), |r| {
             (r.number("noise_edge"), r.number("largest_eigenvalue"))
         });
-        verdict = verdict.with(
+        verdict = verdict.with_claim(
             format!("{set}: our errors equal the printed ones"),
             met == lines.len(),
             format!(

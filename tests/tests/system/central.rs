@@ -109,7 +109,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     let message = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
     )));
-    says(&message, &["nothing at delta", "0.283"]);
+    says(&message, &["no finite epsilon at delta", "0.283"]);
     let accounted = run(&format!("central wishart --rows {rows} --k 1 --epsilon 1"));
     refused(&accounted, 2, &["--calibration as-published"]);
     // Fewer rows than one batch.

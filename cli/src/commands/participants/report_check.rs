@@ -26,8 +26,8 @@ pub(super) struct RowCheck {
     counts: RowCounts,
     /// Cells that are not read, by column and reason, and rows that are too long.
     unreadable: Option<String>,
-    /// Shares of the squared length of the rows that are not zero; `None` for fewer than two such rows: one row's shares
-    /// are nearly its values.
+    /// Shares of the squared length of the rows that are not zero; `None` for fewer than two such rows: one row's
+    /// shares are nearly its values.
     shares: Option<LengthShares>,
 }
 
@@ -51,7 +51,7 @@ impl RowCheck {
     pub(super) fn new(persons: &Persons, params: &StudyParams) -> Self {
         let table = &persons.table;
         let preprocessor = params.preprocessor();
-        let (weights_above_one, weights_unusable) = persons.wrong_weights();
+        let (weights_above_one, weights_unusable) = persons.clipped_and_zero_weights();
         let mut counts = RowCounts {
             rows: table.len(),
             unusable: 0,
@@ -170,9 +170,9 @@ impl RowCheck {
         })
     }
 
-    /// Tells what the file has and what is conspicuous about it, and asks a person at a terminal whether to go on, alike
-    /// for every file. Without a terminal nothing depends on it: whether a file is sent would tell of the row at the edge,
-    /// exactly.
+    /// Tells what the file has and what is conspicuous about it, and asks a person at a terminal whether to go on,
+    /// alike for every file. Without a terminal nothing depends on it: whether a file is sent would tell of the row at
+    /// the edge, exactly.
     pub(super) fn confirmed(&self, yes: bool, params: &StudyParams) -> Result<bool> {
         self.tell(params);
         let names = params.feature_names();

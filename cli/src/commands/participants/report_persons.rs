@@ -18,7 +18,7 @@ pub(super) struct Persons {
 
 impl Persons {
     /// Number of weights that count as 1 because they are larger, and of weights that make zero rows.
-    pub(super) fn wrong_weights(&self) -> (usize, usize) {
+    pub(super) fn clipped_and_zero_weights(&self) -> (usize, usize) {
         let Holders::Weighted(weights) = &self.holders else {
             return (0, 0);
         };

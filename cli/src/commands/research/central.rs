@@ -45,7 +45,9 @@ pub(crate) struct CentralArgs {
     /// Failure probability δ, well below 1/n; 0 for pure ε [default: 1e-6; 0 for wishart and amin]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Which tables are neighbours: replace (one row replaced by any other, as in the local model), zero-out (one row replaced by the zero row) or entry (one entry of the sum of outer products changed; private-power only) [default: replace]
+    /// Which tables are neighbours: replace (one row replaced by any other, as in the local model), zero-out (one row
+    /// replaced by the zero row) or entry (one entry of the sum of outer products changed; private-power only)
+    /// [default: replace]
     #[arg(long, value_parser = crate::args::parse::<Neighbours>)]
     neighbours: Option<Neighbours>,
     /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; its
@@ -269,8 +271,8 @@ fn print(answer: &CentralAnswer, guarantee: Option<&RunGuarantee>) -> Result<()>
                 guarantee.calibration
             ))?;
             let delta = guarantee.budget.delta();
-            let holds = output::true_budget_text(guarantee.true_epsilon, delta);
-            output::text(&format!("true epsilon       {holds}"))?;
+            let true_text = output::true_budget_text(guarantee.true_epsilon, delta);
+            output::text(&format!("true epsilon       {true_text}"))?;
             if let Some(note) = &answer.note {
                 output::text(&format!("                   {note}"))?;
             }

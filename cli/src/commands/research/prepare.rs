@@ -140,7 +140,7 @@ fn from_rows(args: &PrepareArgs, path: &Path, request: &PrepareRequest) -> Resul
 /// The lines of a description.
 fn descriptions(path: &Path) -> Result<Vec<ColumnDescription>> {
     // The text of the error may quote a cell, which in a table of rows would be a value.
-    let unlike = |error: csv::Error| {
+    let not_a_description = |error: csv::Error| {
         let line = error.position().map_or(1, csv::Position::line);
         CliError::usage(format!(
             "{}: line {line} is not a column's description; it must have the columns name,mean,sd or name,min,max",
@@ -151,7 +151,7 @@ fn descriptions(path: &Path) -> Result<Vec<ColumnDescription>> {
     let mut reader = csv::ReaderBuilder::new();
     let mut reader = reader.trim(csv::Trim::All).from_reader(text.as_bytes());
     let lines = reader.deserialize::<ColumnDescription>();
-    lines.map(|line| line.map_err(unlike)).collect()
+    lines.map(|line| line.map_err(not_a_description)).collect()
 }
 
 fn features_csv<'a>(mut features: impl Iterator<Item = &'a Feature>) -> Result<Vec<u8>> {
@@ -210,16 +210,16 @@ fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> 
         output::text(&format!("warning: {warning}"))?;
     }
     let ways: Vec<String> = prepared.choices.iter().map(Choice::to_string).collect();
-    let wide = ways.iter().map(String::len).max().unwrap_or(0);
+    let width = ways.iter().map(String::len).max().unwrap_or(0);
     if !ways.is_empty() {
         output::text(&format!(
-            "\n{:<wide$} {:>14} {:>6} {:>12}  first component",
+            "\n{:<width$} {:>14} {:>6} {:>12}  first component",
             "what a study would get", "error", "above", "mean's share"
         ))?;
     }
     for (way, choice) in ways.iter().zip(&prepared.choices) {
         output::text(&format!(
-            "{way:<wide$} {:>14} {:>6} {:>12}  {}",
+            "{way:<width$} {:>14} {:>6} {:>12}  {}",
             error_text(choice),
             format!("{}/{}", choice.components_above_floor, choice.k),
             percent(choice.squared_mean_over_squared_length),

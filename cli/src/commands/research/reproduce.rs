@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_papers::{
-    ALL, Claim, Data, Exhibit, Progress, RunOptions, RunSize, Verdict, find, page,
+    ALL, Claim, Data, Exhibit, PaperVerdict, Progress, RunOptions, RunSize, find, page,
     run as run_exhibit,
 };
 use serde::Serialize;
@@ -30,16 +30,16 @@ pub(crate) struct ReproduceArgs {
     /// Fewer repeats (at least five) and coarser sweeps: all within 20 minutes on two cores (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The papers' sizes: hours
+    /// Use the papers' sizes; takes hours
     #[arg(long)]
     full: bool,
-    /// Directory of the data sets; the list says which an exhibit needs
+    /// Directory of the data sets; `list` shows what each exhibit needs
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Directory for the results and for checkpoints; one that has a result of an exhibit already is refused
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
-    /// Replace the results that are there, each once the new one is computed
+    /// Replace existing results, each after its new one is computed
     #[arg(long)]
     overwrite: bool,
     /// Start over instead of resuming an interrupted run
@@ -96,15 +96,17 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         true => RunSize::Full,
         false => RunSize::Quick,
     };
-    // Files left by an interrupted run may be overwritten: they are its own.
-    let others = exhibits.iter();
-    let others = others.filter(|exhibit| !journal_path(&args.out, exhibit).exists());
-    let names = others.flat_map(|exhibit| ["csv", "svg"].map(|kind| file_name(exhibit, kind)));
+    // An interrupted run may overwrite the files that it left.
+    let without_journal = exhibits.iter();
+    let without_journal =
+        without_journal.filter(|exhibit| !journal_path(&args.out, exhibit).exists());
+    let names =
+        without_journal.flat_map(|exhibit| ["csv", "svg"].map(|kind| file_name(exhibit, kind)));
     let names: Vec<String> = names.collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     results::check(&args.out, &names, args.overwrite)?;
     let mut outcomes = Vec::new();
-    for (place, exhibit) in exhibits.iter().enumerate() {
+    for (index, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
         let outcome = match data.require(exhibit.id, exhibit.data) {
             // The other exhibits run anyway, and the command fails in the end.
@@ -118,7 +120,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             }
             Ok(()) => {
                 std::fs::create_dir_all(&args.out)?;
-                let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
+                let title = format!("{} ({} of {})", exhibit.id, index + 1, exhibits.len());
                 run_exhibit_to_files(exhibit, &data, args, size, &title, json)?
             }
         };
@@ -137,7 +139,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     match missing.len() {
         0 => Ok(()),
         count => Err(CliError::failed(format!(
-            "{count} of {} not run, for want of data: {}",
+            "{count} of {} exhibits were not run because their data is missing: {}",
             exhibits.len(),
             missing.join(", ")
         ))),
@@ -187,7 +189,7 @@ fn run_exhibit_to_files(
     let [csv, svg] = ["csv", "svg"].map(|kind| args.out.join(file_name(exhibit, kind)));
     files::write(&csv, table.to_csv().as_bytes())?;
     files::write(&svg, (exhibit.to_svg)(&table).as_bytes())?;
-    let verdict: Verdict = (exhibit.check_claims)(&table);
+    let verdict: PaperVerdict = (exhibit.check_claims)(&table);
     if !json {
         output::text(&format!("{} {}", exhibit.id, verdict.line()))?;
     }
@@ -239,17 +241,19 @@ fn list(json: bool) -> Result<()> {
 }
 
 fn write_page(results: &Path, out: Option<&Path>) -> Result<()> {
-    let mut wrong = None;
+    let mut first_error = None;
     let mut drawn = Vec::new();
     let text = page(|exhibit| {
         let path = results.join(format!("{}.csv", exhibit.id));
         let text = files::read_text(&path).ok()?;
-        let table = exhibit.parse(&text).map_err(|error| wrong = Some(error));
+        let table = exhibit
+            .parse(&text)
+            .map_err(|error| first_error = Some(error));
         let table = table.ok()?;
         drawn.push((exhibit.id, (exhibit.to_svg)(&table)));
         Some(table)
     });
-    if let Some(error) = wrong {
+    if let Some(error) = first_error {
         return Err(error.into());
     }
     match out {

@@ -85,8 +85,8 @@ impl Panels<f32> {
         let p = self.dimension;
         parallel_for_each(self.iter_mut(), |(from, panel)| {
             let rows = block.subrows(from, p - from);
-            let own_rows = rows.subrows(0, panel.ncols()).transpose();
-            matmul(view_mut(panel), Accum::Add, rows, own_rows, 1.0, Par::Seq);
+            let top_rows = rows.subrows(0, panel.ncols()).transpose();
+            matmul(view_mut(panel), Accum::Add, rows, top_rows, 1.0, Par::Seq);
         });
     }
 }
@@ -100,31 +100,38 @@ impl<T: nalgebra::Scalar + Default + Sync> Panels<T> {
         fill: impl Fn(usize, &DMatrix<T>, &mut DMatrix<f64>) + Sync,
         b: &DMatrix<f64>,
     ) -> DMatrix<f64> {
-        let mut shares = vec![DMatrix::zeros(0, 0); self.panels.len()];
-        parallel_for_each(self.iter().zip(&mut shares), |((from, panel), share)| {
-            let (rows, width) = panel.shape();
-            let mut tile = DMatrix::zeros(rows, width);
-            fill(from, panel, &mut tile);
-            for c in 0..width {
-                for r in 0..c {
-                    tile[(r, c)] = tile[(c, r)];
+        let mut partial_products = vec![DMatrix::zeros(0, 0); self.panels.len()];
+        parallel_for_each(
+            self.iter().zip(&mut partial_products),
+            |((from, panel), partial_product)| {
+                let (rows, width) = panel.shape();
+                let mut tile = DMatrix::zeros(rows, width);
+                fill(from, panel, &mut tile);
+                for c in 0..width {
+                    for r in 0..c {
+                        tile[(r, c)] = tile[(c, r)];
+                    }
                 }
-            }
-            let mut out = DMatrix::zeros(rows, b.ncols());
-            let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
-                matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
-            };
-            let (tile, below) = (view(&tile), rows - width);
-            add(view_mut(&mut out), tile, view(b).subrows(from, width));
-            let own_rows = view_mut(&mut out).subrows_mut(0, width);
-            let under = tile.subrows(width, below).transpose();
-            add(own_rows, under, view(b).subrows(from + width, below));
-            *share = out;
-        });
+                let mut out = DMatrix::zeros(rows, b.ncols());
+                let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
+                    matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
+                };
+                let (tile, rows_below) = (view(&tile), rows - width);
+                add(view_mut(&mut out), tile, view(b).subrows(from, width));
+                let top_rows = view_mut(&mut out).subrows_mut(0, width);
+                let lower_block = tile.subrows(width, rows_below).transpose();
+                add(
+                    top_rows,
+                    lower_block,
+                    view(b).subrows(from + width, rows_below),
+                );
+                *partial_product = out;
+            },
+        );
         let mut sum = DMatrix::zeros(self.dimension, b.ncols());
-        for ((from, panel), share) in self.iter().zip(&shares) {
+        for ((from, panel), partial_product) in self.iter().zip(&partial_products) {
             let mut part = sum.rows_mut(from, panel.nrows());
-            part += share;
+            part += partial_product;
         }
         sum
     }
@@ -138,11 +145,11 @@ pub(crate) fn add_outer_to_panel(
     weights: &[f64],
 ) {
     let rows = vectors.rows(from, panel.nrows()).into_owned();
-    let mut own_rows = rows.rows(0, panel.ncols()).into_owned();
-    for (mut column, &weight) in own_rows.column_iter_mut().zip(weights) {
+    let mut top_rows = rows.rows(0, panel.ncols()).into_owned();
+    for (mut column, &weight) in top_rows.column_iter_mut().zip(weights) {
         column *= weight;
     }
-    let (left, right) = (view(&rows), view(&own_rows).transpose());
+    let (left, right) = (view(&rows), view(&top_rows).transpose());
     matmul(view_mut(panel), Accum::Add, left, right, 1.0, Par::Seq);
 }
 

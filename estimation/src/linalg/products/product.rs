@@ -146,8 +146,8 @@ const SHARES: usize = 8;
 const MIN_PARALLEL_DIMENSION: usize = 1024;
 
 /// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product. On
-/// [`Threads::current`](crate::linalg::Threads::current) threads; the shares are the same, and added in the same order, on any
-/// number of them.
+/// [`Threads::current`](crate::linalg::Threads::current) threads; the shares are the same, and added in the same order,
+/// on any number of them.
 pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let p = lower.nrows();
     let starts = share_starts(p);
@@ -192,18 +192,18 @@ fn columns_product(lower: &DMatrix<f64>, b: &DMatrix<f64>, from: usize, to: usiz
         let width = PANEL.min(to - at);
         let mut corner = lower.view((at, at), (width, width)).into_owned();
         corner.fill_upper_triangle_with_lower_triangle();
-        let mine = b.subrows(at, width);
+        let panel_rhs = b.subrows(at, width);
         let (mut top, mut bottom) = view_mut(&mut out)
             .subrows_mut(at - from, p - at)
             .split_at_row_mut(width);
         let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
             matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
         };
-        add(top.as_mut(), view(&corner), mine);
+        add(top.as_mut(), view(&corner), panel_rhs);
         let below = p - at - width;
         if below > 0 {
             let panel = a.submatrix(at + width, at, below, width);
-            add(bottom.as_mut(), panel, mine);
+            add(bottom.as_mut(), panel, panel_rhs);
             add(top, panel.transpose(), b.subrows(at + width, below));
         }
     }

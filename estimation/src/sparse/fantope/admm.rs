@@ -338,7 +338,7 @@ impl<'a> Solver<'a> {
             }
             let sums = self.elementwise_pass(&x);
             let primal = sums.primal.sqrt();
-            let moved = sums.moved.sqrt();
+            let moved = sums.dual_change.sqrt();
             let dual = self.rho * moved;
             let relative_primal = primal / sums.x.max(sums.y).sqrt();
             let relative_dual = dual / (self.rho * sums.u.sqrt()).max(self.unit / root_k);

@@ -14,7 +14,7 @@ pub(super) struct Sums {
     /// ‖X − Y‖².
     pub(super) primal: f64,
     /// ‖Y − Y_prev‖².
-    pub(super) moved: f64,
+    pub(super) dual_change: f64,
     /// ‖X‖².
     pub(super) x: f64,
     /// ‖Y‖².
@@ -35,7 +35,7 @@ const RELAXATION: f64 = 1.6;
 /// Columns of X made at a time: their lower part stays in the cache up to p of a few hundred.
 pub(super) const PANEL: usize = 64;
 
-/// Computes W and the matrix to project for the next iteration, and returns the sums for the stopping rule. `step` is
+/// Computes W and the matrix to project for the next iteration, and returns the sums for the stopping rule. `bound` is
 /// the bound on the entries of U; `panel` is overwritten.
 pub(super) fn elementwise_pass(
     x: &Factor,
@@ -43,7 +43,7 @@ pub(super) fn elementwise_pass(
     w: &mut DMatrix<f64>,
     target: &mut DMatrix<f64>,
     panel: &mut DMatrix<f64>,
-    step: f64,
+    bound: f64,
     rho: f64,
 ) -> Sums {
     let p = s.nrows();
@@ -68,7 +68,7 @@ pub(super) fn elementwise_pass(
         let target = &mut target[below];
         let relaxed = RELAXATION * x[0] + (1.0 - RELAXATION) * w[0];
         diagonal.primal += (x[0] - relaxed).powi(2);
-        diagonal.moved += (relaxed - w[0]).powi(2);
+        diagonal.dual_change += (relaxed - w[0]).powi(2);
         diagonal.x += x[0] * x[0];
         diagonal.y += relaxed * relaxed;
         diagonal.linear += s[0] * x[0];
@@ -81,17 +81,17 @@ pub(super) fn elementwise_pass(
         for (((x, s), w), t) in x4.iter().zip(s4).zip(w4).zip(t4) {
             for l in 0..LANES {
                 let entry = (x[l], s[l], &mut w[l], &mut t[l]);
-                update(entry, step, inverse, &mut lanes[l]);
+                update(entry, bound, inverse, &mut lanes[l]);
             }
         }
         for (((x, s), w), t) in x_rest.iter().zip(s_rest).zip(w_rest).zip(t_rest) {
-            update((*x, *s, w, t), step, inverse, &mut lanes[0]);
+            update((*x, *s, w, t), bound, inverse, &mut lanes[0]);
         }
     }
     let total = |of: fn(&Sums) -> f64| 2.0 * lanes.iter().map(of).sum::<f64>() + of(&diagonal);
     Sums {
         primal: total(|sums| sums.primal),
-        moved: total(|sums| sums.moved),
+        dual_change: total(|sums| sums.dual_change),
         x: total(|sums| sums.x),
         y: total(|sums| sums.y),
         u: total(|sums| sums.u),
@@ -104,42 +104,42 @@ pub(super) fn elementwise_pass(
 #[inline(always)]
 fn update(
     (x, s, w, target): (f64, f64, &mut f64, &mut f64),
-    step: f64,
+    bound: f64,
     inverse: f64,
     sums: &mut Sums,
 ) {
-    let before = clip(*w, step);
-    let y = *w - before;
-    let moved = RELAXATION * x + (1.0 - RELAXATION) * y + before;
-    let clipped = clip(moved, step);
-    let next = moved - clipped;
+    let u = clip(*w, bound);
+    let y = *w - u;
+    let updated = RELAXATION * x + (1.0 - RELAXATION) * y + u;
+    let clipped = clip(updated, bound);
+    let next = updated - clipped;
     sums.primal += (x - next) * (x - next);
-    sums.moved += (next - y) * (next - y);
+    sums.dual_change += (next - y) * (next - y);
     sums.x += x * x;
     sums.y += next * next;
     sums.u += clipped * clipped;
     sums.linear += s * x;
     sums.penalty += x.abs();
-    *w = moved;
+    *w = updated;
     *target = next - clipped + s * inverse;
 }
 
-/// Clips to [−step, step]; without `clamp`, whose check of the bounds prevents vectorisation.
+/// Clips to [−bound, bound]; without `clamp`, whose check of the bounds prevents vectorisation.
 #[inline(always)]
-fn clip(w: f64, step: f64) -> f64 {
-    w.min(step).max(-step)
+fn clip(w: f64, bound: f64) -> f64 {
+    w.min(bound).max(-bound)
 }
 
 /// Writes `Y − U + S/ρ` for a given W into `target`.
 pub(super) fn retarget(
     w: &DMatrix<f64>,
     s: &DMatrix<f64>,
-    step: f64,
+    bound: f64,
     rho: f64,
     target: &mut DMatrix<f64>,
 ) {
     let inverse = 1.0 / rho;
-    combine(w, s, target, |w, s| w - 2.0 * clip(w, step) + s * inverse);
+    combine(w, s, target, |w, s| w - 2.0 * clip(w, bound) + s * inverse);
     for i in 0..w.nrows() {
         target[(i, i)] = w[(i, i)] + s[(i, i)] * inverse;
     }
@@ -149,22 +149,22 @@ pub(super) fn retarget(
 pub(super) fn dual_matrix(
     w: &DMatrix<f64>,
     s: &DMatrix<f64>,
-    step: f64,
+    bound: f64,
     rho: f64,
     out: &mut DMatrix<f64>,
 ) {
-    combine(w, s, out, |w, s| s - rho * clip(w, step));
+    combine(w, s, out, |w, s| s - rho * clip(w, bound));
     for i in 0..w.nrows() {
         out[(i, i)] = s[(i, i)];
     }
 }
 
 /// Multiplies U by `factor` and leaves Y unchanged.
-pub(super) fn rescale_dual(w: &mut DMatrix<f64>, step: f64, factor: f64) {
+pub(super) fn rescale_dual(w: &mut DMatrix<f64>, bound: f64, factor: f64) {
     let p = w.nrows();
     for j in 0..p {
         for entry in &mut w.as_mut_slice()[j * p + j + 1..(j + 1) * p] {
-            *entry += (factor - 1.0) * clip(*entry, step);
+            *entry += (factor - 1.0) * clip(*entry, bound);
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     /// One pass agrees with the formulas on whole matrices, also for more than one panel.
     #[test]
     fn one_pass_equals_the_formulas() {
-        let (step, rho) = (0.3, 2.5);
+        let (bound, rho) = (0.3, 2.5);
         for p in [1, 5, PANEL, 2 * PANEL + 7] {
             let symmetric = |shift| {
                 let full = pattern(p, p, shift);
@@ -214,7 +214,7 @@ mod tests {
             };
             let dense = outer_scaled(&x.vectors, &x.weights);
             let split = |w: &DMatrix<f64>| {
-                let mut u = w.map(|w| w.clamp(-step, step));
+                let mut u = w.map(|w| w.clamp(-bound, bound));
                 u.fill_diagonal(0.0);
                 (w - &u, u)
             };
@@ -224,14 +224,14 @@ mod tests {
             let goal = &next - &clipped + &s / rho;
             let (mut ours, mut target) = (w, DMatrix::zeros(p, p));
             let mut panel = DMatrix::zeros(p, PANEL.min(p));
-            let sums = elementwise_pass(&x, &s, &mut ours, &mut target, &mut panel, step, rho);
+            let sums = elementwise_pass(&x, &s, &mut ours, &mut target, &mut panel, bound, rho);
             let lower = |m: DMatrix<f64>| m.lower_triangle();
             assert!(lower(&ours - &expected).amax() < 1e-12, "{p}");
             assert!(lower(&target - &goal).amax() < 1e-12, "{p}");
             let penalty = dense.abs().sum() - dense.diagonal().abs().sum();
             for (got, exact) in [
                 (sums.primal, (&dense - &next).norm_squared()),
-                (sums.moved, (&next - &y).norm_squared()),
+                (sums.dual_change, (&next - &y).norm_squared()),
                 (sums.x, dense.norm_squared()),
                 (sums.y, next.norm_squared()),
                 (sums.u, clipped.norm_squared()),
@@ -240,11 +240,11 @@ mod tests {
             ] {
                 assert!((got - exact).abs() < 1e-9 * (1.0 + exact.abs()), "{p}");
             }
-            retarget(&ours, &s, step, rho, &mut target);
+            retarget(&ours, &s, bound, rho, &mut target);
             assert!(lower(&target - &goal).amax() < 1e-12, "{p}");
-            dual_matrix(&ours, &s, step, rho, &mut target);
+            dual_matrix(&ours, &s, bound, rho, &mut target);
             assert!(lower(&target - (&s - &clipped * rho)).amax() < 1e-12, "{p}");
-            rescale_dual(&mut ours, step, 0.5);
+            rescale_dual(&mut ours, bound, 0.5);
             assert!(
                 lower(&ours - (&next + &clipped * 0.5)).amax() < 1e-12,
                 "{p}"

@@ -74,8 +74,8 @@ mod tests {
             }
         }
         let settings = AdmmSettings::default();
-        let on = Cancel::NEVER;
-        let solution = solve(&moment, 2, 0.1, &settings, on).unwrap();
+        let never = Cancel::NEVER;
+        let solution = solve(&moment, 2, 0.1, &settings, never).unwrap();
         let apart = refit_within_blocks(&moment, &solution).unwrap();
         for (column, rows) in [(0, [0, 1, 2]), (1, [3, 4, 5])] {
             let alone = refit(&moment, &rows, 1).unwrap();
@@ -83,7 +83,7 @@ mod tests {
         }
         let together = refit(&moment, &solution.support, 2).unwrap();
         assert!((&apart - together).amax() > 1e-3);
-        let joined = solve(&moment, 2, 0.01, &settings, on).unwrap();
+        let joined = solve(&moment, 2, 0.01, &settings, never).unwrap();
         let (a, b) = (
             refit_within_blocks(&moment, &joined).unwrap(),
             refit(&moment, &joined.support, 2).unwrap(),

@@ -25,11 +25,11 @@ pub(super) fn leading_pairs(
 ) -> Result<RitzPairs> {
     let p = matrix.dimension();
     let start = random.block(p, (k + GUARD).min(p));
-    let budget = WorkLimit {
+    let limit = WorkLimit {
         products,
         pairs: start.ncols(),
     };
-    block_ritz(matrix, &start, &budget, &|values| {
+    block_ritz(matrix, &start, &limit, &|values| {
         let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();
         Ok(RitzTarget {
             count: k,
