@@ -87,7 +87,7 @@ pub(crate) fn check_gaussian(mechanism: &Mechanism) -> Result<()> {
     }
     Err(error!(
         InvalidMechanism,
-        "the mu-gdp bound assumes Gaussian noise and {} has none: it would refute a correct mechanism; use the event bound",
+        "the mu-gdp bound assumes Gaussian noise, and {} has none: the bound could refute a correct mechanism; use the event bound",
         mechanism.kind()
     ))
 }

@@ -140,11 +140,11 @@ fn with_way_out(detail: &str, code: Option<ErrorCode>, hint: Option<&Hint>) -> S
     format!("{detail} ({way_out})")
 }
 
-/// A message has all of these words, and none of those, such as values of a row.
+/// Asserts that a message contains all of `words` and none of `hidden`, such as values of a row.
 #[cfg(test)]
 #[track_caller]
-pub(crate) fn assert_says(said: &impl fmt::Display, words: &[&str], hidden: &[&str]) {
-    let text = said.to_string();
+pub(crate) fn assert_says(message: &impl fmt::Display, words: &[&str], hidden: &[&str]) {
+    let text = message.to_string();
     for word in words {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }

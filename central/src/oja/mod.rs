@@ -27,7 +27,7 @@ const STEP: Parameter = STEP_SIZE.with_default(DEFAULT_NUMERATOR);
 pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
-    description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
+    description: "stochastic gradient ascent, one row per step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
     parameters: &[STEP, EIGENGAP],
     ..AlgorithmInfo::nonprivate(Run::OnePass(|options, feed, table, request, rng| {

@@ -193,7 +193,7 @@ fn constants(column: &ColumnStatistics, all: &[ColumnStatistics]) -> (f64, f64, 
             let squared: f64 = group.map(|c| c.deviation * c.deviation).sum();
             (
                 squared.sqrt(),
-                "center is the share of the category; all categories of the column have the scale with which they count as one column,",
+                "center is the share of the category; the categories of the column share the scale at which they together count as one column,",
             )
         }
     };

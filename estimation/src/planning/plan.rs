@@ -287,7 +287,7 @@ fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
     };
     if let Some(target) = request.target_error {
         return reject(format!(
-            "`target_error` is {target}, but an error depends on the participants' own spectrum: give that of a pilot (`pilot`) or of public data (`spectrum`); `n` without them says what so many participants can show"
+            "`target_error` is {target}, but an error depends on the participants' spectrum: give that of a pilot (`pilot`) or of public data (`spectrum`); `n` without either gives what that many participants can show"
         ));
     }
     let k = request
@@ -493,7 +493,7 @@ impl PlanRequest {
         }
         if self.k.is_none() && pilot.k == 0 {
             return reject(
-                "the pilot has no component: none stood above the noise floor. Give `k`, and as many participants as it takes: a plan with `p`, `k` and `n` alone says what so many can show",
+                "the pilot has no component: none stood above the noise floor. Give `k`, and plan for more participants: a plan with `p`, `k` and `n` alone gives what that many can show",
             );
         }
         let k = self.k.unwrap_or(pilot.k);

@@ -206,7 +206,11 @@ impl ImageGrid {
         if !self.own_scales() {
             return y + 20.0;
         }
-        let note = Role::Small.wrap("each image to its own maximum", width - MARGIN - x, 3);
+        let note = Role::Small.wrap(
+            "each image scaled to its own maximum",
+            width - MARGIN - x,
+            3,
+        );
         draw_lines(svg, Role::Small, &note, x, y + 20.0, Anchor::Start);
         y + 22.0 + block_height(Role::Small, &note)
     }

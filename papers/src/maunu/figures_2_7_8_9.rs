@@ -74,7 +74,7 @@ fn check_claims_2(table: &Table) -> PaperVerdict {
             let noise = of_batches.1.hypot(of_all.1);
             verdict = verdict.with_claim(
                 format!(
-                    "{} sees the subspace at larger D than {}, for its noise is smaller, {}",
+                    "{} finds the subspace at larger D than {}, because its noise is smaller, {}",
                     sampled.name(),
                     full.name(),
                     noise_clause(calibration)
@@ -185,7 +185,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
             table,
             &FIGURE_2_VARIANTS,
             &SIZES_AXES,
-            "Over N and D, ε = 0.8: where each method sees the subspace",
+            "Over N and D, ε = 0.8: where each method finds the subspace",
             "mean log10 error; strong blue: subspace found; white or orange: not found",
             |value| value,
         )

@@ -126,7 +126,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     );
     html! {
         h1 { "Create a study" }
-        p { "Parameters are frozen once the study exists. The planner shows what so many participants can show while you choose them." }
+        p { "Parameters are frozen once the study exists. The planner shows what that many participants can show while you choose them." }
         @if !errors.is_empty() {
             div #errors .wrong role="alert" {
                 p { "The study was not created:" }

@@ -115,7 +115,7 @@ pub(crate) trait Jobs {
 pub(crate) trait Analysts {
     fn rotate_operator(&self, old: TokenHash, token: String) -> Pending<'_, Result<()>>;
     fn add_analyst(&self, analyst: Analyst, study: Option<Arc<Study>>) -> Pending<'_, Result<()>>;
-    /// Whether there was one.
+    /// Deletes the token; returns whether it existed.
     fn remove_analyst(&self, id: [u8; 8]) -> Pending<'_, Result<bool>>;
 }
 

@@ -146,7 +146,7 @@ impl Analysts for Postgres {
         }))
     }
 
-    /// Whether there was one.
+    /// Deletes the token; returns whether it existed.
     fn remove_analyst(&self, id: [u8; 8]) -> Pending<'_, Result<bool>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(self.run(async move {

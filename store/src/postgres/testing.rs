@@ -1,10 +1,6 @@
-//! Databases and servers over a real PostgreSQL, for tests: clusters of their own, as another user where this one is root.
-//! Where there is no PostgreSQL they say SKIPPED.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "for tests, which end by that"
-)]
+//! Databases and servers over a real PostgreSQL, for tests: clusters of their own, as another user where this one is
+//! root. Where there is no PostgreSQL they say SKIPPED.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail that way")]
 
 use std::{
     any::Any,

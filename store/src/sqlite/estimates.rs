@@ -143,8 +143,8 @@ pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
     )?)
 }
 
-/// Deletes all but the newest `keep` finished jobs of this job's study. Numbers are not reused, because the newest
-/// stays.
+/// Deletes all but the newest `keep` finished jobs of the study of `job`. Numbers are not reused, because the newest
+/// job is never deleted.
 fn delete_old(transaction: &Transaction<'_>, job: i64, keep: u32) -> Result<(), Failure> {
     transaction.execute(
         "DELETE FROM estimates WHERE state != 'running'

@@ -226,7 +226,7 @@ fn import_into(
         // The transaction will be rolled back.
         ArchiveItem::Section { .. } if overlap > 0 => Ok(()),
         ArchiveItem::Section { bucket, n, bytes } => {
-            // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
+            // Buckets are exchangeable, so those of an export with more buckets can be mapped to fewer.
             let bucket = bucket % study.buckets();
             if study.has_seeds() {
                 next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;

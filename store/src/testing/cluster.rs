@@ -1,10 +1,6 @@
 //! PostgreSQL clusters for tests, run as another user if the tests run as root. Tests print SKIPPED if PostgreSQL is
 //! not installed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "for tests, which end by that"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail that way")]
 
 use std::{
     os::unix::{

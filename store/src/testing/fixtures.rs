@@ -1,5 +1,5 @@
 //! Studies, reports and a clock for tests.
-#![allow(clippy::unwrap_used, reason = "for tests, which end by that")]
+#![allow(clippy::unwrap_used, reason = "tests fail that way")]
 
 use std::sync::{
     Arc,

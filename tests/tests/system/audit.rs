@@ -45,7 +45,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
             ("--epsilon 1 --trials 999", "1000 to"),
             (
                 "--epsilon 1 --method mu-gdp",
-                "would refute a correct mechanism",
+                "could refute a correct mechanism",
             ),
             ("--epsilon 1 --calibration as-published", "no calibration"),
             ("--epsilon 1 --pair twins", "twins"),

@@ -145,7 +145,7 @@ class Analyst:
         self._core.delete(id_of(study))
 
     def tokens(self, study: Study | str, count: int) -> list[str]:
-        """Makes up to ten million one-time tokens of a study with ``enrolment="token"``, which are shown this once."""
+        """Makes up to ten million one-time tokens of a study with ``enrolment="token"``; they are shown only here."""
         if not 0 <= _rows.number(count, "count") <= _MOST_TOKENS or int(count) != count:
             raise InputError(f"count is {count}; it must be a whole number, at most {_MOST_TOKENS}: ask again for more")
         return self._core.tokens(id_of(study), int(count))
@@ -183,11 +183,11 @@ class Analyst:
         if not 0 <= _rows.number(timeout, "timeout") <= _LONGEST_WAIT:
             raise InputError(f"timeout is {timeout:g} s; it must be from 0 to {_LONGEST_WAIT:g}")
         if moment is None:
-            own = study if isinstance(study, Study) else self.study(id)
-            plain = not (own._checked.allows_missing_cells or own._checked.has_weights)
-            moment = plain and own.dimension <= _MOST_WITH_MOMENT and not sparse
-        asked = {"k": k, "sparse": {} if sparse is True else sparse, "moment": moment}
-        number = self._core.request_estimate(id, to_json(asked))
+            described = study if isinstance(study, Study) else self.study(id)
+            plain = not (described._checked.allows_missing_cells or described._checked.has_weights)
+            moment = plain and described.dimension <= _MOST_WITH_MOMENT and not sparse
+        options = {"k": k, "sparse": {} if sparse is True else sparse, "moment": moment}
+        number = self._core.request_estimate(id, to_json(options))
         _log.info("requested estimate %d of study %s", number, id)
         try:
             return Estimate(self._core.wait_for_estimate(id, number, timeout))

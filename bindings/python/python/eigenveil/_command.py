@@ -29,9 +29,9 @@ def _answered(answer: str, notes: list[str], depth: int = 3) -> dict[str, Any]:
     return _request.read_json(answer)
 
 
-def use(case: Callable[[str], tuple[str, list[str]]], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request with these arguments."""
-    return _answered(*case(_to_json(arguments)), depth=4)
+def answer_request(use_case: Callable[[str], tuple[str, list[str]]], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Answers a request with these arguments."""
+    return _answered(*use_case(_to_json(arguments)), depth=4)
 
 
 def _to_json(arguments: dict[str, Any]) -> str:
@@ -40,7 +40,7 @@ def _to_json(arguments: dict[str, Any]) -> str:
     return _request.to_json(arguments)
 
 
-def _taken(flags: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _pop_given(flags: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Removes the named flags from ``flags``, and returns those that are given."""
     given = {name: flags.pop(name) for name in names if name in flags}
     return {name: _request.plain(name, value) for name, value in given.items() if value is not None}
@@ -90,7 +90,7 @@ def account(
     >>> round(eigenveil.account(epsilon=4, studies=5)["composed_pure_epsilon"], 4)
     20.0
     """
-    return use(_core.account, locals())
+    return answer_request(_core.account, locals())
 
 
 def plan(
@@ -135,9 +135,9 @@ def plan(
     if not isinstance(pilot, Estimate):
         path = _path("pilot", pilot)
         pilot = None if path is None else Estimate.load(path)
-    several = {"epsilon": epsilon, "spectrum": spectrum, "n": n, "mechanism": mechanism}
-    several = {name: _listed(value) for name, value in several.items()}
-    request = _to_json({**several, "p": p, "k": k, "target_error": target_error, "delta": delta, **flags})
+    lists = {"epsilon": epsilon, "spectrum": spectrum, "n": n, "mechanism": mechanism}
+    lists = {name: _listed(value) for name, value in lists.items()}
+    request = _to_json({**lists, "p": p, "k": k, "target_error": target_error, "delta": delta, **flags})
     return _answered(*_core.plan(request, None if pilot is None else pilot._core, plot))
 
 
@@ -176,7 +176,7 @@ def simulate(
     >>> 0 < found["error_mean"] < 0.5
     True
     """
-    reading, features = _taken(flags, _READING), flags.pop("features", None)
+    reading, features = _pop_given(flags, _READING), flags.pop("features", None)
     path = _path("rows", rows)
     table: tuple[str, str, str | None] | None = None
     if path is not None:
@@ -191,12 +191,12 @@ def simulate(
     plot, title = _path("plot", flags.pop("plot", None)), flags.pop("title", None)
     if plot is None and title is not None:
         raise InputError("title is not used without plot")
-    settings = _taken(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
+    settings = _pop_given(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
     if settings and not sparse:
         raise InputError(f"{next(iter(settings))} is not used without sparse=True")
-    several = {"p": p, "n": n, "k": k, "s": flags.pop("s", None), "epsilon": epsilon}
-    request: dict[str, Any] = {name: _listed(value) for name, value in several.items()}
-    request["model_settings"] = _taken(flags, ["spike", "inliers", "inlier_noise", "sign_noise"])
+    lists = {"p": p, "n": n, "k": k, "s": flags.pop("s", None), "epsilon": epsilon}
+    request: dict[str, Any] = {name: _listed(value) for name, value in lists.items()}
+    request["model_settings"] = _pop_given(flags, ["spike", "inliers", "inlier_noise", "sign_noise"])
     request |= {"mechanism": mechanism, "repeats": repeats, "seed": seed, **flags}
     request |= {"model": model if rows is None else None, "sparse": settings if sparse else None}
     return _answered(*_core.simulate(_to_json(request), table, title, plot))
@@ -221,8 +221,8 @@ def audit(
     >>> found["epsilon"]
     1.0
     """
-    own = {"p": p, "epsilon": epsilon, "mechanism": mechanism, "trials": trials}
-    return use(_core.audit, {**own, **flags, "pair": _listed(flags.get("pair"))})
+    arguments = {"p": p, "epsilon": epsilon, "mechanism": mechanism, "trials": trials}
+    return answer_request(_core.audit, {**arguments, **flags, "pair": _listed(flags.get("pair"))})
 
 
 def prepare(
@@ -256,13 +256,13 @@ def prepare(
     names = list(found if found is not None else getattr(rows, "columns", []))
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
-    texts = [_rows.text(own, "one_hot") for own in _listed(one_hot) or []]
+    texts = [_rows.text(column, "one_hot") for column in _listed(one_hot) or []]
     read = _rows.table(rows, expected=[f"{name}=" for name in texts], what="the table of public rows")
     request = _to_json({"k": k, "n": n, "epsilon": epsilon, "mechanism": mechanism, "delta": delta})
     columns = list((read.texts or {}).items())
     answer = _answered(*_core.prepare(request, names, read.values, columns, texts))
     keys = ("name", "center", "scale", "observed", "section")
-    answer["features"] = [{key: own[key] for key in keys if key in own} for own in answer["columns"]]
+    answer["features"] = [{key: column[key] for key in keys if key in column} for column in answer["columns"]]
     return answer
 
 
@@ -283,7 +283,7 @@ def features_of(features: Any) -> list[dict[str, Any]] | None:
         features = [{name: cells[name][line] for name in cells} for line in range(len(frame))]
     if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
         raise InputError(f"features is {_rows.shown(features)}; {way}")
-    return [_feature({"name": own} if isinstance(own, str) else own, at) for at, own in enumerate(features, 1)]
+    return [_feature({"name": item} if isinstance(item, str) else item, at) for at, item in enumerate(features, 1)]
 
 
 def _feature(feature: Any, place: int) -> dict[str, Any]:

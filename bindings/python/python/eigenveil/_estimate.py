@@ -72,14 +72,14 @@ class Estimate(_rows.Copies):
         document, derived = self._document, self._derived
         components = document["components"]
         self.n_features_in_, self.n_components_, self.n_reports_ = (int(document[key]) for key in ("p", "k", "n"))
-        loadings = np.array([own["loadings"] for own in components], dtype=np.float64)
+        loadings = np.array([component["loadings"] for component in components], dtype=np.float64)
         self.components_: Floats = loadings.reshape(self.n_components_, self.n_features_in_)
         self.explained_variance_ = _numbers(derived["variance"])
-        self.explained_variance_errors_ = _numbers(own["variance_se"] for own in components)
-        self.explained_variance_ratio_ = _numbers(own["explained_variance_ratio"] for own in components)
+        self.explained_variance_errors_ = _numbers(component["variance_se"] for component in components)
+        self.explained_variance_ratio_ = _numbers(component["explained_variance_ratio"] for component in components)
         self.mean_ = None if document["mean"] is None else _numbers(document["mean"])
         self.feature_names_in_ = np.array(derived["names"], dtype=object)
-        self.verdicts_: list[str] = [own["verdict"] for own in components]
+        self.verdicts_: list[str] = [component["verdict"] for component in components]
         self.groups_: list[dict[str, Any]] = document["groups"]
         self.alignments_ = _numbers(derived["alignment"])
         self.alignment_errors_ = _numbers(derived["alignment_se"])
@@ -162,7 +162,7 @@ class Estimate(_rows.Copies):
     def to_frame(self) -> Any:
         """A pandas frame: one row per component, with variance, alignment, verdict, group and loadings."""
         pandas = _package("pandas")
-        groups = [None if own is None else f"{own[0]}–{own[1]}" for own in self._derived["group"]]
+        groups = [None if group is None else f"{group[0]}–{group[1]}" for group in self._derived["group"]]
         columns = {
             "verdict": self.verdicts_,
             "group": groups,
@@ -236,13 +236,13 @@ class Estimate(_rows.Copies):
         names = self._derived["names"]
         return Intervals(value, error, low, high, [(names[i], names[j], why) for i, j, why in refused])
 
-    def _statistics(self, asked: Callable[..., _Answer], *arguments: Any) -> _Answer:
+    def _statistics(self, statistic: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """The result of a statistic of the moment; ``InputError`` without a moment."""
         if "mean_report" not in self._document:
             none = "Studies with missing cells or weights, and fits with more than 1,000 features, have none"
             ask = "ask for one with Analyst.estimate(study, moment=True)"
             raise InputError(f"this estimate has no moment; {ask}. {none}", "invalid-request")
-        return asked(*arguments)
+        return statistic(*arguments)
 
     def regress(self, y: str, x: str | Sequence[str]) -> dict[str, tuple[float, float, float, float]]:
         """The best linear prediction of one feature by others, in units of the prepared rows: for each predictor value,

@@ -98,18 +98,18 @@ def fit(
     >>> fit.privacy_["claim_holds"]
     True
     """
-    own = features_of(features)
-    expected = None if own is None else [str(feature["name"]) for feature in own]
+    feature_list = features_of(features)
+    expected = None if feature_list is None else [str(feature["name"]) for feature in feature_list]
     values = _rows.ordered(_rows.table(rows, expected=expected), expected, "the features")
     request = {
         "algorithm": algorithm, "k": k, "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
-        "calibration": calibration, "features": own, "bound_rows": bound_rows, "radius": radius, "seed": seed,
+        "calibration": calibration, "features": feature_list, "bound_rows": bound_rows, "radius": radius, "seed": seed,
         "options": parameters,
     }  # fmt: skip
     components, rest = _core.central(to_json(request), values)
     components.setflags(write=False)
-    said = read_json(rest)
-    return Fit(components, said["privacy"], said["captured_variance"], said["n"], said["diagnostics"])
+    answer = read_json(rest)
+    return Fit(components, answer["privacy"], answer["captured_variance"], answer["n"], answer["diagnostics"])
 
 
 @dataclass(frozen=True, eq=False)

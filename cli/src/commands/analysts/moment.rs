@@ -287,7 +287,7 @@ fn print(
     output::text(if answer.around_the_mean {
         "around the mean, which private centring estimates; units of the prepared rows"
     } else {
-        "around the public centers, not around the mean: features whose means are elsewhere correlate through them (study create --centring estimates the mean); units of the prepared rows"
+        "around the public centers, not around the mean: features whose means differ from their centers appear correlated (study create --centring estimates the mean); units of the prepared rows"
     })?;
     output::text(&format!(
         "{} reports, p = {}; computed from these reports alone: no further epsilon is spent",

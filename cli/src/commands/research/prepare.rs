@@ -233,7 +233,7 @@ fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> 
             let smallest = match &prepared.passed_over {
                 None => "smallest expected error",
                 Some(_) => {
-                    "smallest expected error with these centers and scales and a first component of several columns"
+                    "smallest expected error, with these centers and scales, among choices whose first component is made of several columns"
                 }
             };
             output::text(&format!(

@@ -54,7 +54,7 @@ enum StudyCommand {
     Close(StudyId),
     /// Make one-time participant tokens for a study created with --enrolment token
     #[command(
-        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
+        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token per line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
     )]
     Tokens {
         #[command(flatten)]
@@ -344,7 +344,7 @@ fn creation_notes(request: &CreateStudyRequest, params: &StudyParams) -> Vec<Str
     let features = request.features.as_deref().unwrap_or_default();
     if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {
         notes.push(
-            "no center is subtracted: where the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, --centring removes the mean privately"
+            "no center is subtracted: if the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, and --centring removes the mean privately"
                 .to_owned(),
         );
     }
