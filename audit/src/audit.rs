@@ -516,7 +516,7 @@ impl Observer<'_> {
     fn observe(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<Observation> {
         let sent = self.device.report(of, rng)?;
         let report = decode_report(&sent.bytes, &self.format)?;
-        let (value, class) = self.statistic.read(&report.payload())?;
+        let (value, class) = self.statistic.value_and_class(&report.payload())?;
         Ok(Observation {
             value,
             class,

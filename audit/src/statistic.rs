@@ -41,7 +41,7 @@ impl Statistic {
     /// # Errors
     /// `wrong-payload-length` and `invalid-mechanism` for a payload of another length or kind.
     pub fn value<B: AsRef<[u8]>>(&self, payload: &Payload<B>) -> Result<f64> {
-        Ok(self.read(payload)?.0)
+        Ok(self.value_and_class(payload)?.0)
     }
 
     /// The statistic of one payload, and for `double-cap` the caps it lies in: 1 for row A's, 2 for row B's,

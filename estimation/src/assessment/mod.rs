@@ -70,7 +70,7 @@ fn spectrum_estimate(
         rest_mean: bulk.1,
         rest_half_width: 0.0,
         unseen: bulk.1,
-        unseen_limit: rest.1 + 0.002,
+        unseen_limit: bulk.1 + 0.002,
         noise: eigenveil_shared::mechanism::NoiseModel::gaussian(1e-3),
         selection: None,
     }

@@ -621,7 +621,7 @@ impl Estimate {
     /// The correction to a direction's raw `vᵀS̃v` that gives an eigenvalue of `E[xxᵀ]`: its share of the trace that
     /// the reports do not show (all of it with `double-cap`). If the total variance is not known, the bulk is taken as
     /// zero.
-    pub fn missing_trace(&self) -> f64 {
+    pub fn missing_trace_per_direction(&self) -> f64 {
         match self.total_variance {
             Some(total) => {
                 // Only seeds are ever read twice, and they have no trace.

@@ -557,7 +557,7 @@ fn field_count_error(
     match (header, expected) {
         (false, Some(expected)) => Error::wrong_dimension(format!(
             "it has {field_count} columns separated by {separated} (line {line}) but the {} has {count} features{hint}",
-            expected.of
+            expected.source
         )),
         _ => Error::new(format!(
             "most lines do not have the {count} fields of line 1: line {line} has {field_count}, separated by {separated}{hint}{missing_name_hint}{title}"
