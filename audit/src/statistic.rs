@@ -139,7 +139,7 @@ impl CapStatistic {
         }
     }
 
-    /// The statistic of one seed, and the caps that its direction lies in, as [`Statistic::read`] numbers them.
+    /// The statistic of one seed, and the caps that its direction lies in, as [`Statistic::value_and_class`] numbers them.
     fn value_and_class(&self, seed: &[u8; 16]) -> (f64, usize) {
         let mut z = vec![0.0; self.parameters.dimension];
         let squared = expand(seed, &mut z);

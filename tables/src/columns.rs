@@ -571,7 +571,7 @@ mod tests {
     use super::*;
     use crate::testing::{assert_says, strings, study, with, without};
 
-    fn found(names: &[&str], names_may_be_shown: bool) -> FileColumns {
+    fn in_file(names: &[&str], names_may_be_shown: bool) -> FileColumns {
         FileColumns {
             count: names.len(),
             names: Some(strings(names)),
@@ -586,8 +586,8 @@ mod tests {
         }
     }
 
-    fn default_mapping(found: FileColumns, expected: &ExpectedColumns) -> Result<ColumnMapping> {
-        map_columns(found, &Settings::default(), Some(expected))
+    fn default_mapping(in_file: FileColumns, expected: &ExpectedColumns) -> Result<ColumnMapping> {
+        map_columns(in_file, &Settings::default(), Some(expected))
     }
 
     fn by_position() -> Settings {
@@ -599,11 +599,11 @@ mod tests {
 
     #[test]
     fn names_with_control_characters_are_refused() {
-        let names = found(&["a\u{1b}[2J", "b"], true);
+        let names = in_file(&["a\u{1b}[2J", "b"], true);
         let error = map_columns(names, &Settings::default(), None).unwrap_err();
         assert_says(&error, &["column 1 has a control character"], &[]);
         let lost = map_columns(
-            found(&["a", "gr\u{fffd}n"], true),
+            in_file(&["a", "gr\u{fffd}n"], true),
             &Settings::default(),
             None,
         );
@@ -618,7 +618,7 @@ mod tests {
         };
         let expected = study(Some(&["a", "b"]), 2);
         let mapped =
-            |names: &[&str], settings| map_columns(found(names, true), settings, Some(&expected));
+            |names: &[&str], settings| map_columns(in_file(names, true), settings, Some(&expected));
         assert_says(&mapped(&["a", "b"], &twice).unwrap_err(), &["twice"], &[]);
         let by_position = by_position();
         let error = mapped(&["b", "a"], &by_position).unwrap_err();
@@ -630,12 +630,12 @@ mod tests {
     #[test]
     fn a_first_line_that_may_be_a_row_is_not_shown() {
         let expected = study(Some(&["a", "b", "c"]), 3);
-        let error = default_mapping(found(&["a", "17.25", "99.5"], false), &expected);
+        let error = default_mapping(in_file(&["a", "17.25", "99.5"], false), &expected);
         let error = error.unwrap_err();
         assert_says(&error, &["lacks \"b\""], &["17.25"]);
         // Rows with another separator, or with a percent sign.
         for row in ["17.25;99.5;female", "17.25 | 3", "17.25%"] {
-            let error = default_mapping(found(&[row], false), &expected).unwrap_err();
+            let error = default_mapping(in_file(&[row], false), &expected).unwrap_err();
             assert_says(&error, &[], &["17.25"]);
         }
     }
@@ -643,13 +643,13 @@ mod tests {
     #[test]
     fn columns_are_matched_by_name() {
         let expected = study(Some(&["a", "b", "c"]), 3);
-        let same = default_mapping(found(&["a", "b", "c"], false), &expected).unwrap();
+        let same = default_mapping(in_file(&["a", "b", "c"], false), &expected).unwrap();
         assert!(same.is_identity(3) && same.notes.is_empty());
-        let moved = default_mapping(found(&["c", "a", "b"], false), &expected).unwrap();
+        let moved = default_mapping(in_file(&["c", "a", "b"], false), &expected).unwrap();
         assert_eq!(moved.file_columns, [1, 2, 0]);
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(moved.notes[0].contains("matched by name"));
-        let more = found(&["id", "c", "a", "b"], false);
+        let more = in_file(&["id", "c", "a", "b"], false);
         let with = map_columns(more, &without(&["id"]), Some(&expected)).unwrap();
         assert_eq!(with.file_columns, [2, 3, 1]);
     }
@@ -675,7 +675,7 @@ mod tests {
             (&["", "0", "1", "2"], &["index", "`drop` 'Unnamed: 0'"]),
             (&["0", "1", "2"], &["pandas", "`features`", "`by_position`"]),
         ] {
-            let error = default_mapping(found(names, false), &expected).unwrap_err();
+            let error = default_mapping(in_file(names, false), &expected).unwrap_err();
             assert_says(&error, words, &[]);
         }
     }
@@ -691,17 +691,17 @@ mod tests {
             &["secret", "secret"],
             &["secret"],
         ] {
-            let error = default_mapping(found(line, false), &expected).unwrap_err();
+            let error = default_mapping(in_file(line, false), &expected).unwrap_err();
             assert_says(&error, &["`header` no"], &["secret", "17.25"]);
         }
         // A line with a number or a date is not shown either, even with `header` yes.
         for cell in ["17.25", "-1e5", "<0.5", "1,5", "2024-03-01"] {
             for line in [&[cell, "secret"][..], &["a", "secret", cell]] {
-                let error = default_mapping(found(line, true), &expected).unwrap_err();
+                let error = default_mapping(in_file(line, true), &expected).unwrap_err();
                 assert_says(&error, &["\"a\""], &["secret", cell]);
             }
         }
-        let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
+        let mapping = default_mapping(in_file(&["secret", "x"], false), &study(None, 2)).unwrap();
         assert!(!mapping.notes[0].contains("secret"));
     }
 
@@ -709,7 +709,7 @@ mod tests {
     fn an_index_in_a_line_that_may_be_a_row_is_not_shown() {
         for name in ["Unnamed: 8641", "__index_level_8641"] {
             for (names_may_be_shown, drop) in [(false, "`drop` and its name"), (true, "8641")] {
-                let line = found(&["a", name], names_may_be_shown);
+                let line = in_file(&["a", name], names_may_be_shown);
                 let error = map_columns(line, &Settings::default(), None).unwrap_err();
                 assert_says(&error, &["column 2", drop], &[]);
                 assert_eq!(
@@ -726,12 +726,12 @@ mod tests {
     fn a_flag_with_a_value_does_not_show_the_first_line() {
         let expected = study(Some(&["a", "b"]), 2);
         for (flag, cell) in [("1", "1"), ("NA", "NA"), ("<5", "<5"), ("Unnamed: 0", "")] {
-            let line = found(&[cell, "SECRETNAME", "8641.25"], false);
+            let line = in_file(&[cell, "SECRETNAME", "8641.25"], false);
             let error = map_columns(line, &without(&[flag]), Some(&expected));
             let error = error.unwrap_err();
             assert_says(&error, &[], &["SECRET", "8641"]);
         }
-        let line = found(&["id", "x", "b"], false);
+        let line = in_file(&["id", "x", "b"], false);
         let error = map_columns(line, &without(&["id"]), Some(&expected)).unwrap_err();
         assert!(error.to_string().contains("does not have \"x\""), "{error}");
     }
@@ -742,14 +742,14 @@ mod tests {
         let error = default_mapping(unnamed(2), &named).unwrap_err();
         assert_says(&error, &["`features`", "`by_position`"], &[]);
         let by_position = by_position();
-        let taken = map_columns(unnamed(2), &by_position, Some(&named)).unwrap();
-        assert_eq!(taken.names.unwrap(), ["a", "b"]);
-        let renamed = map_columns(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
+        let mapping = map_columns(unnamed(2), &by_position, Some(&named)).unwrap();
+        assert_eq!(mapping.names.unwrap(), ["a", "b"]);
+        let renamed = map_columns(in_file(&["x", "y"], true), &by_position, Some(&named)).unwrap();
         assert_eq!(renamed.file_columns, [0, 1]);
-        let taken = map_columns(unnamed(2), &with(Header::No), Some(&named)).unwrap();
-        assert!(taken.notes[0].contains("`header` no"));
+        let mapping = map_columns(unnamed(2), &with(Header::No), Some(&named)).unwrap();
+        assert!(mapping.notes[0].contains("`header` no"));
         assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
-        let listed = default_mapping(found(&["x", "y"], true), &plain).unwrap();
+        let listed = default_mapping(in_file(&["x", "y"], true), &plain).unwrap();
         assert!(listed.notes[0].contains("the file's order: \"x\", \"y\""));
         for expected in [&named, &plain] {
             let error = map_columns(unnamed(3), &by_position, Some(expected)).unwrap_err();
@@ -771,19 +771,19 @@ mod tests {
             ..Settings::default()
         };
         let expected = study(Some(&["a", "b"]), 2);
-        for found in [unnamed(2), found(&["0", "1"], true)] {
-            let named = map_columns(found, &settings, Some(&expected)).unwrap();
+        for file_columns in [unnamed(2), in_file(&["0", "1"], true)] {
+            let named = map_columns(file_columns, &settings, Some(&expected)).unwrap();
             assert_eq!(named.file_columns, [1, 0]);
         }
         let other = study(Some(&["a", "c"]), 2);
-        let error = map_columns(found(&["0", "1"], true), &settings, Some(&other)).unwrap_err();
+        let error = map_columns(in_file(&["0", "1"], true), &settings, Some(&other)).unwrap_err();
         assert_says(
             &error,
             &["it lacks \"c\"", "does not have \"b\""],
             &["0, 1"],
         );
         // Existing names are kept.
-        let mapped = map_columns(found(&["a", "b"], true), &settings, Some(&expected)).unwrap();
+        let mapped = map_columns(in_file(&["a", "b"], true), &settings, Some(&expected)).unwrap();
         assert_eq!(mapped.file_columns, [0, 1]);
         assert!(map_columns(unnamed(3), &settings, None).is_err());
         // pandas' numbers stay numbers when some of them, or an index, are left out.
@@ -795,9 +795,9 @@ mod tests {
                 features: settings.features.clone(),
                 ..without(&[left])
             };
-            let taken = map_columns(found(&names, false), &settings, None).unwrap();
-            assert_eq!(taken.file_columns, [1, 2]);
-            assert_eq!(taken.names.unwrap(), ["b", "a"]);
+            let mapping = map_columns(in_file(&names, false), &settings, None).unwrap();
+            assert_eq!(mapping.file_columns, [1, 2]);
+            assert_eq!(mapping.names.unwrap(), ["b", "a"]);
         }
     }
 }

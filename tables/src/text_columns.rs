@@ -267,7 +267,7 @@ pub(crate) fn encode(
                 "it has no column {requested:?}, which `one_hot` names; give `header` yes if line 1 names the columns"
             ))
         })?;
-        columns.entry(name).or_default().kept.extend(word);
+        columns.entry(name).or_default().category_words.extend(word);
     }
     let position = |name: &&str| names.iter().position(|file_name| file_name == name);
     let file_columns = columns
@@ -305,7 +305,7 @@ pub(crate) fn encode(
 #[derive(Default)]
 struct Encoded<'a> {
     /// Words for missing values that are categories.
-    kept: BTreeSet<&'a str>,
+    category_words: BTreeSet<&'a str>,
     categories: BTreeSet<String>,
     /// Other words for missing values.
     words: BTreeSet<String>,
@@ -317,7 +317,7 @@ struct Encoded<'a> {
 impl Encoded<'_> {
     fn add(&mut self, cell: &str) {
         self.rows += 1;
-        let texts = match is_missing(cell) && !self.kept.contains(cell) {
+        let texts = match is_missing(cell) && !self.category_words.contains(cell) {
             true if cell.is_empty() => return,
             true => &mut self.words,
             false => &mut self.categories,
