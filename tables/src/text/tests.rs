@@ -293,9 +293,9 @@ fn rows_of_one_person_do_not_decide() {
         ] {
             let text = format!("who,a,b\np,1,2\nq,2,3\n{line}\nr,4,5\n");
             let table = parse(text.as_bytes(), false, &settings, Some(&named));
-            let told = table.as_ref().err().map(ToString::to_string);
+            let error = table.as_ref().err().map(ToString::to_string);
             match persons && !words.is_empty() {
-                true => assert!(told.unwrap().contains(words), "{line}"),
+                true => assert!(error.unwrap().contains(words), "{line}"),
                 // A blank line is nobody's.
                 false => {
                     let rows = 4 - usize::from(persons && !line.contains('z'));
