@@ -23,6 +23,9 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 
+use self::paths::{
+    FileId, beside, check_folder, folder_of, has_log, identity, immutable, real, sync_folder,
+};
 use super::file_lock::FileLock;
 use crate::error::{Error, Result};
 
@@ -163,10 +166,7 @@ impl FileSchema {
             connection.pragma_update(None, "user_version", self.layout())?;
             Ok(connection)
         };
-        make().map_err(|failure| match failure {
-            Failure::Sqlite(error) => self.failed(path, &error),
-            Failure::Other(error) => error,
-        })
+        make().map_err(|failure| self.error_of(path, failure))
     }
 
     /// Creates a file that only its owner can read: first complete under a temporary name, so that after a crash there is
@@ -743,22 +743,6 @@ fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Device and number of a file: the same for all its names.
-type FileId = (u64, u64);
-
-/// Which file this is, and how many names it has.
-#[cfg(unix)]
-fn identity(found: &fs::Metadata) -> (FileId, u64) {
-    use std::os::unix::fs::MetadataExt;
-    ((found.dev(), found.ino()), found.nlink())
-}
-
-/// Unknown on this platform: assumes that every file has one name and keeps it.
-#[cfg(not(unix))]
-fn identity(_: &fs::Metadata) -> (FileId, u64) {
-    ((0, 0), 1)
-}
-
 fn application_of(at: &Path) -> rusqlite::Result<i32> {
     without_its_log(at)?.pragma_query_value(None, "application_id", |row| row.get(0))
 }
@@ -771,67 +755,6 @@ fn without_its_log(at: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(immutable(at), flags)
 }
 
-/// The address by which SQLite reads a file without its log and its locks.
-fn immutable(at: &Path) -> String {
-    let path = at.as_os_str().as_encoded_bytes();
-    let mut uri = String::from("file:");
-    if !path.starts_with(b"/") {
-        // A drive's letter.
-        uri.push('/');
-    }
-    for &byte in path {
-        match byte {
-            b'\\' if cfg!(windows) => uri.push('/'),
-            b'/' | b':' | b'.' | b'-' | b'_' => uri.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri + "?immutable=1"
-}
-
-/// Path of the file that SQLite keeps beside this one.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
-/// The path without links, by which SQLite names the files beside.
-fn real(at: &Path) -> PathBuf {
-    fs::canonicalize(at).unwrap_or_else(|_| at.to_owned())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Refuses a folder that is not there, or in which no file may be made.
-#[cfg(unix)]
-fn check_folder(folder: &Path) -> io::Result<()> {
-    use rustix::fs::{Access, access};
-    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
-}
-
-#[cfg(not(unix))]
-fn check_folder(folder: &Path) -> io::Result<()> {
-    fs::metadata(folder).map(drop)
-}
-
-/// Whether the file's log holds anything.
-fn has_log(at: &Path) -> bool {
-    fs::metadata(beside(&real(at), "-wal")).is_ok_and(|log| log.len() > 0)
-}
-
-/// Makes a new file's name durable too. Where a folder cannot be opened or synced there is nothing more to do.
-fn sync_folder(folder: &Path) {
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
-}
-
+mod paths;
 #[cfg(test)]
 mod tests;
