@@ -276,11 +276,8 @@ impl References<'_> {
         let rows = rows.iter().enumerate();
         let rows = rows.map(|(index, row)| preprocessor.prepare_features_nth(index, row));
         let rows = Rows::collect(rows)?;
-        let mut options = Options::default().with(SUPPORT, s);
-        if s < preprocessing.dimension {
-            options = options.with(STARTS, REFERENCE_STARTS);
-        }
-        let method = find("sparse-pca")?.build(&options)?;
+        let options = Options::default().with(SUPPORT, s);
+        let method = find("sparse-pca")?.build(&options.with(STARTS, REFERENCE_STARTS))?;
         // Seeded, because it is a reference.
         let request = Request {
             cancel: self.cancel,

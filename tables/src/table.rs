@@ -123,7 +123,7 @@ impl RowTable {
     /// Refuses a table with unreadable fields (which are NaN); the error names the columns, the number of fields, and
     /// the first line.
     pub fn check_readable(&self) -> Result<()> {
-        self.refuse(self.problems.clone())
+        self.refuse(&self.problems)
     }
 
     /// Refuses a table with a value that is not a number or too large; cells may be missing where that is allowed. The
@@ -132,7 +132,7 @@ impl RowTable {
         if !missing_cells {
             return self.check_readable().and_then(|()| self.check_finite());
         }
-        self.refuse(self.problems.clone().without(UnreadableReason::Missing))?;
+        self.refuse(&self.problems.clone().without(UnreadableReason::Missing))?;
         self.check_values(|value| value.is_nan() || is_in_range(value))
     }
 
@@ -150,7 +150,7 @@ impl RowTable {
         })
     }
 
-    fn refuse(&self, problems: Problems) -> Result<()> {
+    fn refuse(&self, problems: &Problems) -> Result<()> {
         let Some(mut text) = problems.describe(|at| self.mapping.column(at)) else {
             return Ok(());
         };

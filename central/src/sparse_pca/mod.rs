@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     linalg::top_k,
     models::uniform_frame,
 };
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 use rand::seq::index;
 
@@ -92,11 +92,6 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
         request.cancel,
     )?;
     let s = support.unwrap_or(relaxed.support.len());
-    let idle = s == p && options.is_set(STARTS);
-    Error::reject_if_given(
-        &[(STARTS.name, idle)],
-        "every feature is selected, and every start gives the same",
-    )?;
     let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
     let mut best = pursue_from(&embed(&relaxed.vectors, &penalty.candidates, p))?;
     let mut best_start = 1;

@@ -23,6 +23,10 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 
+use self::paths::{
+    FileId, canonical_path, check_folder, folder_of, has_log, identity, immutable_uri, sync_folder,
+    with_suffix,
+};
 use super::file_lock::FileLock;
 use crate::error::{Error, Result};
 
@@ -175,10 +179,7 @@ impl FileSchema {
             connection.pragma_update(None, "user_version", self.layout())?;
             Ok(connection)
         };
-        build().map_err(|failure| match failure {
-            Failure::Sqlite(error) => self.statement_error(path, &error),
-            Failure::Other(error) => error,
-        })
+        build().map_err(|failure| self.error_of(path, failure))
     }
 
     /// Creates a file that only its owner can read: it is completed under a temporary name, so that after a crash the
@@ -773,22 +774,6 @@ fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Device and inode number of a file, equal for all its hard links.
-type FileId = (u64, u64);
-
-/// The identity of a file, and its number of hard links.
-#[cfg(unix)]
-fn identity(metadata: &fs::Metadata) -> (FileId, u64) {
-    use std::os::unix::fs::MetadataExt;
-    ((metadata.dev(), metadata.ino()), metadata.nlink())
-}
-
-/// Unknown on this platform: assumes that every file has one name and keeps it.
-#[cfg(not(unix))]
-fn identity(_: &fs::Metadata) -> (FileId, u64) {
-    ((0, 0), 1)
-}
-
 fn application_of(absolute_path: &Path) -> rusqlite::Result<i32> {
     open_without_log(absolute_path)?.pragma_query_value(None, "application_id", |row| row.get(0))
 }
@@ -801,67 +786,6 @@ fn open_without_log(absolute_path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(immutable_uri(absolute_path), flags)
 }
 
-/// The URI by which SQLite reads a file without its log and its locks.
-fn immutable_uri(absolute_path: &Path) -> String {
-    let path = absolute_path.as_os_str().as_encoded_bytes();
-    let mut uri = String::from("file:");
-    if !path.starts_with(b"/") {
-        // A drive's letter.
-        uri.push('/');
-    }
-    for &byte in path {
-        match byte {
-            b'\\' if cfg!(windows) => uri.push('/'),
-            b'/' | b':' | b'.' | b'-' | b'_' => uri.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri + "?immutable=1"
-}
-
-/// The path with this suffix appended to its name: that of a file which SQLite keeps beside another.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// The path without symbolic links, from which SQLite derives the names of the files beside it.
-fn canonical_path(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Refuses a folder that does not exist, or in which no file may be created.
-#[cfg(unix)]
-fn check_folder(folder: &Path) -> io::Result<()> {
-    use rustix::fs::{Access, access};
-    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
-}
-
-#[cfg(not(unix))]
-fn check_folder(folder: &Path) -> io::Result<()> {
-    fs::metadata(folder).map(drop)
-}
-
-/// Whether the file's log has any contents.
-fn has_log(absolute_path: &Path) -> bool {
-    fs::metadata(with_suffix(&canonical_path(absolute_path), "-wal")).is_ok_and(|log| log.len() > 0)
-}
-
-/// Makes a new file's name durable, too. If the folder cannot be opened or synced, nothing more can be done.
-fn sync_folder(folder: &Path) {
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
-}
-
+mod paths;
 #[cfg(test)]
 mod tests;

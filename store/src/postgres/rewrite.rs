@@ -42,7 +42,7 @@ impl Sizes {
 const IDENTIFIERS: i16 = 0;
 const TOKENS: i16 = 1;
 const SEEDS: i16 = 2;
-const ARRIVALS: i16 = 3;
+// 3: arrivals.
 /// Everything is written; the rows before are still there.
 const WRITTEN: i16 = 4;
 const VACUUMED: i16 = 5;

@@ -207,7 +207,11 @@ mod tests {
                     .flat_map(|row| row.chunks(16).map(<[u8]>::to_vec))
                     .collect()
             };
-            let mut ids = column("SELECT id FROM report_ids UNION ALL SELECT ids FROM recent_ids");
+            // Another study of the store has a later key and no seeds.
+            let mut ids = column(
+                "SELECT id FROM report_ids WHERE study_pk = 1
+                 UNION ALL SELECT ids FROM recent_ids WHERE study_pk = 1",
+            );
             ids.sort();
             let seeds = column("SELECT seeds FROM seeds ORDER BY commit_seq, bucket");
             assert_eq!((ids.len(), seeds.len()), (DEVICES, DEVICES));

@@ -74,9 +74,6 @@ central pca --rows ROWS --k 1
   --out FOLDER/scores.npy : ends in .csv
   --seed 3 : --seed has no effect
   --repeats 3 : --repeats has no effect
-central sparse-pca --rows ROWS --k 1 --lambda 0
-  --starts 5 : --starts has no effect
-  --seed 3 : --seed has no effect
 central pca --model haystack --p 6 --n 50 --k 1
   --keep a : cannot be used
   --spike 3 : --spike has no effect
