@@ -25,6 +25,8 @@ mod row_grid;
 mod shares;
 mod sum;
 
+#[cfg(test)]
+mod tests;
 
 pub use payload::{NoisyTable, TablePayload};
 pub use release::{MAX_TABLE_DIMENSION, TableMechanism};
