@@ -4,9 +4,11 @@
 use std::sync::LazyLock;
 
 use eigenveil_shared::{
-    codec::{self, ReportFormat},
+    codec::{self, ReportFormat, SiteReportFormat},
     mechanism::MechanismKind,
+    privacy::Budget,
     report::Report,
+    site_study::{SiteStudyDesign, SiteStudyParams, SiteTerms},
     study::{StudyDesign, StudyParams},
 };
 use libfuzzer_sys::fuzz_target;
@@ -24,6 +26,12 @@ static SHAPES: LazyLock<Vec<ReportFormat>> = LazyLock::new(|| {
             ReportFormat::new(&params)
         })
         .collect()
+});
+
+static SITES: LazyLock<SiteReportFormat> = LazyLock::new(|| {
+    let budget = Budget::approximate(1.0, 1e-6).expect("a usual budget");
+    let design = SiteStudyDesign::new(2, budget, SiteTerms::new(1_000));
+    SiteReportFormat::new(&SiteStudyParams::freeze(design).expect("a usual study"))
 });
 
 fuzz_target!(|data: &[u8]| {
@@ -59,5 +67,20 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(params) = StudyParams::from_canonical(&bytes) {
         assert_eq!(params.canonical_bytes(), bytes);
+    }
+    if let Ok(params) = SiteStudyParams::from_canonical(&bytes) {
+        assert_eq!(params.canonical_bytes(), bytes);
+    }
+    if first >= 128 && bytes.len() >= 34 {
+        bytes[..2].copy_from_slice(&codec::SITE_WIRE_VERSION.to_le_bytes());
+        bytes[2..34].copy_from_slice(&SITES.fingerprint().0);
+    }
+    if let Ok(report) = codec::decode_site_report(&bytes, &SITES) {
+        let again = codec::encode_site_report(&Report {
+            fingerprint: SITES.fingerprint(),
+            id: report.id(),
+            payload: report.payload().as_bytes().to_vec(),
+        });
+        assert_eq!(again, bytes);
     }
 });

@@ -5,6 +5,8 @@
 //! vectors in `shared/tests/shared/codec_vectors.rs` hold it, so that it does not depend on the crate's future.
 //! Payloads travel as one contiguous run and are borrowed, never copied, when decoded.
 
+mod sites;
+
 use std::array;
 
 use bincode::Options;
@@ -23,6 +25,12 @@ use crate::{
         version_of,
     },
 };
+
+pub use sites::{
+    SITE_WIRE_VERSION, SiteReportFormat, ValidatedSiteReport, decode_site_report,
+    encode_site_report,
+};
+pub(crate) use sites::{decode_site_params, encode_site_params};
 
 /// Version of the report and batch layouts.
 pub const WIRE_VERSION: u16 = 1;
@@ -111,6 +119,99 @@ struct WireParams {
     constants: Vec<f64>,
 }
 
+impl WireParams {
+    fn without_mechanism(version: u16, preprocessing: &Preprocessing, budget: Budget) -> Self {
+        let (norm, radius) = match preprocessing.norm {
+            Norm::Normalize => (0, 0.0),
+            Norm::Clip { radius } => (1, radius),
+            Norm::Require { radius } => (2, radius),
+        };
+        Self {
+            version,
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "checked to be at most 65,536"
+            )]
+            dimension: preprocessing.dimension as u32,
+            norm,
+            radius,
+            features: preprocessing.features.as_ref().map(|features| {
+                let features = features.iter();
+                features
+                    .map(|f| (f.name.clone(), f.center, f.scale))
+                    .collect()
+            }),
+            centring: preprocessing.centring,
+            epsilon: budget.epsilon(),
+            delta: budget.delta(),
+            mechanism: 0,
+            calibration: 0,
+            constants: Vec::new(),
+        }
+    }
+
+    /// The preprocessing without missing cells and weights, and the mechanism without its constants.
+    fn read(&mut self) -> Result<(Preprocessing, MechanismKind, Calibration)> {
+        let norm = match (self.norm, self.radius) {
+            (0, 0.0) => Norm::Normalize,
+            (1, radius) => Norm::Clip { radius },
+            (2, radius) => Norm::Require { radius },
+            (tag, radius) => {
+                return Err(malformed_params(format!(
+                    "unknown norm {tag} with radius {radius}"
+                )));
+            }
+        };
+        let kind = MechanismKind::from_number(self.mechanism).ok_or_else(|| {
+            error!(
+                InvalidMechanism,
+                "the study uses mechanism number {}, which this program does not know: update it",
+                self.mechanism
+            )
+        })?;
+        let calibration = match self.calibration {
+            0 => Calibration::Analytic,
+            1 => Calibration::AsPublished,
+            tag => return Err(malformed_params(format!("unknown calibration {tag}"))),
+        };
+        let preprocessing = Preprocessing {
+            dimension: self.dimension as usize,
+            features: self.features.take().map(|features| {
+                let features = features.into_iter();
+                features
+                    .map(|(name, center, scale)| Feature::new(name, center, scale))
+                    .collect()
+            }),
+            norm,
+            centring: self.centring,
+            weights: None,
+        };
+        Ok((preprocessing, kind, calibration))
+    }
+
+    /// The mechanism of reports of this dimension, unchecked.
+    fn read_mechanism(
+        &self,
+        kind: MechanismKind,
+        calibration: Calibration,
+        report_dimension: usize,
+    ) -> Result<Mechanism> {
+        Mechanism::from_constants(
+            kind,
+            calibration,
+            report_dimension,
+            self.epsilon,
+            &self.constants,
+        )
+        .ok_or_else(|| {
+            malformed_params(format!(
+                "{} constants do not fit {kind}",
+                self.constants.len()
+            ))
+        })
+    }
+}
+
 /// The fields after [`WireParams`] in version 2.
 #[derive(Serialize, Deserialize)]
 struct WireExtension {
@@ -137,9 +238,13 @@ pub fn max_batch(payload_len: usize) -> usize {
 
 /// Encodes one report.
 pub fn encode_report(report: &Report) -> Vec<u8> {
+    encode_envelope(WIRE_VERSION, report)
+}
+
+fn encode_envelope(version: u16, report: &Report) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(report_len(report.payload.len()));
     let wire = WireReport {
-        version: WIRE_VERSION,
+        version,
         fingerprint: report.fingerprint.into(),
         id: u128::from_le_bytes(report.id.0),
         payload: ByteRun(&report.payload),
@@ -154,10 +259,21 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
 /// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length`,
 /// `payload-not-finite`, `payload-out-of-range`, `implausible-report`. Nothing is allocated, whatever a length prefix says.
 pub fn decode_report<'a>(bytes: &'a [u8], study: &ReportFormat) -> Result<ValidatedReport<'a>> {
-    check_wire_version(bytes)?;
-    let wire: WireReport<'a> = read(bytes, report_len(study.payload_len))?;
-    check_fingerprint(wire.fingerprint.into(), study)?;
-    validate(ReportId(wire.id.to_le_bytes()), wire.payload.0, study)
+    let (id, payload) = decode_envelope(bytes, WIRE_VERSION, study.fingerprint, study.payload_len)?;
+    validate(id, payload, study)
+}
+
+/// Identifier and payload of a report of this wire version and study, with a payload of at most this length.
+fn decode_envelope(
+    bytes: &[u8],
+    version: u16,
+    fingerprint: Fingerprint,
+    payload_len: usize,
+) -> Result<(ReportId, &[u8])> {
+    check_wire_version(bytes, version)?;
+    let wire: WireReport<'_> = read(bytes, report_len(payload_len))?;
+    check_fingerprint(wire.fingerprint.into(), fingerprint)?;
+    Ok((ReportId(wire.id.to_le_bytes()), wire.payload.0))
 }
 
 /// Encodes a batch of `(identifier, payload)` pairs for one study.
@@ -194,10 +310,10 @@ pub fn decode_batch<'a>(
     bytes: &'a [u8],
     study: &ReportFormat,
 ) -> Result<Vec<Result<ValidatedReport<'a>>>> {
-    check_wire_version(bytes)?;
+    check_wire_version(bytes, WIRE_VERSION)?;
     let longest = batch_len(study.payload_len, max_batch(study.payload_len));
     let wire: WireBatch<'a> = read(bytes, longest)?;
-    check_fingerprint(wire.fingerprint.into(), study)?;
+    check_fingerprint(wire.fingerprint.into(), study.fingerprint)?;
     let len = usize::try_from(wire.payload_len).unwrap_or(usize::MAX);
     check_len(len, study.payload_len)?;
     let stride = 16 + study.payload_len;
@@ -275,41 +391,18 @@ impl ReportFormat {
 
 /// The canonical bytes of study parameters.
 pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
-    let preprocessing = params.preprocessing();
-    let (norm, radius) = match preprocessing.norm {
-        Norm::Normalize => (0, 0.0),
-        Norm::Clip { radius } => (1, radius),
-        Norm::Require { radius } => (2, radius),
+    let (preprocessing, mechanism) = (params.preprocessing(), params.mechanism());
+    let wire = WireParams {
+        mechanism: mechanism.kind().number(),
+        calibration: match mechanism.calibration() {
+            None | Some(Calibration::Analytic) => 0,
+            Some(Calibration::AsPublished) => 1,
+        },
+        constants: mechanism.constants(),
+        ..WireParams::without_mechanism(version_of(preprocessing), preprocessing, params.budget())
     };
     let mut bytes = Vec::new();
-    write(
-        &mut bytes,
-        &WireParams {
-            version: version_of(preprocessing),
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "checked to be at most 65,536"
-            )]
-            dimension: preprocessing.dimension as u32,
-            norm,
-            radius,
-            features: preprocessing.features.as_ref().map(|features| {
-                let features = features.iter();
-                features
-                    .map(|f| (f.name.clone(), f.center, f.scale))
-                    .collect()
-            }),
-            centring: preprocessing.centring,
-            epsilon: params.budget().epsilon(),
-            delta: params.budget().delta(),
-            mechanism: params.mechanism().kind().number(),
-            calibration: match params.mechanism().calibration() {
-                None | Some(Calibration::Analytic) => 0,
-                Some(Calibration::AsPublished) => 1,
-            },
-            constants: params.mechanism().constants(),
-        },
-    );
+    write(&mut bytes, &wire);
     if version_of(preprocessing) == PARAMS_VERSION_EXTENDED {
         let features = preprocessing.features.iter().flatten();
         let observed = features.filter_map(|f| Some((f.observed?, f.section.clone())));
@@ -324,84 +417,47 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
 
 /// Reads canonical bytes; the result has been checked as a device must.
 pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
-    let unreadable =
-        |error| malformed_params(format!("the study parameters cannot be read: {error}"));
-    let options = || options().with_limit(MAX_PARAMS_BYTES);
-    let (wire, extension): (WireParams, Option<WireExtension>) =
+    let (mut wire, extension): (WireParams, Option<WireExtension>) =
         match first_version(bytes, malformed_params)? {
-            PARAMS_VERSION => (options().deserialize(bytes).map_err(unreadable)?, None),
+            PARAMS_VERSION => (read_params(bytes)?, None),
             PARAMS_VERSION_EXTENDED => {
-                let (wire, extension) = options().deserialize(bytes).map_err(unreadable)?;
+                let (wire, extension) = read_params(bytes)?;
                 (wire, Some(extension))
             }
             version => return Err(unsupported_version(version)),
         };
-    let norm = match (wire.norm, wire.radius) {
-        (0, 0.0) => Norm::Normalize,
-        (1, radius) => Norm::Clip { radius },
-        (2, radius) => Norm::Require { radius },
-        (tag, radius) => {
-            return Err(malformed_params(format!(
-                "unknown norm {tag} with radius {radius}"
-            )));
-        }
-    };
-    let kind = MechanismKind::from_number(wire.mechanism).ok_or_else(|| {
-        error!(
-            InvalidMechanism,
-            "the study uses mechanism number {}, which this program does not know: update it",
-            wire.mechanism
-        )
-    })?;
-    let calibration = match wire.calibration {
-        0 => Calibration::Analytic,
-        1 => Calibration::AsPublished,
-        tag => return Err(malformed_params(format!("unknown calibration {tag}"))),
-    };
-    let mut features: Option<Vec<Feature>> = wire.features.map(|features| {
-        let features = features.into_iter();
-        features
-            .map(|(name, center, scale)| Feature::new(name, center, scale))
-            .collect()
-    });
+    let (mut preprocessing, kind, calibration) = wire.read()?;
     let weights = extension.as_ref().and_then(|extension| extension.weights);
+    preprocessing.weights = weights.map(|mean| Weights { mean });
     let observed = extension.map_or_else(Vec::new, |extension| extension.observed);
     // A number of shares that does not fit is refused with what is not canonical.
-    for (feature, observed) in features.iter_mut().flatten().zip(observed) {
+    let features = preprocessing.features.iter_mut().flatten();
+    for (feature, observed) in features.zip(observed) {
         (feature.observed, feature.section) = (Some(observed.0), observed.1);
     }
-    let preprocessing = Preprocessing {
-        dimension: wire.dimension as usize,
-        features,
-        norm,
-        centring: wire.centring,
-        weights: weights.map(|mean| Weights { mean }),
-    };
-    let mechanism = Mechanism::from_constants(
-        kind,
-        calibration,
-        preprocessing.report_dimension(),
-        wire.epsilon,
-        &wire.constants,
-    )
-    .ok_or_else(|| {
-        malformed_params(format!(
-            "{} constants do not fit {kind}",
-            wire.constants.len()
-        ))
-    })?;
+    let mechanism = wire.read_mechanism(kind, calibration, preprocessing.report_dimension())?;
     let params = StudyParams::new_checked(
         preprocessing,
         mechanism,
         Budget::new(wire.epsilon, wire.delta)?,
     )?;
-    // Each set of parameters has exactly one encoding; −0.0 would be a second encoding of 0.
-    if encode_params(&params) != bytes {
-        return Err(malformed_params(
-            "the study parameters are not in canonical form".to_owned(),
-        ));
-    }
+    check_canonical(bytes, &encode_params(&params))?;
     Ok(params)
+}
+
+fn read_params<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+    let read = options().with_limit(MAX_PARAMS_BYTES).deserialize(bytes);
+    read.map_err(|error| malformed_params(format!("the study parameters cannot be read: {error}")))
+}
+
+/// Each set of parameters has exactly one encoding; −0.0 would be a second encoding of 0.
+fn check_canonical(bytes: &[u8], encoded: &[u8]) -> Result<()> {
+    if encoded == bytes {
+        return Ok(());
+    }
+    Err(malformed_params(
+        "the study parameters are not in canonical form".to_owned(),
+    ))
 }
 
 fn validate<'a>(
@@ -409,34 +465,43 @@ fn validate<'a>(
     payload: &'a [u8],
     study: &ReportFormat,
 ) -> Result<ValidatedReport<'a>> {
-    if !id.is_well_formed() {
-        return Err(malformed(format!(
-            "the report identifier {id} is not in UUIDv7 layout"
-        )));
-    }
+    check_id(id)?;
     Ok(ValidatedReport::new(id, study.payload(payload)?))
 }
 
-fn check_fingerprint(fingerprint: Fingerprint, study: &ReportFormat) -> Result<()> {
-    if fingerprint == study.fingerprint {
+fn check_id(id: ReportId) -> Result<()> {
+    if id.is_well_formed() {
+        return Ok(());
+    }
+    Err(malformed(format!(
+        "the report identifier {id} is not in UUIDv7 layout"
+    )))
+}
+
+fn check_fingerprint(fingerprint: Fingerprint, study: Fingerprint) -> Result<()> {
+    if fingerprint == study {
         return Ok(());
     }
     Err(error!(
         WrongFingerprint,
-        "the report was made for study parameters {} but this study's are {}; fetch the study again",
-        fingerprint,
-        study.fingerprint
+        "the report was made for study parameters {fingerprint} but this study's are {study}; fetch the study again"
     ))
 }
 
-fn check_wire_version(bytes: &[u8]) -> Result<()> {
-    match first_version(bytes, malformed)? {
-        WIRE_VERSION => Ok(()),
-        version => Err(error!(
-            UnsupportedVersion,
-            "the report has wire version {version}, but this program knows version {WIRE_VERSION}: update the older of the two"
-        )),
-    }
+fn check_wire_version(bytes: &[u8], expected: u16) -> Result<()> {
+    let refused = match first_version(bytes, malformed)? {
+        version if version == expected => return Ok(()),
+        SITE_WIRE_VERSION => {
+            "the report is a site's table (wire version 2), but this study takes reports of single rows (version 1)".to_owned()
+        }
+        WIRE_VERSION => {
+            "the report is that of a single row (wire version 1), but this study takes tables of sites (version 2)".to_owned()
+        }
+        version => format!(
+            "the report has wire version {version}, but this program knows version {expected} of this study's reports: update the older of the two"
+        ),
+    };
+    Err(Error::new(ErrorCode::UnsupportedVersion, refused))
 }
 
 fn first_version(bytes: &[u8], malformed: fn(String) -> Error) -> Result<u16> {

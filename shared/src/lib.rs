@@ -12,7 +12,8 @@
 //! * [`privacy`]: [`Budget`](privacy::Budget), the analytic and the as-published calibration of the
 //!   Gaussian mechanism, and the [`PrivacyStatement`](privacy::PrivacyStatement) shown with every result.
 //! * [`mechanism`]: the closed set of local randomizers and their [`NoiseModel`](mechanism::NoiseModel).
-//! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted.
+//! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted; [`site_study`]: the same where each
+//!   report is a site's table.
 //! * [`report`], [`codec`]: reports, and the one module in which their byte layout is defined.
 //! * [`enrolment`]: who may take part, and one-time tokens.
 //! * [`about`]: the notice to the people whom a study invites.
@@ -39,8 +40,9 @@
 //!
 //! # What is not here
 //!
-//! No I/O, no clock, no async, no linear algebra. What floating point adds to the ε of the Gaussian
-//! mechanisms is bounded and stated (`docs/derivations/gaussian.md`, "Floating point").
+//! No I/O, no clock, no async, no linear algebra; threads where a table is summed, and nowhere else. What floating
+//! point adds to the ε of the Gaussian mechanisms is bounded and stated (`docs/derivations/gaussian.md`, "Floating
+//! point").
 
 #[macro_use]
 mod names;
@@ -58,6 +60,7 @@ pub mod preprocess;
 pub mod privacy;
 #[cfg(feature = "openapi")]
 mod schemas;
+pub mod site_study;
 pub mod sparse;
 pub mod study;
 pub mod wording;

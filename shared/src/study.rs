@@ -10,6 +10,7 @@ use crate::{
     mechanism::{Calibration, Mechanism, MechanismKind, NoiseModel},
     preprocess::{Feature, Norm, Preprocessing, Preprocessor, Weights},
     privacy::Budget,
+    site_study::PARAMS_VERSION_SITES,
 };
 
 /// Version of the canonical layout of [`StudyParams`].
@@ -261,6 +262,12 @@ fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Res
 }
 
 pub(crate) fn unsupported_version(version: u16) -> Error {
+    if version == PARAMS_VERSION_SITES {
+        return error!(
+            UnsupportedVersion,
+            "the study parameters have layout version {version}, of a study of sites, whose reports are tables; a report of a single row does not belong to it"
+        );
+    }
     error!(
         UnsupportedVersion,
         "the study parameters have layout version {version}, which does not fit them; this program knows {PARAMS_VERSION}, and {PARAMS_VERSION_EXTENDED} with missing cells or weights: update it"

@@ -1,7 +1,7 @@
 //! The local randomizers: what each device does to its row. A closed set; the wire knows no other.
 //!
 //! Everything about one of them is in its folder, as an implementation of `randomizer::LocalRandomizer`; `spec` lists
-//! them.
+//! them. [`table`] is what a site does to all its rows at once.
 
 mod calibration;
 mod decoding;
@@ -14,6 +14,7 @@ mod payload;
 mod randomizer;
 mod sampling_cost;
 mod spec;
+pub mod table;
 
 #[cfg(test)]
 mod script;

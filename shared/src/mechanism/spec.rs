@@ -207,6 +207,16 @@ impl std::str::FromStr for MechanismKind {
     }
 }
 
+/// ChaCha20 keyed by the operating system, for one report.
+pub(super) fn release_generator() -> Result<ChaCha20Rng> {
+    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
+        error!(
+            RandomnessUnavailable,
+            "the operating system's random generator failed ({error}); nothing was released"
+        )
+    })
+}
+
 /// Methods that are those of the randomizer.
 macro_rules! delegate {
     ($($(#[$doc:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
@@ -349,13 +359,7 @@ impl Mechanism {
     /// Like [`perturb`](Self::perturb), and also returns what someone timing the device could see. **For the audit
     /// only**: it must never leave a device.
     pub fn perturb_measured(&self, row: &BoundedRow) -> Result<(Vec<u8>, SamplingCost)> {
-        let mut generator = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
-            error!(
-                RandomnessUnavailable,
-                "the operating system's random generator failed ({error}); nothing was released"
-            )
-        })?;
-        Ok(self.perturb_with_measured(row, &mut generator))
+        Ok(self.perturb_with_measured(row, &mut release_generator()?))
     }
 
     /// Perturbs one row with the caller's generator, **for simulation only**: reproducible noise

@@ -84,7 +84,7 @@ fn report() -> Report {
 }
 
 /// Asserts that ours are the golden bytes, and returns them.
-fn assert_matches_golden(name: &str, ours: &[u8]) -> Vec<u8> {
+pub(crate) fn assert_matches_golden(name: &str, ours: &[u8]) -> Vec<u8> {
     let golden = golden(name, ours);
     assert_eq!(to_hex(ours), to_hex(&golden));
     golden
@@ -95,10 +95,10 @@ fn batch_of(a: &[u8], b: &[u8]) -> Vec<u8> {
     codec::encode_batch(&format(), [(id(1), a), (id(2), b)]).unwrap()
 }
 
-type Twins = Vec<(String, Vec<u8>, ErrorCode)>;
+pub(crate) type Twins = Vec<(String, Vec<u8>, ErrorCode)>;
 
 /// Every twin is refused with its code.
-fn assert_refused<T: std::fmt::Debug>(
+pub(crate) fn assert_refused<T: std::fmt::Debug>(
     twins: Twins,
     read: impl Fn(&[u8]) -> eigenveil_shared::Result<T>,
 ) {
@@ -402,21 +402,21 @@ fn a_batch_with_its_tokens() {
 }
 
 /// Every single-byte truncation and extension of `bytes`, and those with a changed version.
-fn broken_frames(bytes: &[u8], malformed: ErrorCode) -> Twins {
+pub(crate) fn broken_frames(bytes: &[u8], malformed: ErrorCode) -> Twins {
     let mut twins = Vec::new();
     for len in 0..bytes.len() {
         twins.push((format!("cut to {len}"), bytes[..len].to_vec(), malformed));
     }
     let long = [bytes, &[0]].concat();
     twins.push(("one byte more".into(), long, malformed));
-    for version in [0_u16, 3, 0x0100, 0xffff] {
+    for version in [0_u16, 4, 0x0100, 0xffff] {
         let other = with(bytes, 0, &version.to_le_bytes());
         twins.push((format!("version {version}"), other, UnsupportedVersion));
     }
     twins
 }
 
-fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+pub(crate) fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + new.len()].copy_from_slice(new);
     bytes

@@ -8,3 +8,4 @@
 mod codec_vectors;
 mod mechanism_law;
 mod reference_vectors;
+mod site_vectors;

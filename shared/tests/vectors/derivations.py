@@ -1,11 +1,12 @@
 """The numbers of docs/derivations, computed apart from the Rust code: mpmath, numpy and scipy, from the definitions.
 
-Usage: pip install mpmath numpy scipy; python derivations.py [double_cap gaussian discrete centring floor]
+Usage: pip install mpmath numpy scipy; python derivations.py [double_cap gaussian discrete centring floor sites]
 Prints one line for each number, what was derived beside what was found. Seeds are fixed; a few minutes in all.
 """
 
 import sys
-from math import exp, expm1, floor, log, log2, pi, sqrt, tanh
+from fractions import Fraction
+from math import exp, expm1, floor, isqrt, log, log2, pi, sqrt, tanh
 
 import mpmath as mp
 import numpy as np
@@ -432,10 +433,185 @@ def floor_():
     print(cosines, slope / place(y)[1], "eigenvalue", np.mean([v[-1] for v, _ in found]), place(y)[0] - 1 / p)
 
 
-# Shuffling
+# Sites
+
+
+def row_grid(a, p, c):
+    """s: the largest whole number that leaves room for rounding c rows of p numbers, and one more."""
+    root = isqrt(c * p - 1) + 1
+    return 2**a - (root + 1) // 2 - 1
+
+
+def longest(left, most, numbers, c):
+    """The largest |u|^2 of a row whose cell comes within s/sqrt c of 0; `left` is 4s^2, entries are at most `most`."""
+    if numbers == 0:
+        return 0
+    return max(
+        v * v + longest(left - c * max(2 * v - 1, 0) ** 2, v, numbers - 1, c)
+        for v in range(most + 1)
+        if c * max(2 * v - 1, 0) ** 2 <= left
+    )
+
+
+def rounded_rows(a, p, c):
+    """Every u = rint(s x/sqrt c) of a row |x| <= 1: those whose cell comes near enough to 0."""
+    s = row_grid(a, p, c)
+    values = np.arange(-s - 1, s + 2)
+    cost = c * np.maximum(2 * np.abs(values) - 1, 0) ** 2
+    u, spent = np.zeros((1, 0), int), np.zeros(1, int)
+    for _ in range(p):
+        spent = (spent[:, None] + cost).ravel()
+        u = np.hstack([np.repeat(u, len(values), 0), np.tile(values, len(u))[:, None]])
+        u, spent = u[spent <= 4 * s * s], spent[spent <= 4 * s * s]
+    return u
+
+
+def packed(u, off):
+    """The upper triangles of u u^T, entries off the diagonal times `off`, in units of 1."""
+    p = u.shape[-1]
+    return np.stack([u[..., i] * u[..., j] * (1 if i == j else off) for i in range(p) for j in range(i, p)], -1)
+
+
+def furthest_rows(a, p, off):
+    """Largest distance between tables that differ in one row, over 4^a: added or removed, replaced."""
+    u = rounded_rows(a, p, 1)
+    # Signs: u and -u are the same.
+    u = u[(u[:, 0] > 0) | ((u[:, 0] == 0) & (u[:, 1] >= 0))]
+    q = packed(u, off) / 4**a
+    squared = (q * q).sum(1)
+    replaced = 0.0
+    for part in np.array_split(np.arange(len(q)), len(q) // 500 + 1):
+        replaced = max(replaced, (squared[part, None] + squared - 2 * q[part] @ q.T).max())
+    return sqrt(squared.max() + 1), sqrt(replaced)
+
+
+def furthest_persons(a, p, c, off, count, rng, steps=4_000):
+    """The same for one person with up to c rows, some unusable, by climbing; `count(usable, rows)` is the person's."""
+    choices = {rows: rounded_rows(a, p, rows) for rows in range(1, c + 1)}
+
+    def draw():
+        rows = int(rng.integers(1, c + 1))
+        usable = int(rng.integers(0, rows + 1))
+        if rng.random() < 0.5:
+            usable = rows
+        # Long rows, near the bound, in few directions.
+        u = choices[rows]
+        order = np.argsort(-(u * u).sum(1))[:60]
+        picked = u[rng.choice(order, usable)] if rng.random() < 0.7 else u[np.full(usable, rng.choice(order))]
+        return packed(picked, off).sum(0) / 4**a if usable else np.zeros(p * (p + 1) // 2), count(usable, rows)
+
+    best = 0.0
+    kept = [draw() for _ in range(400)]
+    for _ in range(steps):
+        matrix, counted = draw()
+        for other, beside in kept:
+            best = max(best, ((matrix - other) ** 2).sum() + (counted - beside) ** 2)
+        best = max(best, (matrix**2).sum() + counted**2)
+        kept[int(rng.integers(len(kept)))] = matrix, counted
+    return sqrt(best)
+
+
+def boundary(sum_of, k, low, high):
+    """The first number z for which the released number is above k, by bisection over neighbouring floats."""
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return high
+        low, high = (middle, high) if sum_of(middle) <= k else (low, middle)
+
+
+def ends(rng):
+    """How far computing moves the ends of a cell, over the bound 2^-53(2|z| + L/2): after splitting, and plainly."""
+    split_worst, plain_worst = 0.0, 0.0
+    for _ in range(3_000):
+        a = int(rng.integers(15, 21))
+        sd = float(2 ** rng.uniform(-2, 6))
+        grid = 2.0 ** floor(log2(sd)) / 64
+        step = int(grid * 4**a)
+        bound = 2 ** int(rng.integers(20, 63))
+        total = int(rng.integers(bound // 2, bound))
+        whole = (total + step // 2) // step
+        rest = total - whole * step
+        assert abs(2 * rest) <= step and whole * step + rest == total
+        k = int(round(rng.uniform(-8, 8) * sd / grid))
+        # Exactly: (k + 1/2)h = r + s z.
+        exact = ((Fraction(k) + Fraction(1, 2)) * Fraction(grid) - Fraction(rest, 4**a)) / Fraction(sd)
+        z = float(exact)
+        allowed = (2 * abs(z) + grid / sd / 2) * 2.0**-53
+        split = lambda z: round((rest * 4.0**-a + sd * z) / grid)
+        plain = lambda z: round((float(total) * 4.0**-a + sd * z) / grid) - whole
+        for name, sum_of in (("split", split), ("plain", plain)):
+            found = boundary(sum_of, k, z - 1e-3, z + 1e-3)
+            moved = abs(float(Fraction(found) - exact))
+            # The bisection itself ends between two neighbouring numbers.
+            moved = max(moved - np.spacing(abs(z)), 0) / allowed
+            if name == "split":
+                split_worst = max(split_worst, moved)
+            else:
+                plain_worst = max(plain_worst, moved)
+    return split_worst, plain_worst
+
+
+def sites():
+    rng = np.random.default_rng(17)
+    print("# sites: integer bound at a = 4, p = 1..8 and c = 1..16: the largest c max|u|^2 of 256; the least excess of s that breaks it")
+    worst, excess = (0, 0, 0), 16
+    for c in range(1, 17):
+        for p in range(1, 9):
+            s = row_grid(4, p, c)
+            assert longest(4 * s * s, s + 1, p, c) <= 256 // c
+            worst = max(worst, (c * longest(4 * s * s, s + 1, p, c), p, c))
+            breaks = next(t for t in range(s, 32) if longest(4 * t * t, t + 1, p, c) > 256 // c)
+            assert p == 1 or breaks <= 16
+            excess = min(excess, breaks - s)
+    print(worst, excess)
+    print("one row added or removed, replaced, over sqrt 2, at a = 4: all rows")
+    for p in (2, 3):
+        for name, off in (("svec", sqrt(2)), ("tri", 1)):
+            print(p, name, *(x / sqrt(2) for x in furthest_rows(4, p, off)))
+    print("one person of up to c rows, over sqrt 2, at a = 4, by climbing; counted as in the code, once if all are usable")
+    for p, c in ((2, 3), (3, 2), (2, 8)):
+        unit = lambda usable, rows: usable * (256 // rows) / 256
+        whole = lambda usable, rows: 1.0 if usable == rows else 0.0
+        for off in (sqrt(2), 1):
+            print(p, c, *(furthest_persons(4, p, c, off, count, rng) / sqrt(2) for count in (unit, whole)))
+    print("a and s at m_max, p = 400; (2^a/s)^2 - 1")
+    for m in (1_000, 2**22, 2**22 + 1, 10**8, 2**32):
+        a = max(a for a in range(21) if m * 4**a <= 2**62)
+        s = row_grid(a, 400, 1)
+        print(m, a, s, (2**a / s) ** 2 - 1)
+    print("ends of a cell moved over the bound, split and plain", *ends(rng))
+    # Discrete: integers near the ends of cells, on a coarse grid, with the whole product.
+    root = mp.sqrt(2) * mp.mpf(2) ** 62
+    near = int(mp.nint(root))
+    print("sqrt 2 in units of 2^-62", near, "off by", mp.nstr(abs(near - root), 3))
+    scales = {True: 2**62, False: near}
+    furthest = 0.0
+    p, a, b = 3, 15, 5
+    diagonal = [i == j for i in range(p) for j in range(i, p)]
+    shift = 62 + 2 * a - b
+    unit = rng.standard_normal((20_000, 2, p))
+    unit /= np.linalg.norm(unit, axis=2)[:, :, None]
+    for x, y in np.rint(row_grid(a, p, 1) * unit).astype(np.int64).tolist():
+        table = [int(t) for t in rng.integers(0, 2**50, 6)]
+        moved = 0
+        for at, (i, j) in enumerate((i, j) for i in range(p) for j in range(i, p)):
+            on = [(s * scales[diagonal[at]] + 2 ** (shift - 1)) >> shift for s in (table[at] + x[i] * x[j], table[at] + y[i] * y[j])]
+            moved += (on[0] - on[1]) ** 2
+        furthest = max(furthest, sqrt(moved))
+    print("p = 3, b = 5: furthest pair in a table", furthest, "sensitivity", 2**b * sqrt(2) + sqrt(p * (p + 1) / 2 + 1), "without rounding", 2**b * sqrt(2))
+    print("epsilon 1 at delta 1e-6 and 1e-7, for mu times 2, 3 (rows of one person), sqrt 2, sqrt 3 (sites of one person)")
+    for delta in (1e-6, 1e-7):
+        mu = gaussian_mu(1, delta)
+        times = [2, 3, sqrt(2), sqrt(3)]
+        print(delta, *(mp.nstr(mp.findroot(lambda e: mp.log(gaussian_delta(mu * k, e) / delta), k), 4) for k in times))
+    for p in (2, 40, 400, 2_896):
+        b = (500 * p - 1).bit_length()
+        d = (p + 1) * (p + 2) // 2
+        print("price of the grid at p =", p, b, sqrt(d) / (sqrt(2) * 2**b))
 
 
 if __name__ == "__main__":
-    parts = {"double_cap": double_cap, "gaussian": gaussian, "discrete": discrete, "centring": centring, "floor": floor_}
+    parts = {"double_cap": double_cap, "gaussian": gaussian, "discrete": discrete, "centring": centring, "floor": floor_, "sites": sites}
     for name in sys.argv[1:] or parts:
         parts[name]()

@@ -11,3 +11,4 @@ pub use parameters::{
     DiscreteGaussianParameters, MAX_GRID_BITS, MAX_SIGMA_GRID, MIN_SIGMA_GRID, grid_sensitivity,
 };
 pub use randomizer::DiscreteGaussian;
+pub(super) use sampler::DiscreteGaussianSampler;

@@ -109,9 +109,19 @@ impl DiscreteGaussianParameters {
     /// small that its noise does not fit the payload.
     pub fn derive(report_dimension: usize, budget: Budget) -> Result<Self> {
         check_dimension(report_dimension)?;
+        Self::derive_from(min_grid_bits(report_dimension), report_dimension, budget)
+    }
+
+    /// [`derive`](Self::derive) with a grid of at least so many bits.
+    pub(in crate::mechanism) fn derive_from(
+        coarsest: u8,
+        report_dimension: usize,
+        budget: Budget,
+    ) -> Result<Self> {
+        check_dimension(report_dimension)?;
         budget.check_study_limit()?;
         // σ in grid steps doubles with every bit.
-        for grid_bits in min_grid_bits(report_dimension)..=MAX_GRID_BITS {
+        for grid_bits in coarsest..=MAX_GRID_BITS {
             let sigma_grid = required_sigma_grid(report_dimension, grid_bits, budget)?;
             if sigma_grid >= FINE_SIGMA_GRID {
                 return Self::new(grid_bits, sigma_grid);

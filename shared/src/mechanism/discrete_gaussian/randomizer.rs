@@ -62,6 +62,11 @@ impl DiscreteGaussian {
     pub fn parameters(&self) -> DiscreteGaussianParameters {
         self.parameters
     }
+
+    /// The sampler of its noise, in grid steps.
+    pub(in crate::mechanism) fn sampler(&self) -> DiscreteGaussianSampler {
+        DiscreteGaussianSampler::new(self.parameters.sigma_grid_u32())
+    }
 }
 
 impl LocalRandomizer for DiscreteGaussian {
@@ -140,7 +145,7 @@ impl LocalRandomizer for DiscreteGaussian {
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
         let bound = i64::from(self.parameters.payload_bound());
-        let sampler = DiscreteGaussianSampler::new(self.parameters.sigma_grid_u32());
+        let sampler = self.sampler();
         let mut payload = Vec::with_capacity(4 * packed_len(row.dimension()));
         for entry in on_grid(row, self.parameters.grid_bits()) {
             let noisy = (entry + sampler.sample(rng)).clamp(-bound, bound);

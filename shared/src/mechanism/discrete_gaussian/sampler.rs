@@ -12,7 +12,7 @@ const EIGHT_FACTORIAL: u32 = 40_320;
 const HALF_WORD_RANGE: u32 = 1 << 31;
 
 /// The discrete Gaussian `N_Z(0, σ²)`, P(y) ∝ exp(−y²/2σ²) on the integers, for an integer σ.
-pub(super) struct DiscreteGaussianSampler {
+pub(in crate::mechanism) struct DiscreteGaussianSampler {
     /// σ ≤ 2²⁶, also the scale t of the discrete Laplace proposal.
     sigma: u32,
     /// 2σ² ≤ 2⁵³.
@@ -35,7 +35,7 @@ impl DiscreteGaussianSampler {
     /// One sample (Algorithm 3). The paper takes t = ⌊σ⌋ + 1; its proof holds for every t ≥ 1, and
     /// with t = σ the acceptance probability exp(−(|y| − σ²/t)²/2σ²) is exp(−(|y| − σ)²/2σ²): a
     /// ratio of integers, whose denominator fits 53 bits. Accepts three of four proposals.
-    pub(super) fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> i64 {
+    pub(in crate::mechanism) fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> i64 {
         loop {
             let proposal = self.laplace(rng);
             let distance = proposal.unsigned_abs().abs_diff(u64::from(self.sigma));

@@ -17,4 +17,5 @@ mod triangle;
 
 pub use isotropic::IsotropicGaussian;
 pub use noise::GaussianNoise;
+pub(super) use rounded::RoundedGaussian;
 pub use symmetric::SymmetricGaussian;

@@ -22,7 +22,7 @@ const TAIL_START: f64 = 3.654_152_885_361_009;
 
 /// `N(0, sd²)` added to a number, on a grid.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RoundedGaussian {
+pub(in crate::mechanism) struct RoundedGaussian {
     diagonal_sd: f64,
     off_diagonal_sd: f64,
     grid: f64,
@@ -32,7 +32,7 @@ pub(super) struct RoundedGaussian {
 
 impl RoundedGaussian {
     /// Noise of these standard deviations, on the grid of the smaller one.
-    pub(super) fn new(diagonal_sd: f64, off_diagonal_sd: f64) -> Self {
+    pub(in crate::mechanism) fn new(diagonal_sd: f64, off_diagonal_sd: f64) -> Self {
         let smaller = diagonal_sd.min(off_diagonal_sd);
         // The power of two at or below it.
         let power = f64::from_bits(smaller.to_bits() & (0x7ff << 52));
@@ -50,8 +50,32 @@ impl RoundedGaussian {
     }
 
     /// h, a power of two: every released number is a multiple of it.
-    pub(super) fn grid(&self) -> f64 {
+    pub(in crate::mechanism) fn grid(&self) -> f64 {
         self.grid
+    }
+
+    /// `value + N(0, sd²)` in steps of the grid, to the nearest one, with the standard deviation of the diagonal or of
+    /// what is off it. For a value of at most half a step, f64 costs no more than
+    /// [`arithmetic_slack`](Self::arithmetic_slack) says.
+    pub(in crate::mechanism) fn steps<R: Rng + ?Sized>(
+        &self,
+        value: f64,
+        diagonal: bool,
+        rng: &mut R,
+    ) -> i64 {
+        let sd = if diagonal {
+            self.diagonal_sd
+        } else {
+            self.off_diagonal_sd
+        };
+        // Division by a power of two is exact.
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "some forty standard deviations of 128 steps"
+        )]
+        {
+            ((value + sd * standard_normal(rng)) / self.grid).round_ties_even() as i64
+        }
     }
 
     /// h/2s: half a step in units of the smaller standard deviation.

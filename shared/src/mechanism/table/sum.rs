@@ -1,0 +1,156 @@
+//! The exact sum of a table.
+
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use rand::Rng;
+use zeroize::Zeroize;
+
+use super::{RowShares, TableMechanism, product::Block};
+use crate::{
+    error::Result,
+    mechanism::spec::release_generator,
+    packed::packed_len,
+    preprocess::{BoundedRow, Preprocessor, Row},
+};
+
+/// Rows that are multiplied at once: a block of 400 columns stays near the processor.
+const BLOCK_ROWS: usize = 512;
+
+/// Σuuᵀ and the count of a table, exact: each row is in it once. It never leaves a site, and is overwritten when it is
+/// dropped. Made by [`SiteStudyParams::sum`](crate::site_study::SiteStudyParams::sum) only; [`perturb`](Self::perturb)
+/// consumes it.
+pub struct TableSum {
+    mechanism: TableMechanism,
+    /// Rows that are not in the sums yet.
+    block: Block,
+    /// The packed upper triangle, in units of 4⁻ᵃ.
+    pub(super) products: Vec<i64>,
+    /// In units of 4⁻ᵃ.
+    pub(super) count: i64,
+    unusable: usize,
+}
+
+impl TableSum {
+    /// The sum of the rows with these shares, whose number was checked; `row` gives them by number, from 0.
+    pub(crate) fn of_table<F: Fn(usize) -> Row + Sync>(
+        mechanism: TableMechanism,
+        preprocessor: Preprocessor<'_>,
+        shares: &RowShares,
+        threads: NonZeroUsize,
+        row: F,
+    ) -> Result<Self> {
+        Self::in_blocks(mechanism, preprocessor, shares, threads, BLOCK_ROWS, row)
+    }
+
+    pub(super) fn in_blocks<F: Fn(usize) -> Row + Sync>(
+        mechanism: TableMechanism,
+        preprocessor: Preprocessor<'_>,
+        shares: &RowShares,
+        threads: NonZeroUsize,
+        block_rows: usize,
+        row: F,
+    ) -> Result<Self> {
+        let next = AtomicUsize::new(0);
+        let add_rows = || -> Result<Self> {
+            let mut sum = Self::empty(mechanism, block_rows);
+            loop {
+                let start = next.fetch_add(block_rows, Ordering::Relaxed);
+                if start >= shares.rows() {
+                    sum.add_block();
+                    return Ok(sum);
+                }
+                for number in start..shares.rows().min(start + block_rows) {
+                    let Some(c) = shares.divisor(number) else {
+                        continue;
+                    };
+                    // Never fails because of a value.
+                    match preprocessor.prepare_with_warning(&row(number))? {
+                        (bounded, None) => sum.add(&bounded, c),
+                        (_, Some(_)) => sum.unusable += 1,
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(&add_rows)).collect();
+            let mut sum = add_rows()?;
+            for other in others {
+                match other.join() {
+                    Ok(part) => sum.merge(&part?),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Ok(sum)
+        })
+    }
+
+    fn empty(mechanism: TableMechanism, block_rows: usize) -> Self {
+        let dimension = mechanism.dimension();
+        Self {
+            mechanism,
+            block: Block::new(dimension, block_rows),
+            products: vec![0; packed_len(dimension)],
+            count: 0,
+            unusable: 0,
+        }
+    }
+
+    /// Adds one of its person's c rows.
+    fn add(&mut self, row: &BoundedRow, c: u16) {
+        let grid = self.mechanism.grid();
+        self.block.push(grid.round(row.as_slice(), c));
+        self.count += grid.share(c);
+        if self.block.is_full() {
+            self.add_block();
+        }
+    }
+
+    fn add_block(&mut self) {
+        self.block.add_to(&mut self.products);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (sum, part) in self.products.iter_mut().zip(&other.products) {
+            *sum += part;
+        }
+        self.count += other.count;
+        self.unusable += other.unusable;
+    }
+
+    /// Rows that could not be used, and are neither in the sum nor in the count. **For the site only.**
+    pub fn unusable(&self) -> usize {
+        self.unusable
+    }
+
+    /// Perturbs for release: a payload of P(P+1)/2 + 1 little-endian i64, the noisy triangle row by row and the noisy
+    /// count. The noise is drawn here, once, from ChaCha20 keyed by the operating system; a retry sends the same bytes.
+    ///
+    /// # Errors
+    /// `randomness-unavailable` when the operating system gives no randomness.
+    pub fn perturb(self) -> Result<Vec<u8>> {
+        Ok(self.perturb_with(&mut release_generator()?))
+    }
+
+    /// Perturbs with the caller's generator, **for simulation only**: reproducible noise protects nobody.
+    pub fn perturb_with<R: Rng + ?Sized>(self, rng: &mut R) -> Vec<u8> {
+        self.mechanism.release(&self.products, self.count, rng)
+    }
+}
+
+impl Drop for TableSum {
+    fn drop(&mut self) {
+        self.products.zeroize();
+        self.count.zeroize();
+        self.unusable.zeroize();
+    }
+}
+
+/// Nothing of what it holds.
+impl std::fmt::Debug for TableSum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TableSum")
+    }
+}
