@@ -95,7 +95,8 @@ impl MechanismArgs {
         epsilon: f64,
         features: Option<Vec<Feature>>,
     ) -> Result<StudyParams> {
-        Ok(self.study("", dimension, epsilon, features)?.params()?)
+        let study = self.study("", dimension, epsilon, features)?;
+        Ok(study.params()?.into_rows()?)
     }
 
     /// A study design with these flags, open to everybody, without a description.
@@ -113,7 +114,7 @@ impl MechanismArgs {
             norm: self.norm.norm()?,
             centring: self.centring,
             weights: None,
-            mechanism: self.mechanism,
+            mechanism: Some(self.mechanism),
             calibration: self.calibration,
             epsilon,
             delta: self.delta,
@@ -121,6 +122,7 @@ impl MechanismArgs {
             draft: false,
             enrolment: Enrolment::Open,
             about: StudyNotice::default(),
+            sites: None,
         })
     }
 }

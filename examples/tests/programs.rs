@@ -76,7 +76,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             norm: Default::default(),
             centring: None,
             weights: None,
-            mechanism: MechanismKind::DoubleCap,
+            mechanism: Some(MechanismKind::DoubleCap),
             calibration: Default::default(),
             epsilon: 1.0,
             delta: None,
@@ -84,6 +84,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             draft: false,
             enrolment: eigenveil_shared::enrolment::Enrolment::Open,
             about: Default::default(),
+            sites: None,
         })
         .await
         .unwrap();

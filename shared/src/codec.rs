@@ -389,6 +389,11 @@ impl ReportFormat {
     }
 }
 
+/// The version of the layout of canonical bytes.
+pub(crate) fn params_version(bytes: &[u8]) -> Result<u16> {
+    first_version(bytes, malformed_params)
+}
+
 /// The canonical bytes of study parameters.
 pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
     let (preprocessing, mechanism) = (params.preprocessing(), params.mechanism());
@@ -417,15 +422,14 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
 
 /// Reads canonical bytes; the result has been checked as a device must.
 pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
-    let (mut wire, extension): (WireParams, Option<WireExtension>) =
-        match first_version(bytes, malformed_params)? {
-            PARAMS_VERSION => (read_params(bytes)?, None),
-            PARAMS_VERSION_EXTENDED => {
-                let (wire, extension) = read_params(bytes)?;
-                (wire, Some(extension))
-            }
-            version => return Err(unsupported_version(version)),
-        };
+    let (mut wire, extension): (WireParams, Option<WireExtension>) = match params_version(bytes)? {
+        PARAMS_VERSION => (read_params(bytes)?, None),
+        PARAMS_VERSION_EXTENDED => {
+            let (wire, extension) = read_params(bytes)?;
+            (wire, Some(extension))
+        }
+        version => return Err(unsupported_version(version)),
+    };
     let (mut preprocessing, kind, calibration) = wire.read()?;
     let weights = extension.as_ref().and_then(|extension| extension.weights);
     preprocessing.weights = weights.map(|mean| Weights { mean });

@@ -13,7 +13,7 @@
 //!   Gaussian mechanism, and the [`PrivacyStatement`](privacy::PrivacyStatement) shown with every result.
 //! * [`mechanism`]: the closed set of local randomizers and their [`NoiseModel`](mechanism::NoiseModel).
 //! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted; [`site_study`]: the same where each
-//!   report is a site's table.
+//!   report is a site's table; [`parameters`]: either of them.
 //! * [`report`], [`codec`]: reports, and the one module in which their byte layout is defined.
 //! * [`enrolment`]: who may take part, and one-time tokens.
 //! * [`about`]: the notice to the people whom a study invites.
@@ -56,6 +56,7 @@ mod fingerprint;
 pub mod mechanism;
 mod messages;
 pub mod packed;
+pub mod parameters;
 pub mod preprocess;
 pub mod privacy;
 #[cfg(feature = "openapi")]

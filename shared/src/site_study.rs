@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result, error},
     fingerprint::Fingerprint,
     mechanism::{
-        MechanismKind,
+        Mechanism, MechanismKind,
         table::{MAX_ROWS_PER_PERSON, MAX_TABLE_ROWS, RowShares, TableMechanism, TableSum},
     },
     preprocess::{DEFAULT_CENTRING, Feature, Norm, Preprocessing, Preprocessor, Row},
@@ -44,7 +44,7 @@ names! {
         InvalidRequest,
         "there are no site weights {text:?}; use {}",
         names.join(" or ")
-    ).of_field("site_weights");
+    ).with_field("site_weights");
 }
 
 /// The terms on which a site takes part.
@@ -92,7 +92,7 @@ impl SiteTerms {
                 self.max_rows,
                 self.unit()
             )
-            .of_field("max_rows"));
+            .with_field("max_rows"));
         }
         if !(1..=self.max_rows).contains(&self.min_rows) {
             return Err(error!(
@@ -102,7 +102,7 @@ impl SiteTerms {
                 self.unit(),
                 self.max_rows
             )
-            .of_field("min_rows"));
+            .with_field("min_rows"));
         }
         let rows = self.rows_per_person.unwrap_or(1);
         if !(1..=MAX_ROWS_PER_PERSON).contains(&rows) {
@@ -110,7 +110,7 @@ impl SiteTerms {
                 InvalidRequest,
                 "{rows} rows of one person count; it must be 1 to {MAX_ROWS_PER_PERSON}"
             )
-            .of_field("rows_per_person"));
+            .with_field("rows_per_person"));
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl SiteTerms {
                 Some(_) => "the study protects persons, but the table does not say whose each row is; name its `person` column",
                 None => "the study protects rows, but the table says whose each row is; leave `person` out",
             })
-            .of_field("person"));
+            .with_field("person"));
         }
         let cap = self.rows_per_person.unwrap_or(1);
         if shares.largest() > cap {
@@ -135,7 +135,7 @@ impl SiteTerms {
                 "a person has {} rows that count, but in this study at most {cap} do",
                 shares.largest()
             )
-            .of_field("person"));
+            .with_field("person"));
         }
         let units = shares.units() as u64;
         if (self.min_rows..=self.max_rows).contains(&units) {
@@ -148,7 +148,7 @@ impl SiteTerms {
             self.max_rows,
             unit = self.unit()
         )
-        .of_field("rows"))
+        .with_field("rows"))
     }
 }
 
@@ -205,9 +205,13 @@ impl SiteStudyDesign {
 /// assert_eq!(payload.len(), study.mechanism().payload_len()); // 6 numbers of the triangle and the count, 8 bytes each
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SiteStudyParams {
+    version: u16,
     preprocessing: Preprocessing,
+    /// Its constants are those of a triangle one larger, which has room for the count.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::mechanism::Mechanism))]
     mechanism: TableMechanism,
     budget: Budget,
     terms: SiteTerms,
@@ -262,11 +266,28 @@ impl SiteStudyParams {
             ));
         }
         Ok(Self {
+            version: PARAMS_VERSION_SITES,
             preprocessing,
             mechanism,
             budget,
             terms,
         })
+    }
+
+    /// The parameters that a JSON document has, checked.
+    pub(crate) fn from_document(
+        preprocessing: Preprocessing,
+        mechanism: Mechanism,
+        budget: Budget,
+        terms: SiteTerms,
+    ) -> Result<Self> {
+        let mechanism = TableMechanism::new(
+            mechanism,
+            preprocessing.report_dimension(),
+            terms.max_rows,
+            terms.rows_per_person.unwrap_or(1),
+        )?;
+        Self::new_checked(preprocessing, mechanism, budget, terms)
     }
 
     /// The parameters these canonical bytes describe, checked as a site must check them.

@@ -113,6 +113,19 @@ impl StudyParams {
         })
     }
 
+    /// The parameters that a JSON document has, checked.
+    pub(crate) fn from_document(
+        version: u16,
+        preprocessing: Preprocessing,
+        mechanism: Mechanism,
+        budget: Budget,
+    ) -> Result<Self> {
+        if version != version_of(&preprocessing) {
+            return Err(unsupported_version(version));
+        }
+        Self::new_checked(preprocessing, mechanism, budget)
+    }
+
     /// The parameters these canonical bytes describe, checked as a device must check them.
     ///
     /// # Errors
@@ -212,10 +225,8 @@ impl<'de> Deserialize<'de> for StudyParams {
             budget: Budget,
         }
         let unchecked = Unchecked::deserialize(deserializer)?;
-        if unchecked.version != version_of(&unchecked.preprocessing) {
-            return Err(D::Error::custom(unsupported_version(unchecked.version)));
-        }
-        Self::new_checked(
+        Self::from_document(
+            unchecked.version,
             unchecked.preprocessing,
             unchecked.mechanism,
             unchecked.budget,

@@ -81,7 +81,7 @@ pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
         weights: arguments.weights.then_some(Weights {
             mean: arguments.mean_weight,
         }),
-        mechanism: arguments.mechanism,
+        mechanism: Some(arguments.mechanism),
         calibration: arguments.calibration,
         epsilon: arguments.epsilon,
         delta: arguments.delta,
@@ -94,5 +94,6 @@ pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
             contact: arguments.contact,
             last_day: arguments.last_day,
         },
+        sites: None,
     })
 }

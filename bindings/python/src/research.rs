@@ -174,7 +174,7 @@ pub(crate) fn simulated(
     let participants = Table::read(&table, persons, weights);
     let participants = participants.map_err(|failure| failure.raise(py))?;
     run_interruptible(py, None, move |control| {
-        let params = design(&study)?.params()?;
+        let params = design(&study)?.params()?.into_rows()?;
         let fit: FitArguments = request(&arguments)?;
         if let ComponentCount::Fixed(k) = fit.n_components {
             eigenveil_estimation::linalg::require_rank(k, params.dimension())?;

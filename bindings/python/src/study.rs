@@ -93,7 +93,7 @@ impl PyStudy {
                 state: study.state(),
                 fingerprint: study.fingerprint().to_string(),
                 canonical_params: to_hex(&params.canonical_bytes()),
-                params: params.clone(),
+                params: params.clone().into(),
                 reports_accepted: 0,
                 default_k: ComponentCount::default(),
                 report_bytes: report_len(study.payload_len()),

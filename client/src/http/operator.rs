@@ -9,7 +9,7 @@ use eigenveil_shared::{
     api::{
         AnalystTokenInfo, AnalystTokenList, CreateAnalystTokenRequest, CreateAnalystTokenResponse,
         CreateStudyRequest, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
-        IssueTokensRequest, IssueTokensResponse, RotateOperatorTokenResponse,
+        IssueTokensRequest, IssueTokensResponse, NewSiteToken, RotateOperatorTokenResponse,
         STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
@@ -182,8 +182,35 @@ impl OperatorClient {
     /// `invalid-request`, `invalid-transition`, `study-not-found`, `unauthorized`; network failures, after which the
     /// server may have made tokens that nobody received.
     pub async fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
+        let request = IssueTokensRequest {
+            count: Some(count),
+            sites: Vec::new(),
+        };
+        self.new_tokens(study, &request).await
+    }
+
+    /// Makes a one-time token for each of these sites of a study of sites, at most
+    /// [`MAX_SITE_TOKENS_PER_REQUEST`](eigenveil_shared::enrolment::MAX_SITE_TOKENS_PER_REQUEST), in this order. They
+    /// cannot be retrieved again.
+    ///
+    /// # Errors
+    /// As [`issue_tokens`](Self::issue_tokens); `invalid-name`.
+    pub async fn issue_site_tokens(
+        &self,
+        study: &str,
+        sites: Vec<NewSiteToken>,
+    ) -> Result<Vec<ParticipantToken>> {
+        let request = IssueTokensRequest { count: None, sites };
+        self.new_tokens(study, &request).await
+    }
+
+    async fn new_tokens(
+        &self,
+        study: &str,
+        request: &IssueTokensRequest,
+    ) -> Result<Vec<ParticipantToken>> {
         let path = ["v1", "studies", study, "tokens"];
-        let issued: IssueTokensResponse = self.post(&path, &IssueTokensRequest { count }).await?;
+        let issued: IssueTokensResponse = self.post(&path, request).await?;
         let tokens = issued
             .tokens
             .iter()
@@ -191,7 +218,7 @@ impl OperatorClient {
         tokens.collect()
     }
 
-    /// The numbers of a study's participant tokens.
+    /// The numbers of a study's participant tokens, and in a study of sites the site of each.
     pub async fn token_counts(&self, study: &str) -> Result<TokenCounts> {
         self.get(&["v1", "studies", study, "tokens"]).await
     }

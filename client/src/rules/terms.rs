@@ -8,8 +8,9 @@ use std::fmt;
 use eigenveil_shared::{
     ErrorCode,
     about::StudyNotice,
+    parameters::Parameters,
     preprocess::{Norm, Preprocessing},
-    study::StudyParams,
+    site_study::SiteTerms,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ pub struct StudyTerms {
     pub about: StudyNotice,
     /// The treatment of the row: features, centers, scales, norm, centring, mechanism, ε and δ. `None` if this version
     /// would refuse them; the fingerprint still identifies them.
-    pub parameters: Option<StudyParams>,
+    pub parameters: Option<Parameters>,
 }
 
 impl StudyTerms {
@@ -37,7 +38,7 @@ impl StudyTerms {
         Self {
             name: study.name().map(str::to_owned),
             about: study.about().clone(),
-            parameters: Some(study.params().clone()),
+            parameters: Some(study.params().clone().into()),
         }
     }
 
@@ -46,7 +47,7 @@ impl StudyTerms {
             name,
             about,
             // A version with tighter bounds on its constants must still count what was spent.
-            parameters: StudyParams::from_canonical(canonical_params).ok(),
+            parameters: Parameters::from_canonical(canonical_params).ok(),
         }
     }
 
@@ -92,6 +93,9 @@ impl fmt::Display for StudyTerms {
             return line(f, "parameters", Some("not accepted by this version"));
         };
         let preprocessing = parameters.preprocessing();
+        if let Ok(sites) = parameters.sites() {
+            line(f, "tables", Some(&tables(sites.terms())))?;
+        }
         line(f, "norm", Some(&norm(preprocessing)))?;
         let centring = match preprocessing.centring {
             Some(constant) => format!("private, with constant {constant}"),
@@ -126,6 +130,18 @@ impl fmt::Display for StudyTerms {
                 }
                 Ok(())
             }
+        }
+    }
+}
+
+fn tables(terms: &SiteTerms) -> String {
+    let (least, most, unit) = (terms.min_rows, terms.max_rows, terms.unit());
+    match terms.rows_per_person {
+        None => format!("{least} to {most} {unit}; each row is protected"),
+        Some(cap) => {
+            format!(
+                "{least} to {most} {unit}, each with the first {cap} of its rows; each person is protected"
+            )
         }
     }
 }

@@ -28,7 +28,7 @@ async fn a_study_is_checked_before_it_is_believed() {
 
     // What only describes the parameters is worked out again.
     let mut embellished = document(&honest);
-    embellished.params = params(2.0);
+    embellished.params = params(2.0).into();
     embellished.privacy.true_delta = 0.0;
     embellished.privacy.sentence = "Perfectly safe.".to_owned();
     let study = fetch(embellished).await.unwrap();

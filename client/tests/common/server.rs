@@ -220,7 +220,7 @@ pub(crate) fn document(params: &StudyParams) -> StudyDocument {
         state: StudyState::Open,
         fingerprint: format.fingerprint().to_string(),
         canonical_params: to_hex(&params.canonical_bytes()),
-        params: params.clone(),
+        params: params.clone().into(),
         reports_accepted: 0,
         default_k: ComponentCount::Auto,
         report_bytes: codec::report_len(format.payload_len()),

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    WireParams, check_canonical, check_id, decode_envelope, encode_envelope, first_version,
-    malformed_params, read_params, write,
+    WireParams, check_canonical, check_id, decode_envelope, encode_envelope, malformed_params,
+    params_version, read_params, write,
 };
 use crate::{
     error::{Result, error},
@@ -132,7 +132,7 @@ pub(crate) fn encode_site_params(params: &SiteStudyParams) -> Vec<u8> {
 
 /// Reads canonical bytes of a study of sites; the result has been checked as a site must.
 pub(crate) fn decode_site_params(bytes: &[u8]) -> Result<SiteStudyParams> {
-    let version = first_version(bytes, malformed_params)?;
+    let version = params_version(bytes)?;
     if version != PARAMS_VERSION_SITES {
         return Err(error!(
             UnsupportedVersion,

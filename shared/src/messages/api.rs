@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     about::StudyNotice,
     enrolment::Enrolment,
-    error::{ErrorCode, Result},
+    error::{Error, ErrorCode, Result},
     estimate::{ComponentCount, Estimate},
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Feature, Norm, Weights},
+    parameters::{Parameters, StudyUnit},
+    preprocess::{DEFAULT_CENTRING, Feature, Norm, Weights},
     privacy::PrivacyStatement,
+    site_study::{DEFAULT_SITE_MECHANISM, SiteStudyDesign, SiteStudyParams, SiteTerms},
     study::{StudyDesign, StudyParams},
 };
 pub use crate::{
@@ -118,14 +120,15 @@ pub struct CreateStudyRequest {
     /// How a row is brought into the unit ball.
     #[serde(default)]
     pub norm: Norm,
-    /// Constant a of private centring, 0.01 to 1; absent: the mean is not estimated.
+    /// Constant a of private centring, 0.01 to 1; absent: the mean is not estimated. In a study of sites absent is
+    /// 0.707, and 0 means that the mean is not estimated.
     pub centring: Option<f64>,
-    /// Private participant weights; absent: everyone counts equally.
+    /// Private participant weights; absent: everyone counts equally. Not in a study of sites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<Weights>,
-    /// The local randomizer; absent: `double-cap`.
-    #[serde(default)]
-    pub mechanism: MechanismKind,
+    /// The local randomizer; absent: `double-cap`, in a study of sites `discrete-gaussian`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<MechanismKind>,
     /// How its noise is chosen, where there is a choice.
     #[serde(default)]
     pub calibration: Calibration,
@@ -139,32 +142,62 @@ pub struct CreateStudyRequest {
     /// Leave the study in draft instead of opening it.
     #[serde(default)]
     pub draft: bool,
-    /// Who may take part; absent: anybody who knows the study's identifier.
+    /// Who may take part; absent: anybody who knows the study's identifier. A study of sites needs `token`.
     #[serde(default)]
     pub enrolment: Enrolment,
     /// Notice to the people whom the study invites; fixed with the study.
     #[serde(default, skip_serializing_if = "StudyNotice::is_empty")]
     pub about: StudyNotice,
+    /// The terms on which a site takes part with a table; absent: each report is of a single row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<SiteTerms>,
 }
 
 impl CreateStudyRequest {
+    /// The mechanism of the study.
+    pub fn mechanism(&self) -> MechanismKind {
+        let default = match self.sites {
+            None => MechanismKind::default(),
+            Some(_) => DEFAULT_SITE_MECHANISM,
+        };
+        self.mechanism.unwrap_or(default)
+    }
+
     /// The parameters that a server freezes for this request.
     ///
     /// # Errors
-    /// Those of [`StudyParams::freeze`], and of the budget.
-    pub fn params(&self) -> Result<StudyParams> {
-        StudyParams::freeze(StudyDesign {
+    /// Those of [`StudyParams::freeze`] and [`SiteStudyParams::freeze`], and of the budget; `invalid-request` for a
+    /// study of sites with `weights` or the published noise.
+    pub fn params(&self) -> Result<Parameters> {
+        let mechanism = self.mechanism();
+        let budget = mechanism.budget(self.epsilon, self.delta)?;
+        let Some(terms) = self.sites else {
+            return Ok(StudyParams::freeze(StudyDesign {
+                features: self.features.clone(),
+                norm: self.norm,
+                centring: self.centring,
+                weights: self.weights,
+                calibration: self.calibration,
+                ..StudyDesign::new(mechanism, self.dimension, budget)
+            })?
+            .into());
+        };
+        let unused = [
+            ("weights", self.weights.is_some()),
+            ("calibration", self.calibration != Calibration::Analytic),
+        ];
+        Error::reject_if_given(&unused, "the study is one of sites")?;
+        Ok(SiteStudyParams::freeze(SiteStudyDesign {
             features: self.features.clone(),
             norm: self.norm,
-            centring: self.centring,
-            weights: self.weights,
-            calibration: self.calibration,
-            ..StudyDesign::new(
-                self.mechanism,
-                self.dimension,
-                self.mechanism.budget(self.epsilon, self.delta)?,
-            )
-        })
+            centring: match self.centring {
+                None => Some(DEFAULT_CENTRING),
+                given => given.filter(|a| *a != 0.0),
+            },
+            mechanism,
+            ..SiteStudyDesign::new(self.dimension, budget, terms)
+        })?
+        .into())
     }
 }
 
@@ -183,14 +216,14 @@ pub struct StudyDocument {
     /// The canonical bytes of the parameters, lower-case hex: what a device must use.
     pub canonical_params: String,
     /// The parameters in readable form; not bit-exact, because a JSON parser may change a float by one ulp.
-    pub params: StudyParams,
+    pub params: Parameters,
     /// Distinct reports durably accepted.
     pub reports_accepted: u64,
     /// Number of components when a request names none.
     pub default_k: ComponentCount,
     /// Size limit of a report body in bytes.
     pub report_bytes: usize,
-    /// Most reports in one batch.
+    /// Most reports in one batch; 1 in a study of sites, which has no batches.
     pub max_batch_reports: usize,
     /// Milliseconds since 1970-01-01 UTC.
     pub created_at_ms: u64,
@@ -218,6 +251,9 @@ pub struct StudySummary {
     pub fingerprint: String,
     /// Dimension p of a row.
     pub dimension: usize,
+    /// The sender of a report.
+    #[serde(default)]
+    pub unit: StudyUnit,
     /// The local randomizer.
     pub mechanism: MechanismKind,
     /// Claimed ε of one report.
@@ -241,6 +277,7 @@ impl From<&StudyDocument> for StudySummary {
             state: study.state,
             fingerprint: study.fingerprint.clone(),
             dimension: study.params.dimension(),
+            unit: study.params.unit(),
             mechanism: study.privacy.mechanism,
             epsilon: study.privacy.epsilon,
             delta: study.privacy.delta,
@@ -263,12 +300,56 @@ pub struct StudyList {
 }
 
 /// `POST /v1/studies/{id}/tokens`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IssueTokensRequest {
-    /// How many, 1 to 100,000.
-    pub count: usize,
+    /// How many, 1 to 100,000; absent in a study of sites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// In a study of sites the site of each token, 1 to 1,000 tokens. A site may have several: each is for one report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<NewSiteToken>,
+}
+
+/// The site for which a token is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewSiteToken {
+    /// Name of the site, one line of at most 200 bytes: it is stored with the site's report.
+    pub site: String,
+    /// Most rows (persons, where persons are protected) that the operator believes the site to have; absent: as many
+    /// as the study allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rows: Option<u64>,
+}
+
+/// The token of a site, without its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SiteToken {
+    /// Name of the site.
+    pub site: String,
+    /// Most rows (persons, where persons are protected) of the report that it is for.
+    pub max_rows: u64,
+    /// Whether it was used.
+    pub spent: bool,
+}
+
+/// `POST /v1/studies/{id}/tokens/lookup`: the site of a token, for whoever has it. `Debug` does not show the token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LookUpTokenRequest {
+    /// 64 hexadecimal digits.
+    pub token: String,
+}
+
+impl fmt::Debug for LookUpTokenRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LookUpTokenRequest(…)")
+    }
 }
 
 /// One-time participant tokens, shown in this answer only. `Debug` does not show them.
@@ -286,13 +367,16 @@ impl fmt::Debug for IssueTokensResponse {
 }
 
 /// `GET /v1/studies/{id}/tokens`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenCounts {
     /// Participant tokens made.
     pub issued: u64,
     /// Tokens already used.
     pub spent: u64,
+    /// In a study of sites the token of each, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<SiteToken>,
 }
 
 /// `POST /v1/tokens`: a token with which estimates, and nothing else, can be read.

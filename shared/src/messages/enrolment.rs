@@ -25,6 +25,8 @@ pub const ENROLLED_REPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.enrolled
 pub const ENROLLED_BATCH_MEDIA_TYPE: &str = "application/vnd.eigenveil.enrolled-report-batch";
 /// Most tokens made by one request.
 pub const MAX_TOKENS_PER_REQUEST: usize = 100_000;
+/// Most tokens of sites made by one request.
+pub const MAX_SITE_TOKENS_PER_REQUEST: usize = 1_000;
 /// Bytes of a token.
 pub const TOKEN_LEN: usize = 32;
 /// The count that precedes the tokens of a batch.

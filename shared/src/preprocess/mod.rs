@@ -274,7 +274,8 @@ impl Preprocessing {
 
     /// Dimension of a report: p, or p + 1 with private centring.
     pub fn report_dimension(&self) -> usize {
-        self.dimension + usize::from(self.centring.is_some())
+        self.dimension
+            .saturating_add(usize::from(self.centring.is_some()))
     }
 
     /// Whether a NaN is a missing cell, which counts as the centre: where the features say how often they are observed.

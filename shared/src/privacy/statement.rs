@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{WARN_EPSILON, format_epsilon, format_rounded_up};
 use crate::{
     codec,
-    mechanism::{Calibration, MechanismKind},
+    mechanism::{Calibration, MechanismKind, table::TableMechanism},
+    site_study::SiteStudyParams,
     study::StudyParams,
 };
 
@@ -90,6 +91,57 @@ impl PrivacyStatement {
         }
     }
 
+    /// The statement of a study of sites: one report of a table, against everybody but its site.
+    pub fn of_site(params: &SiteStudyParams) -> Self {
+        let budget = params.budget();
+        let (epsilon, delta) = (budget.epsilon(), budget.delta());
+        let mechanism = params.mechanism();
+        let true_delta = mechanism.true_delta(epsilon);
+        let slack = mechanism.arithmetic_slack();
+        let exceeded = mechanism.privacy_loss_tail(epsilon) * (1.0 + slack);
+        let odds = change_of_odds(epsilon + slack, exceeded.min(1.0));
+        let max_rows = params.terms().max_rows;
+        let persons = params.terms().rows_per_person.is_some();
+        let (neighbours, whom, sentence) = match persons {
+            false => (
+                "one row of a site's table, added, removed or replaced",
+                "rows of the largest table",
+                format!(
+                    "Each row of the table is protected, against everybody but the site: whatever they believed about one row, or about whether there is one, the report changes the odds by {odds}. Two rows of one person together have {}.",
+                    epsilon_of(mechanism, 4, delta)
+                ),
+            ),
+            true => (
+                "all rows of one person in a site's table, added, removed or replaced",
+                "persons of the largest table",
+                format!(
+                    "Each person at one site is protected, against everybody but the site: whatever they believed about one person's rows, or about whether there are any, the report changes the odds by {odds}. A person at two sites has {}.",
+                    epsilon_of(mechanism, 2, delta)
+                ),
+            ),
+        };
+        let mut warnings = vec![
+            "It is not hidden that a site takes part, when and how often. What a site did to its rows with its own means, scales or imputed values, and not with public constants, is not protected.".to_owned(),
+        ];
+        warnings.extend(delta_above(delta, max_rows, whom));
+        warnings.extend(epsilon_warning(epsilon));
+        warnings.push(mechanism.assumption());
+        Self {
+            mechanism: mechanism.kind(),
+            calibration: mechanism.calibration(),
+            neighbours: neighbours.to_owned(),
+            epsilon,
+            delta,
+            true_epsilon: mechanism.epsilon_with_rounding(delta),
+            true_delta,
+            claim_holds: true_delta <= delta,
+            payload_bytes: mechanism.payload_len(),
+            report_bytes: codec::report_len(mechanism.payload_len()),
+            sentence,
+            warnings,
+        }
+    }
+
     /// The statement to a person of whose rows one is reported, drawn at random (`docs/derivations/persons.md`).
     #[must_use]
     pub fn of_person(self) -> Self {
@@ -117,17 +169,36 @@ pub fn epsilon_warning(epsilon: f64) -> Option<String> {
 /// The warning due when δ exceeds 1/n: with that δ a mechanism may publish a whole row now and then and
 /// still be (ε, δ)-private. `None` where δ ≤ 1/n.
 pub fn delta_warning(delta: f64, n: u64) -> Option<String> {
+    delta_above(delta, n, "participants")
+}
+
+fn delta_above(delta: f64, n: u64, whom: &str) -> Option<String> {
     (delta * n as f64 > 1.0).then(|| {
         format!(
-            "Delta is {delta:e}, more than one over the {n} participants: such a delta allows revealing somebody's whole row. Choose one well below {:.0e}.",
+            "Delta is {delta:e}, more than one over the {n} {whom}: such a delta allows revealing somebody's whole row. Choose one well below {:.0e}.",
             1.0 / n as f64
         )
     })
 }
 
+/// The ε of inputs whose squared distance is `times` that of neighbours, in words.
+fn epsilon_of(mechanism: &TableMechanism, times: u32, delta: f64) -> String {
+    match mechanism.epsilon_of(times, delta) {
+        Some(epsilon) => format!("an epsilon of {}", format_epsilon(epsilon, 2)),
+        None => "no epsilon".to_owned(),
+    }
+}
+
+fn sentence(epsilon: f64, exceeded: f64) -> String {
+    format!(
+        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by {}.",
+        change_of_odds(epsilon, exceeded)
+    )
+}
+
 /// ε as odds a person can read, with the probability that they are exceeded either way (which is not δ). Both are
 /// rounded against us.
-fn sentence(epsilon: f64, exceeded: f64) -> String {
+fn change_of_odds(epsilon: f64, exceeded: f64) -> String {
     // More than what rounding the logarithm can lose.
     let factor = epsilon.exp() * (1.0 + 4.0 * f64::EPSILON);
     let change = if factor < 10.0 {
@@ -146,9 +217,7 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
         ),
         false => String::new(),
     };
-    format!(
-        "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by {change}{exception}."
-    )
+    change + &exception
 }
 
 #[cfg(test)]
@@ -156,6 +225,7 @@ mod tests {
     use super::*;
     use crate::{
         privacy::Budget,
+        site_study::{SiteStudyDesign, SiteTerms},
         study::{StudyDesign, StudyParams},
     };
 
@@ -166,6 +236,22 @@ mod tests {
             ..StudyDesign::new(MechanismKind::SymmetricGaussian, 40, budget)
         };
         PrivacyStatement::new(&StudyParams::freeze(design).unwrap())
+    }
+
+    fn statement_of_sites(
+        rows_per_person: Option<u16>,
+        mechanism: MechanismKind,
+    ) -> PrivacyStatement {
+        let terms = SiteTerms {
+            rows_per_person,
+            ..SiteTerms::new(20_000_000)
+        };
+        let budget = Budget::approximate(1.0, 1e-7).unwrap();
+        let params = SiteStudyParams::freeze(SiteStudyDesign {
+            mechanism,
+            ..SiteStudyDesign::new(40, budget, terms)
+        });
+        PrivacyStatement::of_site(&params.unwrap())
     }
 
     fn says(text: &str, words: &str) {
@@ -184,6 +270,36 @@ mod tests {
         let safe = statement(Calibration::AsPublished, 0.5, 1e-4);
         assert!(safe.claim_holds && safe.true_epsilon.unwrap() < 0.5);
         assert!(!safe.warnings.concat().contains("smaller"));
+    }
+
+    /// ε of two rows of one person and of a person at two sites: 2.101 and 1.448 (`docs/derivations/sites.md`).
+    #[test]
+    fn a_site_is_told_who_is_protected() {
+        for mechanism in [
+            MechanismKind::DiscreteGaussian,
+            MechanismKind::IsotropicGaussian,
+        ] {
+            let rows = statement_of_sites(None, mechanism);
+            says(&rows.neighbours, "one row of a site's table");
+            says(&rows.sentence, "Each row of the table");
+            says(&rows.sentence, "everybody but the site");
+            says(&rows.sentence, "at most 2.72, ");
+            says(
+                &rows.sentence,
+                "one person together have an epsilon of 2.11.",
+            );
+            says(&rows.warnings.concat(), "over the 20000000 rows");
+            assert!(rows.claim_holds && rows.true_epsilon.unwrap() < 1.000_01);
+            let persons = statement_of_sites(Some(5), mechanism);
+            says(&persons.neighbours, "all rows of one person");
+            says(&persons.sentence, "Each person at one site");
+            says(
+                &persons.sentence,
+                "A person at two sites has an epsilon of 1.45.",
+            );
+            assert_eq!(persons.payload_bytes, 8 * (41 * 42 / 2 + 1));
+            assert_eq!(persons.report_bytes, 58 + persons.payload_bytes);
+        }
     }
 
     #[test]

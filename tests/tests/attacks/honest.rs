@@ -137,7 +137,7 @@ impl Honest {
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
         assert_eq!(shown.reports_accepted, acknowledged.len() as u64);
         let reports = format!("{path}/reports");
-        let format = ReportFormat::new(&self.study.params);
+        let format = ReportFormat::new(self.study.params.rows().unwrap());
         let payload = vec![0; format.payload_len()];
         let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
         for ids in acknowledged.chunks(codec::max_batch(format.payload_len())) {
@@ -160,7 +160,7 @@ fn report_id(device: u64, number: u64) -> ReportId {
 
 /// An encoded report; its contents do not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
-    let format = ReportFormat::new(&study.params);
+    let format = ReportFormat::new(study.params.rows().unwrap());
     let mut payload = vec![0; format.payload_len()];
     if payload.len() == id.0.len() {
         payload.copy_from_slice(&id.0);

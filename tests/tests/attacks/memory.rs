@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use eigenveil_shared::{
     api::{REPORT_MEDIA_TYPE, StudyDocument},
-    codec::{self, ReportFormat},
+    codec,
 };
 use tokio::{sync::oneshot, task::JoinSet};
 
@@ -16,7 +16,7 @@ const CONNECTIONS: u8 = 128;
 /// 128 connections hold 2 MiB of a body each, from the addresses that `address` gives.
 fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
     run_attack(name, move |target: Target, started| async move {
-        let length = codec::report_len(ReportFormat::new(&target.large.params).payload_len());
+        let length = codec::report_len(target.large.params.payload_len());
         let path = format!("/v1/studies/{}/reports", target.large.id);
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {REPORT_MEDIA_TYPE}\r\ncontent-length: {length}\r\n\r\n"

@@ -138,7 +138,7 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
             let client = args.operator.client()?;
             let study = study.as_deref().unwrap_or_default();
             let study = resolve_study_id(client.list(), study).await?;
-            let params = client.study(&study).await?.params;
+            let params = client.study(&study).await?.params.into_rows()?;
             let request = args.request(&params)?;
             request.check(&params)?;
             let (estimate, job) = fetched(&client, &study, args).await?;

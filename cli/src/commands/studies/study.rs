@@ -10,8 +10,8 @@ use eigenveil_shared::{
     api::{CreateStudyRequest, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::ComponentCount,
+    parameters::Parameters,
     preprocess::{MEAN_WEIGHT_RANGE, Weights},
-    study::StudyParams,
 };
 
 use crate::commands::{print_written, study_name::resolve_study_id};
@@ -305,7 +305,7 @@ async fn tokens(
     output::json_or_text(json, &answer, &format!("{count} tokens written to {out}"))
 }
 
-fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
+fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
     let path = create.features.as_deref();
     let features = path.map(tables::read_constants).transpose()?;
     let dimension = match (create.p, &features) {
@@ -332,7 +332,7 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
 }
 
 /// Notes for whoever creates a study, before anybody sends a report.
-fn creation_notes(request: &CreateStudyRequest, params: &StudyParams) -> Vec<String> {
+fn creation_notes(request: &CreateStudyRequest, params: &Parameters) -> Vec<String> {
     let mut notes = Vec::new();
     let missing = request.about.missing();
     if !missing.is_empty() {
@@ -348,7 +348,7 @@ fn creation_notes(request: &CreateStudyRequest, params: &StudyParams) -> Vec<Str
                 .to_owned(),
         );
     }
-    notes.extend(slow_report_note(params));
+    notes.extend(params.rows().ok().and_then(slow_report_note));
     notes
 }
 

@@ -222,6 +222,28 @@ impl DiscreteGaussianParameters {
         )
     }
 
+    /// An ε ≥ 0 that holds at this δ for whole numbers whose squared distance is `times` Δ_grid², in one report or in
+    /// `times` of them together, by the same bound.
+    pub(in crate::mechanism) fn epsilon_of(
+        &self,
+        report_dimension: usize,
+        times: u32,
+        delta: f64,
+    ) -> Option<f64> {
+        if !is_valid_delta(delta) {
+            return None;
+        }
+        let distance = grid_sensitivity(report_dimension, self.grid_bits)
+            * (f64::from(times).sqrt() * (1.0 + ROUNDING));
+        let entries = packed_len(report_dimension).saturating_mul(times as usize);
+        let sigma = self.sigma_grid as f64;
+        smallest_epsilon(
+            |epsilon| profile_bound(distance, sigma, entries, TAU_SQUARED, epsilon),
+            delta,
+            2.0 * f64::EPSILON,
+        )
+    }
+
     /// ρ = Δ_grid²/2σ² of zero-concentrated differential privacy (Canonne, Kamath & Steinke 2020, the
     /// multivariate case): adds up over studies.
     pub fn zcdp_rho(&self, report_dimension: usize) -> f64 {

@@ -1,6 +1,7 @@
 //! The noise of a table's report: constants, guarantee, and the addition to an exact sum.
 
 use rand::Rng;
+use serde::{Serialize, Serializer};
 
 use super::{NoisyTable, TablePayload, row_grid::RowGrid};
 use crate::{
@@ -142,6 +143,11 @@ impl TableMechanism {
         self.one_larger.kind()
     }
 
+    /// How the noise was chosen, where there is a choice.
+    pub fn calibration(&self) -> Option<Calibration> {
+        self.one_larger.calibration()
+    }
+
     /// The frozen constants in the order of `docs/protocol.md`.
     pub(crate) fn constants(&self) -> Vec<f64> {
         self.one_larger.constants()
@@ -177,6 +183,21 @@ impl TableMechanism {
     /// The smallest δ that really holds at this ε, rounded up.
     pub fn true_delta(&self, epsilon: f64) -> f64 {
         self.one_larger.true_delta(epsilon)
+    }
+
+    /// The ε that holds at this δ for inputs whose squared distance is `times` that of neighbours: 2 for a person at two
+    /// sites, 4 for two rows of a table. What floating point adds is in it. `None` when none does.
+    pub fn epsilon_of(&self, times: u32, delta: f64) -> Option<f64> {
+        let larger = self.dimension + 1;
+        let slack = f64::from(times) * self.arithmetic_slack();
+        let delta = delta / (1.0 + slack);
+        let epsilon = match self.one_larger {
+            Mechanism::DiscreteGaussian(discrete) => {
+                discrete.parameters().epsilon_of(larger, times, delta)
+            }
+            _ => self.guarantee().ok()?.times(times).ok()?.epsilon(delta),
+        };
+        Some((epsilon? + slack).next_up())
     }
 
     /// Probability that one report changes the odds between the worst two neighbouring tables by more than e^`epsilon`.
@@ -316,6 +337,13 @@ impl TableMechanism {
                 unit: 1.0 / self.grid.unit() as f64,
             },
         }
+    }
+}
+
+/// The frozen constants.
+impl Serialize for TableMechanism {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.one_larger.serialize(serializer)
     }
 }
 

@@ -33,7 +33,7 @@ impl RowGrid {
 
     /// s = 2ᵃ − ⌈√(c·p)/2⌉ − 1: rounding adds at most √(c·p)/2 to the length of c rows together, f64 less than 1.
     pub(super) fn with_bits(bits: u32, dimension: usize, rows_per_unit: u16) -> Self {
-        let numbers = u64::from(rows_per_unit) * dimension as u64;
+        let numbers = u64::from(rows_per_unit).saturating_mul(dimension as u64);
         let floor = numbers.isqrt();
         let root = floor + u64::from(floor * floor < numbers);
         let scale = (1_u64 << bits).saturating_sub(root.div_ceil(2) + 1);
