@@ -7,7 +7,7 @@
 //!
 //! | room | holds |
 //! |---|---|
-//! | `input` | sums, seeds, missing cells, the noisy moment and the mean |
+//! | `input` | sums, seeds, reports of sites, missing cells, the noisy moment and the mean |
 //! | `dense`, `sparse` | the estimators |
 //! | `assessment` | noise floor, component count, verdict, groups, error bars, expected error, agreement, feasibility |
 //! | `report` | the document and its warnings |
@@ -39,6 +39,7 @@ pub use cancel::Cancel;
 pub use components::ComponentsReport;
 pub use dense::{pca, principal_components};
 pub use input::seed_sums::sums_of_seeds;
+pub use input::site_report::{SiteSum, check_site_report};
 pub use input::{accumulate, centring, moment};
 pub use pipeline::{Request, Source, estimate};
 pub use report::document::to_json;

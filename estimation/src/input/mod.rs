@@ -5,3 +5,4 @@ pub mod centring;
 pub(crate) mod missing;
 pub mod moment;
 pub(crate) mod seed_sums;
+pub(crate) mod site_report;

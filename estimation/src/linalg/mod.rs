@@ -32,8 +32,8 @@ pub use row_factor::{MIN_RELATIVE_EIGENVALUE, RowFactor};
 pub use threads::Threads;
 
 pub(crate) use cholesky::{
-    Definiteness, PANEL_WIDTH, Panels, add_outer_to_panel, blocked_cholesky, rounding_of_cholesky,
-    spectrum_is_below,
+    Definiteness, PANEL_WIDTH, Panels, add_outer_to_panel, blocked_cholesky, factorises,
+    rounding_of_cholesky, spectrum_is_below,
 };
 pub(crate) use krylov::{RitzPairs, RitzTarget, WorkLimit, block_ritz};
 pub(crate) use parallel::parallel_for_each;

@@ -20,6 +20,7 @@
 
 mod payload;
 mod product;
+mod reach;
 mod release;
 mod row_grid;
 mod shares;
