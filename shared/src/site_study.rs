@@ -52,7 +52,8 @@ names! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SiteTerms {
-    /// Fewest rows of a table, usable or not; persons, where persons are protected.
+    /// Fewest rows of a table, usable or not; persons, where persons are protected. Absent: 1.
+    #[serde(default = "one_row")]
     pub min_rows: u64,
     /// Most rows of a table, at most 2³²; persons, where persons are protected.
     pub max_rows: u64,
@@ -63,6 +64,10 @@ pub struct SiteTerms {
     /// The weights of the sites.
     #[serde(default)]
     pub site_weights: SiteWeights,
+}
+
+fn one_row() -> u64 {
+    1
 }
 
 impl SiteTerms {

@@ -29,6 +29,9 @@ pub struct StoreConfig {
     pub sum_cache_bytes: u64,
     /// Bytes of reports that may be in memory at once, being read or waiting for a commit. Default 256 MiB.
     pub max_ingest_bytes: usize,
+    /// Bytes of the reports that one study of sites keeps, 8 a number: on disk, and in memory while an estimate is
+    /// computed; further ones are refused. Default 1 GiB.
+    pub max_site_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports are refused until studies are deleted. Absent: limited by
     /// the disk only.
     pub max_store_bytes: Option<u64>,
@@ -62,6 +65,7 @@ impl Default for StoreConfig {
             durability: Durability::Standby,
             sum_cache_bytes: 1 << 30,
             max_ingest_bytes: 256 << 20,
+            max_site_bytes: 1 << 30,
             max_store_bytes: None,
             retain_estimates: 1_000,
             retain_ids_days: None,
@@ -104,6 +108,7 @@ impl StoreConfig {
         let max_store_bytes = self.max_store_bytes.unwrap_or(u64::MAX);
         for (setting, value, min) in [
             ("max_ingest_bytes", self.max_ingest_bytes as u64, 1),
+            ("max_site_bytes", self.max_site_bytes, 1),
             ("retain_estimates", self.retain_estimates.into(), 1),
             ("max_store_bytes", max_store_bytes, 1 << 20),
         ] {

@@ -38,10 +38,10 @@ pub use self::{
         job::{Job, StoredEstimate, estimate_settings},
         listener::Notice,
         memory::{ClientKey, MAX_SMALL_BYTES, MemoryBudget, Reservation},
-        report::{NewReport, Outcomes, Reports},
+        report::{NewReport, Outcomes, Reports, no_batches},
         study::{
-            MAX_BUCKETS, Study, StudyId, StudyKey, check_about, check_component_count, check_name,
-            invalid_study_id, study_not_found,
+            MAX_BUCKETS, Study, StudyId, StudyKey, check_about, check_component_count,
+            check_enrolment, check_name, invalid_study_id, study_not_found,
         },
         sums::{BucketSums, StoredSeeds},
         token::{TokenHash, token_replaced},

@@ -5,7 +5,7 @@ mod enrolment;
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
-use eigenveil_estimation::{Cancel, sums_of_seeds};
+use eigenveil_estimation::{Cancel, SiteSum, sums_of_seeds};
 use eigenveil_shared::{
     Error, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
@@ -165,8 +165,7 @@ impl Store {
 
     /// Checks, freezes and stores a study.
     pub async fn create_study(&self, request: CreateStudyRequest) -> Result<Arc<Study>> {
-        let design =
-            NewStudy::from_request(request, self.shared.config.sum_cache_bytes, self.unix_ms())?;
+        let design = NewStudy::from_request(request, &self.shared.config, self.unix_ms())?;
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         self.engine().create(StudyId(id), design).await
@@ -224,23 +223,34 @@ impl Store {
         self.engine().append(study, reports, reservation).await
     }
 
-    /// A consistent snapshot of a study's sums. Seeds are expanded and added up now, on this thread, each counted once;
+    /// A consistent snapshot of the sums of a study of single rows. Seeds are expanded and added up now, on this thread, each counted once;
     /// `cancel` is checked every 256 seeds.
     ///
     /// # Errors
-    /// `store-unavailable` if they cannot be read or do not match the accepted reports; `estimate-failed` if the sums
-    /// of seeds need more than `sum_cache_bytes`, or if it was cancelled.
+    /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study
+    /// of sites; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was cancelled.
     pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
+        let p = study.params().rows()?.report_dimension();
         if !study.has_seeds() {
             return self.engine().sums(study);
         }
         let seeds = self.seeds(study, cancel)?;
-        let p = study.params().report_dimension();
         Ok(BucketSums {
             n: seeds.stored,
             duplicates: seeds.repeated(),
             buckets: sums_of_seeds(&*seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
         })
+    }
+
+    /// A consistent snapshot of the reports of a study of sites, in the order in which they were stored. Takes 8 bytes
+    /// of memory a number, at most `max_site_bytes`. Blocks.
+    ///
+    /// # Errors
+    /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study
+    /// of single rows.
+    pub fn site_sums(&self, study: &Study) -> Result<Vec<SiteSum>> {
+        study.params().sites()?;
+        self.engine().site_sums(study)
     }
 
     /// A snapshot of a study's seeds, which can be read repeatedly: later reports are not included. Duplicate seeds are

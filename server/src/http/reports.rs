@@ -85,7 +85,7 @@ async fn store_reports(
         )
         .into());
     };
-    let payload_len = study.report_format().payload_len();
+    let payload_len = study.payload_len();
     // Reports counted before are recognised in any state; a study with no reports has none.
     let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;

@@ -87,7 +87,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
                 }
             }
             dt { "Identifier" } dd { code { (study.id()) } }
-            dt { "Fingerprint" } dd { code { (study.report_format().fingerprint()) } }
+            dt { "Fingerprint" } dd { code { (study.fingerprint()) } }
         }
     }
 }

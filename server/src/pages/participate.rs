@@ -210,7 +210,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             ul {
                 li { "The response to your report says that it was accepted, or that it was counted before." }
                 li { "Your device keeps a ledger of what it has spent, and refuses to exceed your own limit." }
-                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.report_format().fingerprint()) } }
+                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.fingerprint()) } }
                 li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
             }
         }
@@ -256,7 +256,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let report = format!(
         "eigenveil report --server {server} --study {} --fingerprint {} --rows ROWS.csv --header yes{tokens}",
         study.id(),
-        study.report_format().fingerprint()
+        study.fingerprint()
     );
     html! {
         section aria-labelledby="h-take-part" {

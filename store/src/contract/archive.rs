@@ -1,7 +1,7 @@
 //! The export of a study as bytes (`docs/protocol.md`, "The export of a study").
 //!
-//! A header, the identifiers in ascending order, one section for each bucket with reports, and a SHA-256 of it all.
-//! Written and read as a stream: never more than one bucket is in memory.
+//! A header, the identifiers in ascending order, one section for each bucket with reports, or the reports of sites, and a
+//! SHA-256 of it all. Written and read as a stream: never more than one bucket or report is in memory.
 
 use std::io::{BufReader, BufWriter, Read, Write};
 
@@ -14,6 +14,7 @@ use eigenveil_shared::{
     estimate::ComponentCount,
     mechanism::{PayloadKind, double_cap::SEED_LEN},
     packed::packed_len,
+    parameters::{Parameters, StudyUnit},
     report::ReportId,
     study::{StudyParams, from_hex, to_hex},
 };
@@ -22,11 +23,19 @@ use sha2::{Digest, Sha256};
 
 use super::{
     failure::Failure,
-    study::{MAX_BUCKETS, NewStudy, Study, StudyId, check_component_count, check_name},
+    study::{
+        MAX_BUCKETS, MAX_NAME_BYTES, NewStudy, Study, StudyId, check_component_count,
+        check_enrolment, check_name,
+    },
 };
 
-/// First bytes of an export; the last digit is the version of the format.
-const MAGIC: &[u8; 8] = b"EVSTUDY1";
+/// First bytes of an export; the last digit is the version of the format: 2 of a study of sites.
+const fn magic(unit: StudyUnit) -> &'static [u8; 8] {
+    match unit {
+        StudyUnit::Row => b"EVSTUDY1",
+        StudyUnit::Site => b"EVSTUDY2",
+    }
+}
 /// Largest header: canonical parameters of 65,536 named features, in hexadecimal.
 const MAX_HEADER: u64 = 65 << 20;
 
@@ -41,6 +50,7 @@ pub(crate) struct Header {
     pub(crate) buckets: u32,
     pub(crate) created_at_ms: u64,
     pub(crate) reports: u64,
+    /// Buckets with reports; 0 of a study of sites.
     pub(crate) sections: u32,
     /// Who may take part. Participant tokens are not exported: one known to two servers could be spent on both.
     #[serde(default, skip_serializing_if = "is_open")]
@@ -72,16 +82,24 @@ impl Header {
         }
     }
 
-    pub(crate) fn study(&self) -> Result<(StudyId, NewStudy), Failure> {
+    pub(crate) fn study(&self, unit: StudyUnit) -> Result<(StudyId, NewStudy), Failure> {
         let id = StudyId::parse(&self.id).ok_or_else(|| malformed("the study's identifier"))?;
         let canonical =
             from_hex(&self.canonical).ok_or_else(|| malformed("the canonical parameters"))?;
-        let params = StudyParams::from_canonical(&canonical)?;
+        let params = Parameters::from_canonical(&canonical)?;
+        if params.unit() != unit {
+            return Err(malformed("the first eight bytes, which do not fit the parameters").into());
+        }
+        check_enrolment(unit, self.enrolment)?;
         check_name("the name of the study", &self.name)?;
         // The last day may have passed: the reports arrived before.
         self.about.check()?;
         check_component_count(self.default_k, params.dimension())?;
-        if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
+        let sections = match unit {
+            StudyUnit::Row => self.buckets,
+            StudyUnit::Site => 0,
+        };
+        if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > sections {
             return Err(malformed("the number of buckets").into());
         }
         if i64::try_from(self.created_at_ms).is_err() {
@@ -106,13 +124,13 @@ pub(crate) struct ArchiveWriter<W: Write> {
 }
 
 impl<W: Write> ArchiveWriter<W> {
-    pub(crate) fn new(out: W, header: &Header) -> Result<Self, Failure> {
+    pub(crate) fn new(out: W, unit: StudyUnit, header: &Header) -> Result<Self, Failure> {
         let mut writer = Self {
             out: BufWriter::with_capacity(1 << 16, out),
             hash: Sha256::new(),
         };
         let header = serde_json::to_vec(header).map_err(Failure::damaged)?;
-        writer.put(MAGIC)?;
+        writer.put(magic(unit))?;
         writer.put(&(header.len() as u64).to_le_bytes())?;
         writer.put(&header)?;
         Ok(writer)
@@ -123,6 +141,15 @@ impl<W: Write> ArchiveWriter<W> {
         self.put(&bucket.to_le_bytes())?;
         self.put(&n.to_le_bytes())?;
         self.put(&length.to_le_bytes())
+    }
+
+    /// Appends the report of a site.
+    pub(crate) fn report(&mut self, site: &str, payload: &[u8]) -> Result<(), Failure> {
+        for part in [site.as_bytes(), payload] {
+            self.put(&(part.len() as u64).to_le_bytes())?;
+            self.put(part)?;
+        }
+        Ok(())
     }
 
     /// Appends an identifier, or bytes of the section.
@@ -146,6 +173,11 @@ pub(crate) enum ArchiveItem {
         n: u64,
         bytes: Vec<u8>,
     },
+    /// A site's report, of the right length.
+    Report {
+        site: String,
+        payload: Vec<u8>,
+    },
 }
 
 /// Reads the header; the returned reader continues after it.
@@ -153,10 +185,15 @@ pub(crate) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>)
     let mut reader = ArchiveReader {
         input: BufReader::with_capacity(1 << 16, file),
         hash: Sha256::new(),
+        unit: StudyUnit::Row,
     };
-    if reader.read_array::<8>()? != *MAGIC {
-        return Err(malformed("the first eight bytes, which should be EVSTUDY1").into());
-    }
+    let first: [u8; 8] = reader.read_array()?;
+    reader.unit = StudyUnit::ALL
+        .into_iter()
+        .find(|unit| *magic(*unit) == first)
+        .ok_or_else(|| {
+            malformed("the first eight bytes, which should be EVSTUDY1, or EVSTUDY2 of sites")
+        })?;
     let length = u64::from_le_bytes(reader.read_array()?);
     if length > MAX_HEADER {
         return Err(malformed("the length of the header").into());
@@ -169,6 +206,7 @@ pub(crate) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>)
 pub(crate) struct ArchiveReader<R: Read> {
     input: BufReader<R>,
     hash: Sha256,
+    pub(crate) unit: StudyUnit,
 }
 
 impl<R: Read> ArchiveReader<R> {
@@ -176,7 +214,7 @@ impl<R: Read> ArchiveReader<R> {
     pub(crate) fn read_items(
         mut self,
         header: &Header,
-        params: &StudyParams,
+        params: &Parameters,
         mut visit: impl FnMut(ArchiveItem) -> Result<(), Failure>,
     ) -> Result<[u8; 32], Failure> {
         let mut last = None;
@@ -188,6 +226,30 @@ impl<R: Read> ArchiveReader<R> {
             last = Some(id);
             visit(ArchiveItem::Identifier(id))?;
         }
+        match params {
+            Parameters::Rows(params) => self.read_sections(header, params, visit)?,
+            Parameters::Sites(params) => {
+                for _ in 0..header.reports {
+                    visit(self.read_report(params.mechanism().payload_len())?)?;
+                }
+            }
+        }
+        let computed: [u8; 32] = self.hash.clone().finalize().into();
+        if self.read_array::<32>()? != computed {
+            return Err(malformed("the SHA-256 at the end").into());
+        }
+        if self.input.read(&mut [0]).map_err(Failure::file)? != 0 {
+            return Err(malformed("its length: there are bytes after the end").into());
+        }
+        Ok(computed)
+    }
+
+    fn read_sections(
+        &mut self,
+        header: &Header,
+        params: &StudyParams,
+        mut visit: impl FnMut(ArchiveItem) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (mut before, mut reports) = (None, 0_u64);
         for _ in 0..header.sections {
             let bucket = u32::from_le_bytes(self.read_array()?);
@@ -214,14 +276,25 @@ impl<R: Read> ArchiveReader<R> {
         if reports != header.reports {
             return Err(malformed("the number of reports").into());
         }
-        let computed: [u8; 32] = self.hash.clone().finalize().into();
-        if self.read_array::<32>()? != computed {
-            return Err(malformed("the SHA-256 at the end").into());
+        Ok(())
+    }
+
+    fn read_report(&mut self, payload_len: usize) -> Result<ArchiveItem, Failure> {
+        let of_site = || malformed("the name of a site");
+        let length = u64::from_le_bytes(self.read_array()?);
+        if length > MAX_NAME_BYTES as u64 {
+            return Err(of_site().into());
         }
-        if self.input.read(&mut [0]).map_err(Failure::file)? != 0 {
-            return Err(malformed("its length: there are bytes after the end").into());
+        let site = String::from_utf8(self.run(length)?).map_err(|_| of_site())?;
+        check_name("the name of a site", &site)?;
+        let length = u64::from_le_bytes(self.read_array()?);
+        if length != payload_len as u64 {
+            return Err(malformed("the length of a report").into());
         }
-        Ok(computed)
+        Ok(ArchiveItem::Report {
+            site,
+            payload: self.run(length)?,
+        })
     }
 
     fn read_array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {

@@ -24,8 +24,11 @@ pub enum SubmitOutcome {
     NotOpen,
     /// Not stored before, and the study's last day is over.
     Ended,
-    /// Not stored before, and rejected: `token-required`, `participant-token-unknown` or `token-spent`.
+    /// Not stored before, and rejected: `token-required`, `participant-token-unknown` or `token-spent`;
+    /// `implausible-report` for a site's report that failed the test.
     NotAdmitted(ErrorCode),
+    /// Not stored before, and the study of sites keeps as many reports as it may.
+    NoRoom,
     /// The study was deleted.
     StudyDeleted,
 }
@@ -37,6 +40,17 @@ pub(crate) struct AdmissionRules {
     /// Its last day is over.
     pub(crate) is_over: bool,
     pub(crate) enrolment: Enrolment,
+    /// Reports for which there is room: of sites, all of which need a token.
+    pub(crate) room: u64,
+}
+
+/// A report as far as it decides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) id: &'a [u8; 16],
+    pub(crate) key: Option<&'a AdmissionKey>,
+    /// It failed the test of a site's report.
+    pub(crate) is_implausible: bool,
 }
 
 /// The outcome for the key of an admission.
@@ -64,13 +78,14 @@ pub(crate) trait Facts {
 /// Decides about one report.
 ///
 /// A report that was counted before is a duplicate, whatever the study's state and whatever it comes with: it has spent
-/// its key. One that is refused takes nothing, so that it may come again with another key in the same commit.
+/// its key. One that is refused takes nothing, so that it may come again with another key in the same commit. One that is
+/// accepted takes room.
 pub(crate) fn admit<F: Facts>(
-    rules: AdmissionRules,
+    rules: &mut AdmissionRules,
     facts: &mut F,
-    id: &[u8; 16],
-    key: Option<&AdmissionKey>,
+    claim: Claim<'_>,
 ) -> Result<SubmitOutcome, F::Failure> {
+    let Claim { id, key, .. } = claim;
     if !rules.is_open || rules.is_over {
         return Ok(match (facts.is_known(id)?, rules.is_over) {
             (true, _) => SubmitOutcome::Duplicate,
@@ -79,6 +94,12 @@ pub(crate) fn admit<F: Facts>(
         });
     }
     if rules.enrolment == Enrolment::Token && !facts.is_known(id)? {
+        if claim.is_implausible {
+            return Ok(SubmitOutcome::NotAdmitted(ErrorCode::ImplausibleReport));
+        }
+        if rules.room == 0 {
+            return Ok(SubmitOutcome::NoRoom);
+        }
         let refused = match key.map(|key| facts.spend(key)).transpose()? {
             Some(Spent::Now) => None,
             Some(Spent::Before) => Some(ErrorCode::TokenSpent),
@@ -89,10 +110,11 @@ pub(crate) fn admit<F: Facts>(
             return Ok(SubmitOutcome::NotAdmitted(code));
         }
     }
-    Ok(match facts.insert_id(id)? {
-        true => SubmitOutcome::Accepted,
-        false => SubmitOutcome::Duplicate,
-    })
+    if !facts.insert_id(id)? {
+        return Ok(SubmitOutcome::Duplicate);
+    }
+    rules.room = rules.room.saturating_sub(1);
+    Ok(SubmitOutcome::Accepted)
 }
 
 /// Whether a study of this state moves to the wanted one; false if it has it already.
@@ -278,14 +300,32 @@ mod tests {
             is_open,
             is_over,
             enrolment,
+            room: 2,
         }
+    }
+
+    fn decided(
+        rules: &mut AdmissionRules,
+        maps: &mut Maps,
+        id: u8,
+        key: Option<u8>,
+        is_implausible: bool,
+    ) -> SubmitOutcome {
+        let key = key.map(|byte| [byte; 32]);
+        let claim = Claim {
+            id: &[id; 16],
+            key: key.as_ref(),
+            is_implausible,
+        };
+        let Ok(outcome) = admit(rules, maps, claim);
+        outcome
     }
 
     /// In one group: refused for its key, and accepted with a good one; a copy beside its original, which spends
     /// nothing; two with one key.
     #[test]
     fn a_group_is_decided_in_the_order_of_arrival() {
-        let open = rules(true, false, Enrolment::Token);
+        let mut open = rules(true, false, Enrolment::Token);
         let mut maps = Maps {
             keys: BTreeMap::from([([1; 32], false), ([2; 32], false)]),
             ..Maps::default()
@@ -308,31 +348,51 @@ mod tests {
             ),
             (8, Some(2), SubmitOutcome::Accepted),
         ] {
-            let key = key.map(|byte: u8| [byte; 32]);
-            let Ok(found) = admit(open, &mut maps, &[id; 16], key.as_ref());
+            let found = decided(&mut open, &mut maps, id, key, false);
             assert_eq!(found, expected, "{id} {key:?}");
         }
         // An open study asks for no key, nor about one that a report brings.
-        assert_eq!(
-            admit(
-                rules(true, false, Enrolment::Open),
-                &mut maps,
-                &[5; 16],
-                Some(&[9; 32])
-            ),
-            Ok(SubmitOutcome::Accepted)
-        );
+        let mut anybody = rules(true, false, Enrolment::Open);
+        let found = decided(&mut anybody, &mut maps, 5, Some(9), false);
+        assert_eq!(found, SubmitOutcome::Accepted);
         // Closed, or over: what was counted is still told.
-        for (rules, refused) in [
+        for (mut rules, refused) in [
             (rules(false, false, Enrolment::Open), SubmitOutcome::NotOpen),
             (rules(true, true, Enrolment::Open), SubmitOutcome::Ended),
             (rules(false, true, Enrolment::Token), SubmitOutcome::Ended),
         ] {
+            let mut decided = |id| decided(&mut rules, &mut maps, id, None, false);
             assert_eq!(
-                admit(rules, &mut maps, &[7; 16], None),
-                Ok(SubmitOutcome::Duplicate)
+                [decided(7), decided(9)],
+                [SubmitOutcome::Duplicate, refused]
             );
-            assert_eq!(admit(rules, &mut maps, &[9; 16], None), Ok(refused));
         }
+    }
+
+    /// A report that failed the test, or finds no room, spends nothing; one that was counted is told so.
+    #[test]
+    fn a_site_may_try_again() {
+        let mut rules = rules(true, false, Enrolment::Token);
+        let mut maps = Maps {
+            keys: [1, 2, 3].map(|byte| ([byte; 32], false)).into(),
+            ..Maps::default()
+        };
+        let implausible = SubmitOutcome::NotAdmitted(ErrorCode::ImplausibleReport);
+        for (id, key, failed, expected, room) in [
+            (7, 1, true, implausible, 2),
+            (7, 1, false, SubmitOutcome::Accepted, 1),
+            (7, 1, true, SubmitOutcome::Duplicate, 1),
+            (8, 2, false, SubmitOutcome::Accepted, 0),
+            (9, 3, true, implausible, 0),
+            (9, 3, false, SubmitOutcome::NoRoom, 0),
+            (8, 3, false, SubmitOutcome::Duplicate, 0),
+        ] {
+            let found = decided(&mut rules, &mut maps, id, Some(key), failed);
+            assert_eq!((found, rules.room), (expected, room), "{id} {key} {failed}");
+        }
+        assert!(!maps.keys[&[3_u8; 32]]);
+        rules.room = 1;
+        let found = decided(&mut rules, &mut maps, 9, Some(3), false);
+        assert_eq!(found, SubmitOutcome::Accepted);
     }
 }

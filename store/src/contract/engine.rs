@@ -4,10 +4,10 @@
 
 use std::{any::Any, fmt::Debug, fs::File, path::PathBuf, pin::Pin, sync::Arc};
 
-use eigenveil_estimation::Cancel;
+use eigenveil_estimation::{Cancel, SiteSum};
 use eigenveil_shared::{
     Result,
-    api::{EstimateJob, EstimateRequest, StudyState, TokenCounts},
+    api::{EstimateJob, EstimateRequest, SiteToken, StudyState, TokenCounts},
     enrolment::AdmissionKey,
 };
 
@@ -16,6 +16,7 @@ use super::{
     credentials::{Analyst, Credentials},
     job::{Ended, Job, StoredEstimate},
     memory::Reservation,
+    participant_token::NewToken,
     report::{Outcomes, Reports},
     study::{NewStudy, Study, StudyId, StudyIndex},
     sums::{BucketSums, StoredSeeds},
@@ -70,8 +71,10 @@ pub(crate) trait Studies {
 
 /// Tokens of participants.
 pub(crate) trait Tokens {
-    fn issue(&self, study: &Study, keys: Vec<AdmissionKey>) -> Pending<'_, Result<()>>;
+    fn issue(&self, study: &Study, tokens: Vec<NewToken>) -> Pending<'_, Result<()>>;
     fn token_counts(&self, study: &Study) -> Result<TokenCounts>;
+    /// The token of a study of sites with this key, if there is one. Blocks.
+    fn site_token(&self, study: &Study, key: &AdmissionKey) -> Result<Option<SiteToken>>;
 }
 
 /// The end of a study's last day.
@@ -93,6 +96,8 @@ pub(crate) trait Removal {
 pub(crate) trait Snapshot {
     /// The sums of a study whose payloads are numbers.
     fn sums(&self, study: &Study) -> Result<BucketSums>;
+    /// The reports of a study of sites, in the order in which they were stored.
+    fn site_sums(&self, study: &Study) -> Result<Vec<SiteSum>>;
     /// The seeds of a study whose payloads are seeds.
     fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>>;
     fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()>;

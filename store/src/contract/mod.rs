@@ -15,5 +15,5 @@ pub(crate) mod transfer;
 
 pub(crate) use self::{
     reports::{arrivals, duplicates, report, submission, sums},
-    tokens::{credentials, token, token_files},
+    tokens::{credentials, participant_token, token, token_files},
 };

@@ -13,14 +13,15 @@ use eigenveil_shared::{
     Error, Result,
     about::{StudyNotice, is_readable},
     api::{CreateStudyRequest, StudyDocument, StudyState, StudySummary},
-    codec::{self, ReportFormat},
+    codec::{self, ReportFormat, SiteReportFormat},
     enrolment::Enrolment,
     error,
     estimate::ComponentCount,
     mechanism::PayloadKind,
     packed::packed_len,
+    parameters::{Parameters, StudyUnit},
     privacy::PrivacyStatement,
-    study::{StudyParams, from_hex, to_hex},
+    study::{Fingerprint, from_hex, to_hex},
 };
 
 use super::{
@@ -28,10 +29,12 @@ use super::{
     listener::{Listener, Notice},
     study_json::StudyJson,
 };
+use crate::config::StoreConfig;
 
 /// Maximum number of buckets of a study.
 pub const MAX_BUCKETS: u32 = 32;
-const MAX_NAME_BYTES: usize = 200;
+/// Maximum length of the name of a study, or of a site.
+pub(crate) const MAX_NAME_BYTES: usize = 200;
 
 /// Identifier of a study: 16 random bytes, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,12 +63,42 @@ impl fmt::Debug for StudyId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StudyKey(pub i64);
 
+/// The format of a study's reports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StudyFormat {
+    Rows(ReportFormat),
+    Sites(SiteReportFormat),
+}
+
+impl StudyFormat {
+    pub(crate) fn new(params: &Parameters) -> Self {
+        match params {
+            Parameters::Rows(params) => Self::Rows(ReportFormat::new(params)),
+            Parameters::Sites(params) => Self::Sites(SiteReportFormat::new(params)),
+        }
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Self::Rows(format) => format.fingerprint(),
+            Self::Sites(format) => format.fingerprint(),
+        }
+    }
+
+    fn payload_len(&self) -> usize {
+        match self {
+            Self::Rows(format) => format.payload_len(),
+            Self::Sites(format) => format.payload_len(),
+        }
+    }
+}
+
 /// A study: its frozen parameters, and state and count as of its last commit.
 #[derive(Debug)]
 pub struct Study {
     pub(crate) key: StudyKey,
     id: StudyId,
-    report_format: ReportFormat,
+    format: StudyFormat,
     buckets: u32,
     /// The public document; state and count are filled in when it is requested.
     document: StudyDocument,
@@ -86,25 +119,28 @@ impl Study {
             enrolment,
             about,
         } = design;
-        let report_format = ReportFormat::new(&params);
-        let payload_len = report_format.payload_len();
+        let format = StudyFormat::new(&params);
+        let payload_len = format.payload_len();
         Self {
             key,
             id,
-            report_format,
+            format,
             buckets,
             document: StudyDocument {
                 id: id.to_string(),
                 name,
                 state,
-                fingerprint: report_format.fingerprint().to_string(),
+                fingerprint: format.fingerprint().to_string(),
                 canonical_params: to_hex(&params.canonical_bytes()),
-                privacy: PrivacyStatement::new(&params),
-                params,
+                privacy: params.privacy(),
                 reports_accepted: 0,
                 default_k,
                 report_bytes: codec::report_len(payload_len),
-                max_batch_reports: codec::max_batch(payload_len),
+                max_batch_reports: match params.unit() {
+                    StudyUnit::Row => codec::max_batch(payload_len),
+                    StudyUnit::Site => 1,
+                },
+                params,
                 created_at_ms,
                 enrolment,
                 about,
@@ -127,18 +163,40 @@ impl Study {
     }
 
     /// Its frozen parameters.
-    pub fn params(&self) -> &StudyParams {
+    pub fn params(&self) -> &Parameters {
         &self.document.params
     }
 
-    /// The format of its reports.
-    pub fn report_format(&self) -> &ReportFormat {
-        &self.report_format
+    pub(crate) fn format(&self) -> &StudyFormat {
+        &self.format
+    }
+
+    /// The fingerprint of its parameters.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.format.fingerprint()
+    }
+
+    /// Bytes of one payload.
+    pub fn payload_len(&self) -> usize {
+        self.format.payload_len()
     }
 
     /// Whether its reports are seeds, which are kept as they are.
     pub fn has_seeds(&self) -> bool {
-        self.report_format.payload_kind() == PayloadKind::Seed
+        matches!(&self.format, StudyFormat::Rows(format) if format.payload_kind() == PayloadKind::Seed)
+    }
+
+    /// Whether its reports are tables of sites, which are kept apart.
+    pub fn has_sites(&self) -> bool {
+        matches!(self.format, StudyFormat::Sites(_))
+    }
+
+    /// How many reports it takes at most: those of sites are kept apart, up to `max_site_bytes`.
+    pub(crate) fn max_reports(&self, config: &StoreConfig) -> u64 {
+        match self.has_sites() {
+            false => u64::MAX,
+            true => config.max_site_bytes / self.payload_len() as u64,
+        }
     }
 
     /// Number of components of an estimate that does not specify it.
@@ -237,7 +295,7 @@ impl Study {
 /// A study that was checked but not stored.
 pub(crate) struct NewStudy {
     pub(crate) name: String,
-    pub(crate) params: StudyParams,
+    pub(crate) params: Parameters,
     pub(crate) default_k: ComponentCount,
     pub(crate) state: StudyState,
     pub(crate) buckets: u32,
@@ -248,16 +306,18 @@ pub(crate) struct NewStudy {
 impl NewStudy {
     pub(crate) fn from_request(
         request: CreateStudyRequest,
-        sum_cache_bytes: u64,
+        config: &StoreConfig,
         now_ms: u64,
     ) -> Result<Self> {
         check_name("the name of the study", &request.name)?;
         check_about(&request.about, now_ms)?;
         let params = request.params()?;
         check_component_count(request.default_k, params.dimension())?;
+        check_enrolment(params.unit(), request.enrolment)?;
+        check_site_bytes(&params, config.max_site_bytes)?;
         Ok(Self {
             name: request.name,
-            buckets: buckets_within(sum_cache_bytes, &params),
+            buckets: buckets_within(config.sum_cache_bytes, &params),
             params,
             default_k: request.default_k,
             state: if request.draft {
@@ -310,6 +370,30 @@ pub fn check_component_count(count: ComponentCount, dimension: usize) -> Result<
     }
 }
 
+/// Rejects a study of sites that anybody could send tables to, in any number and under any name.
+pub fn check_enrolment(unit: StudyUnit, enrolment: Enrolment) -> Result<()> {
+    match (unit, enrolment) {
+        (StudyUnit::Site, Enrolment::Open) => Err(Error::invalid_request(
+            "`enrolment` is open, but a study of sites counts one report a token, which has the site's name; give `enrolment` token",
+        )
+        .with_field("enrolment")),
+        _ => Ok(()),
+    }
+}
+
+/// Rejects a study of sites that could keep no report.
+fn check_site_bytes(params: &Parameters, max_site_bytes: u64) -> Result<()> {
+    let bytes = params.payload_len() as u64;
+    if params.unit() == StudyUnit::Row || bytes <= max_site_bytes {
+        return Ok(());
+    }
+    Err(error!(
+        InvalidDimension,
+        "a site's report of dimension {} has {bytes} bytes, and this server keeps at most {max_site_bytes} (max_site_bytes) of one study; use fewer features, or raise that",
+        params.report_dimension()
+    ))
+}
+
 /// Rejects a name that is empty, too long or not readable; `subject` names the object in the message.
 pub fn check_name(subject: &str, name: &str) -> Result<()> {
     if name.len() <= MAX_NAME_BYTES && is_readable(name) {
@@ -322,11 +406,16 @@ pub fn check_name(subject: &str, name: &str) -> Result<()> {
     ))
 }
 
-/// Number of buckets whose sums fit into the cache: 1 to [`MAX_BUCKETS`]; always the maximum for seeds.
-fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
-    if params.mechanism().payload_kind() == PayloadKind::Seed {
+/// Number of buckets whose sums fit into the cache: 1 to [`MAX_BUCKETS`]; always the maximum for seeds, and one for the
+/// reports of sites, which are not added up.
+fn buckets_within(sum_cache_bytes: u64, params: &Parameters) -> u32 {
+    match params {
+        Parameters::Sites(_) => return 1,
         // Nothing is added up before an estimate is requested.
-        return MAX_BUCKETS;
+        Parameters::Rows(params) if params.mechanism().payload_kind() == PayloadKind::Seed => {
+            return MAX_BUCKETS;
+        }
+        Parameters::Rows(_) => {}
     }
     let bucket_bytes = (8 * packed_len(params.report_dimension())).max(1) as u64;
     let fit = sum_cache_bytes / bucket_bytes;
@@ -427,7 +516,10 @@ impl StudyIndex {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{mechanism::MechanismKind, study::StudyDesign};
+    use eigenveil_shared::{
+        mechanism::MechanismKind,
+        study::{StudyDesign, StudyParams},
+    };
 
     use super::*;
 
@@ -445,11 +537,11 @@ mod tests {
     fn buckets_shrink_with_the_cache() {
         let params = |mechanism: MechanismKind, dimension, centring| {
             let budget = mechanism.budget(1.0, None).unwrap();
-            StudyParams::freeze(StudyDesign {
+            let params = StudyParams::freeze(StudyDesign {
                 centring,
                 ..StudyDesign::new(mechanism, dimension, budget)
-            })
-            .unwrap()
+            });
+            Parameters::from(params.unwrap())
         };
         let dense = |p| params(MechanismKind::SymmetricGaussian, p, None);
         assert_eq!(buckets_within(1 << 30, &dense(100)), 32);

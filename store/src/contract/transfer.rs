@@ -6,12 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use eigenveil_shared::{Result, api::ImportOutcome, mechanism::PayloadKind};
+use eigenveil_estimation::check_site_report;
+use eigenveil_shared::{
+    Result, api::ImportOutcome, mechanism::PayloadKind, parameters::Parameters, study::StudyParams,
+};
 
 use super::{
     archive::{self, ArchiveItem, Header},
     failure::Failure,
-    study::{NewStudy, Study, StudyId},
+    study::{NewStudy, Study, StudyFormat, StudyId},
     sums::decode_sum,
 };
 
@@ -33,20 +36,13 @@ impl VerifiedExport {
     fn checked(file: File) -> Result<Self, Failure> {
         let file = rewind(file)?;
         let (header, reader) = archive::read_header(&file)?;
-        let (id, design) = header.study()?;
-        let p = design.params.report_dimension();
-        let form = design.params.mechanism().payload_kind();
-        let bound = design.params.mechanism().norm_bound(p);
+        let (id, design) = header.study(reader.unit)?;
+        let format = StudyFormat::new(&design.params);
+        // The check that every uploaded report gets.
         let sha256 = reader.read_items(&header, &design.params, |item| match item {
-            ArchiveItem::Section { n, bytes, .. } if form != PayloadKind::Seed => {
-                let sums = decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
-                // The check that every uploaded report gets.
-                if let Some(bound) = &bound {
-                    bound.check_sum(sums.sum().as_slice(), n)?;
-                }
-                Ok(())
-            }
-            _ => Ok(()),
+            ArchiveItem::Identifier(_) => Ok(()),
+            ArchiveItem::Section { n, bytes, .. } => check_sum(design.params.rows()?, n, &bytes),
+            ArchiveItem::Report { payload, .. } => check_report(&format, &design.params, &payload),
         })?;
         Ok(Self {
             file,
@@ -56,6 +52,27 @@ impl VerifiedExport {
             sha256,
         })
     }
+}
+
+fn check_sum(params: &StudyParams, n: u64, bytes: &[u8]) -> Result<(), Failure> {
+    if params.mechanism().payload_kind() == PayloadKind::Seed {
+        return Ok(());
+    }
+    let p = params.report_dimension();
+    let sums = decode_sum(p, n, bytes).map_err(|_| archive::malformed("a sum"))?;
+    if let Some(bound) = params.mechanism().norm_bound(p) {
+        bound.check_sum(sums.sum().as_slice(), n)?;
+    }
+    Ok(())
+}
+
+/// The token of a report stays behind, so that its rows are as many as the study allows.
+fn check_report(format: &StudyFormat, params: &Parameters, payload: &[u8]) -> Result<(), Failure> {
+    let (StudyFormat::Sites(format), Parameters::Sites(params)) = (format, params) else {
+        return Err(archive::malformed("a report").into());
+    };
+    let table = params.mechanism().decode(&format.payload(payload)?);
+    Ok(check_site_report(params, &table, params.terms().max_rows)?)
 }
 
 /// The outcome of an import.

@@ -28,7 +28,7 @@ use crate::contract::{
     report::Outcomes,
     study::{Study, StudyKey},
     submission::{self, MAX_COMMIT_BYTES, Submission, by_study},
-    sums::{Delta, decode_sum, encode_sum},
+    sums::{Delta, KeptTable, decode_sum, encode_sum},
 };
 
 /// Time after which a request is told that nobody knows.
@@ -208,6 +208,9 @@ impl Committer {
                 is_open: row.try_get(1)?,
                 is_over: row.try_get(2)?,
                 enrolment: study.enrolment(),
+                room: study
+                    .max_reports(&self.inner.config)
+                    .saturating_sub(unsigned(row.try_get(3)?)),
             };
             known.admission_rules.insert(key, rules);
         }
@@ -277,11 +280,23 @@ impl Committer {
             of.beat(self.inner.server, self.number).await?;
             return Ok(Some(outcomes));
         }
+        let accepting: Vec<i64> = deltas.keys().map(|key| key.0).collect();
         if !self.count(of, &studies, deltas).await? {
             client.batch_execute("ROLLBACK").await?;
             return Ok(None);
         }
-        let counted = client.query(&of.counted, &[&keys]).await?;
+        let counted = client.query(&of.counted, &[&accepting]).await?;
+        for row in &counted {
+            let (key, n): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let most = studies
+                .get(&StudyKey(key))
+                .map(|study| study.max_reports(&self.inner.config));
+            // Other servers have taken the room meanwhile.
+            if most.is_some_and(|most| unsigned(n) > most) {
+                client.batch_execute("ROLLBACK").await?;
+                return Ok(None);
+            }
+        }
         client.commit().await?;
         for row in counted {
             if let Some(study) = studies.get(&StudyKey(row.try_get(0)?)) {
@@ -301,7 +316,7 @@ impl Committer {
         let client = &of.connection;
         let accepted = deltas.len();
         let (mut keys, mut buckets, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut bodies, mut sums) = (Vec::new(), Vec::new());
+        let (mut bodies, mut sums, mut tables) = (Vec::new(), Vec::new(), Vec::new());
         for (key, mut delta) in deltas {
             let of_study = studies.get(&key).map_or(1, |study| study.buckets());
             let bucket = self.draw_bucket(of_study)?;
@@ -312,6 +327,7 @@ impl Committer {
             sizes.push(delta.n as i64);
             bodies.push((!delta.seeds.is_empty()).then(|| delta.seeds.concat()));
             sums.extend(delta.sum.map(|sum| (key.0, bucket, sum)));
+            tables.extend(delta.tables.into_iter().map(|table| (key.0, table)));
         }
         let locked = client.query(&of.lock_buckets, &[&keys, &buckets]).await?;
         if locked.len() != accepted {
@@ -321,6 +337,12 @@ impl Committer {
             if !add_to_sum(client, [&of.sum, &of.keep_sum], key, bucket, &delta).await? {
                 return Ok(false);
             }
+        }
+        for (key, KeptTable { site, payload }) in &tables {
+            let rows = client
+                .execute(&of.keep_table, &[key, site, &payload.as_bytes()])
+                .await?;
+            require("site_reports", rows, 1)?;
         }
         let chunks = bodies.iter().flatten().count();
         // Of no other connection, most likely.
@@ -513,7 +535,7 @@ impl Knowledge {
         for submission in group {
             let study = &submission.study;
             let mut outcomes = Outcomes::new();
-            let Some(&rules) = self.admission_rules.get(&study.key) else {
+            let Some(&(mut rules)) = self.admission_rules.get(&study.key) else {
                 outcomes.resize(submission.reports.len(), SubmitOutcome::StudyDeleted);
                 all.push(outcomes);
                 continue;
@@ -523,14 +545,15 @@ impl Knowledge {
                 study: study.key,
             };
             for report in &submission.reports {
-                let outcome = admit(rules, &mut facts, &report.id.0, report.token.as_deref())?;
+                let outcome = admit(&mut rules, &mut facts, report.claim())?;
                 if outcome == SubmitOutcome::Accepted {
                     let p = study.params().report_dimension();
                     let delta = deltas.entry(study.key).or_default();
-                    delta.add(&report.payload, || Ok(Accumulator::new(p)?))?;
+                    delta.add(&report.content, || Ok(Accumulator::new(p)?))?;
                 }
                 outcomes.push(outcome);
             }
+            self.admission_rules.insert(study.key, rules);
             all.push(outcomes);
         }
         Ok((all, deltas))

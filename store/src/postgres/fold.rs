@@ -196,7 +196,11 @@ impl Postgres {
             let Ok(request) = serde_json::from_str(&request) else {
                 continue;
             };
-            if !estimate_settings(&study, &request, config).streams(study.params()) {
+            // The reports of sites are not added up.
+            let Ok(params) = study.params().rows() else {
+                continue;
+            };
+            if !estimate_settings(&study, &request, config).streams(params) {
                 *lock(&self.inner.helped) = Some(job);
                 let has_ended = || lock(&self.inner.helped).is_none();
                 let folded = self.fold_seeds(&study, Cancel::when(&|| stopping() || has_ended()));

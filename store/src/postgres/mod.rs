@@ -15,6 +15,7 @@ mod fold;
 mod operators;
 mod registry;
 mod rewrite;
+mod site_reports;
 mod snapshot;
 mod studies;
 #[cfg(any(test, feature = "testing"))]

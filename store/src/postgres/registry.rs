@@ -11,7 +11,7 @@ use eigenveil_shared::{
     ErrorCode,
     about::{StudyNotice, UtcDate},
     estimate::ComponentCount,
-    study::StudyParams,
+    parameters::Parameters,
 };
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Row};
@@ -206,7 +206,7 @@ fn study(row: &Row) -> Result<Study, Failure> {
         id.map_err(|_| Failure::damaged("an identifier of a study does not have 16 bytes"))?,
     );
     let damaged = |what: &str| Failure::damaged(format!("study {id} has {what}"));
-    let params = StudyParams::from_canonical(row.try_get(4)?)
+    let params = Parameters::from_canonical(row.try_get(4)?)
         .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
     if params.fingerprint().0 != *row.try_get::<_, &[u8]>(5)? {
         return Err(damaged("parameters that do not have its fingerprint"));

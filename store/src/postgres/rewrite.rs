@@ -77,8 +77,10 @@ const IDENTIFIER_ROWS: [&str; 2] = [
 const TOKEN_ROWS: [&str; 2] = [
     "SELECT key FROM (SELECT key FROM tokens WHERE study = $1 AND key > $2 ORDER BY key LIMIT $3) t
      ORDER BY key DESC LIMIT 1",
-    "WITH old AS (DELETE FROM tokens WHERE study = $1 AND key > $2 AND key <= $3 AND spent > 0 RETURNING key),
-     new AS (INSERT INTO tokens (study, key, spent) SELECT $1, key, 2 FROM old ORDER BY key RETURNING 1)
+    "WITH old AS (DELETE FROM tokens WHERE study = $1 AND key > $2 AND key <= $3 AND spent > 0
+         RETURNING key, site, max_rows),
+     new AS (INSERT INTO tokens (study, key, spent, site, max_rows)
+         SELECT $1, key, 2, site, max_rows FROM old ORDER BY key RETURNING 1)
      SELECT (SELECT count(*) FROM old), (SELECT count(*) FROM new)",
 ];
 const ARRIVAL_ROWS: &str =

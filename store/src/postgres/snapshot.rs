@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_estimation::{
-    Cancel,
+    Cancel, SiteSum,
     accumulate::{Accumulator, SeedSum},
     sparse_from_seeds::SeedSource,
 };
@@ -30,10 +30,10 @@ use crate::{
     contract::{
         arrivals::ArrivalCount,
         duplicates::DuplicateSeeds,
-        engine::Snapshot,
+        engine::{Engine as _, Snapshot},
         failure::Failure,
         study::Study,
-        sums::{BucketSums, StoredSeeds, decode_sum, encode_sum},
+        sums::{BucketSums, StoredSeeds, decode_sum, encode_sum, require_all},
     },
     counters::signed,
 };
@@ -62,6 +62,19 @@ impl Snapshot for Postgres {
             session.end().await?;
             BucketSums::of(n, buckets)
         })
+    }
+
+    fn site_sums(&self, study: &Study) -> Result<Vec<SiteSum>> {
+        let params = study.params().sites()?;
+        self.check_running()?;
+        let read = || -> Result<Vec<SiteSum>, Failure> {
+            let (session, n) = self.inner.wait(self.inner.snapshot_of(study))?;
+            let sums = self.inner.read_site_sums(&session, study, params)?;
+            self.inner.wait(session.end())?;
+            require_all(n, &sums)?;
+            Ok(sums)
+        };
+        read().map_err(|failure| self.inner.note(failure))
     }
 
     /// The seeds of a study whose payloads are seeds, and the sums kept of them: copied into an unnamed file, 16 bytes a

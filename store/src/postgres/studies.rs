@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use eigenveil_shared::{
     Result,
-    api::{StudyState, TokenCounts},
+    api::{SiteToken, StudyState, TokenCounts},
     enrolment::AdmissionKey,
     estimate::ComponentCount,
 };
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use super::{Postgres, connection::moment_ms, statements::require, unsigned};
 use crate::contract::{
     decide,
     engine::{Expiry, Pending, Studies, Tokens},
     failure::Failure,
+    participant_token::{NewToken, SiteRoom},
     study::{NewStudy, Study, StudyId, StudyKey, state_from, study_not_found},
 };
 
@@ -53,9 +54,10 @@ impl Studies for Postgres {
 }
 
 impl Tokens for Postgres {
-    fn issue(&self, study: &Study, keys: Vec<AdmissionKey>) -> Pending<'_, Result<()>> {
+    fn issue(&self, study: &Study, tokens: Vec<NewToken>) -> Pending<'_, Result<()>> {
         let inner = Arc::clone(&self.inner);
         let (key, id, enrolment) = (study.key, study.id(), study.enrolment());
+        let room = SiteRoom::of(study, &inner.config);
         Box::pin(self.run(async move {
             let session = inner.pool.begin().await?;
             decide::may_issue(
@@ -63,11 +65,23 @@ impl Tokens for Postgres {
                 state_of(&session, key, id, "FOR SHARE").await?,
                 enrolment,
             )?;
-            for keys in keys.chunks(KEYS) {
-                let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-                let insert =
-                    "INSERT INTO tokens (study, key) SELECT $1::bigint, * FROM unnest($2::bytea[])";
-                let rows = session.execute(insert, &[&key.0, &keys]).await?;
+            if let Some(room) = room {
+                room.check_tokens(count_tokens(&session, key).await?.issued, tokens.len())?;
+            }
+            for tokens in tokens.chunks(KEYS) {
+                let keys: Vec<&[u8]> = tokens.iter().map(|token| &token.key[..]).collect();
+                let (sites, most): (Vec<_>, Vec<_>) = tokens
+                    .iter()
+                    .map(|token| match &token.site {
+                        Some((site, max_rows)) => (Some(site.as_str()), Some(*max_rows as i64)),
+                        None => (None, None),
+                    })
+                    .unzip();
+                let insert = "INSERT INTO tokens (study, key, site, max_rows)
+                              SELECT $1::bigint, * FROM unnest($2::bytea[], $3::text[], $4::bigint[])";
+                let rows = session
+                    .execute(insert, &[&key.0, &keys, &sites, &most])
+                    .await?;
                 require("tokens", rows, keys.len())?;
             }
             session.commit().await
@@ -78,16 +92,47 @@ impl Tokens for Postgres {
         self.wait(async {
             let session = self.inner.pool.snapshot().await?;
             require_study(&session, study).await?;
-            let count =
-                "SELECT count(*), count(*) FILTER (WHERE spent > 0) FROM tokens WHERE study = $1";
-            let row = session.query_one(count, &[&study.key.0]).await?;
+            let mut counts = count_tokens(&session, study.key).await?;
+            if study.has_sites() {
+                let select = "SELECT site, max_rows, spent > 0 FROM tokens WHERE study = $1 ORDER BY site, max_rows, spent > 0";
+                let rows = session.query(select, &[&study.key.0]).await?;
+                counts.sites = rows.iter().map(site_token).collect::<Result<_, Failure>>()?;
+            }
             session.end().await?;
-            Ok(TokenCounts {
-                issued: unsigned(row.try_get(0)?),
-                spent: unsigned(row.try_get(1)?),
-            })
+            Ok(counts)
         })
     }
+
+    fn site_token(&self, study: &Study, key: &AdmissionKey) -> Result<Option<SiteToken>> {
+        self.wait(async {
+            let session = self.inner.pool.take().await?;
+            let select =
+                "SELECT site, max_rows, spent > 0 FROM tokens WHERE study = $1 AND key = $2";
+            let row = session
+                .query_opt(select, &[&study.key.0, &key.as_slice()])
+                .await?;
+            session.done();
+            row.as_ref().map(site_token).transpose()
+        })
+    }
+}
+
+async fn count_tokens(client: &Client, study: StudyKey) -> Result<TokenCounts, Failure> {
+    let count = "SELECT count(*), count(*) FILTER (WHERE spent > 0) FROM tokens WHERE study = $1";
+    let row = client.query_one(count, &[&study.0]).await?;
+    Ok(TokenCounts {
+        issued: unsigned(row.try_get(0)?),
+        spent: unsigned(row.try_get(1)?),
+        sites: Vec::new(),
+    })
+}
+
+fn site_token(row: &Row) -> Result<SiteToken, Failure> {
+    Ok(SiteToken {
+        site: row.try_get(0)?,
+        max_rows: unsigned(row.try_get(1)?),
+        spent: row.try_get(2)?,
+    })
 }
 
 impl Expiry for Postgres {

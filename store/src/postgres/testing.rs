@@ -247,11 +247,11 @@ pub fn with_payload(study: &Study, number: u32, payload_of: u32) -> NewReport {
     let mut random = [0; 16];
     // The first bytes of an identifier are its time.
     random[12..].copy_from_slice(&number.to_le_bytes());
-    let mut payload = vec![0; study.report_format().payload_len()];
+    let mut payload = vec![0; study.payload_len()];
     payload[..4].copy_from_slice(&payload_of.to_le_bytes());
     let body = codec::encode_report(&Report {
         id: ReportId::from_parts(START_MS, random),
-        fingerprint: study.report_format().fingerprint(),
+        fingerprint: study.fingerprint(),
         payload,
     });
     NewReport::decode(&body.into(), study).unwrap()

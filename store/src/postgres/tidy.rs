@@ -107,6 +107,8 @@ impl Inner {
             ("identifiers", "id", REMOVED),
             ("tokens", "key", REMOVED),
             ("chunks", "(bucket, last)", 1_000),
+            // Of up to 34 MB each.
+            ("site_reports", "number", 8),
         ] {
             let delete = format!(
                 "DELETE FROM {table} WHERE study = $1 AND {key} IN (SELECT {} FROM {table} WHERE study = $1 LIMIT $2)",

@@ -20,6 +20,7 @@ use crate::contract::{
     decide,
     engine::{Engine as _, Pending, Transfer},
     failure::Failure,
+    participant_token::SiteRoom,
     study::{Study, StudyId, state_from},
     sums::decode_sum,
     transfer::{Imported, VerifiedExport, rewind},
@@ -95,10 +96,13 @@ impl Inner {
                 ));
             }
             let state = state_from(row.try_get(0)?)?;
+            if study.has_sites() {
+                sizes.clear();
+            }
             let header = Header::of(study, state, unsigned(reports), sizes.len());
             Ok::<_, Failure>((session, header, sizes))
         })?;
-        let mut archive = ArchiveWriter::new(&file, &header)?;
+        let mut archive = ArchiveWriter::new(&file, study.params().unit(), &header)?;
         let mut last: Vec<u8> = Vec::new();
         loop {
             let select =
@@ -121,6 +125,9 @@ impl Inner {
                 archive.put(row.try_get(0)?)?;
             }
         }
+        self.read_site_reports(&session, study, &mut |site, payload| {
+            archive.report(site, payload)
+        })?;
         archive.finish()?;
         self.wait(session.end())?;
         Ok(file)
@@ -188,6 +195,7 @@ impl Inner {
         let read_again = reader.read_items(&header, study.params(), |item| match item {
             ArchiveItem::Identifier(id) => merge.identifier(id),
             ArchiveItem::Section { bucket, n, bytes } => merge.section(bucket, n, &bytes),
+            ArchiveItem::Report { site, payload } => merge.report(&site, &payload),
         })?;
         merge.flush()?;
         decide::none_is_counted(study.id(), merge.overlap, header.reports)?;
@@ -196,6 +204,9 @@ impl Inner {
         }
         let count = "SELECT sum(n)::bigint FROM buckets WHERE study = $1";
         let total = self.wait(value(&session, count, &[&study.key.0]))?;
+        if let Some(room) = SiteRoom::of(&study, &self.config) {
+            room.check_reports(unsigned(total))?;
+        }
         // Only for a new study: for an existing one, whoever closes it may hold the registry while waiting for this
         // commit.
         let _registry = created.then(|| self.registry.blocking_lock());
@@ -267,16 +278,36 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn section(&mut self, bucket: u32, n: u64, bytes: &[u8]) -> Result<(), Failure> {
+    /// Before the first section or report: whether it is to be stored.
+    fn begin(&mut self) -> Result<bool, Failure> {
         self.flush()?;
         if self.overlap > 0 {
             // The transaction will be rolled back.
+            return Ok(false);
+        }
+        if !self.buckets_locked {
+            self.inner
+                .wait(lock_buckets(self.session, self.study.key))?;
+            self.buckets_locked = true;
+        }
+        Ok(true)
+    }
+
+    fn report(&mut self, site: &str, payload: &[u8]) -> Result<(), Failure> {
+        if !self.begin()? {
             return Ok(());
         }
-        let (inner, key) = (self.inner, self.study.key);
-        if !self.buckets_locked {
-            inner.wait(lock_buckets(self.session, key))?;
-            self.buckets_locked = true;
+        let insert = "INSERT INTO site_reports (study, site, payload) VALUES ($1, $2, $3)";
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&self.study.key.0, &site, &payload];
+        let rows = self.inner.wait(self.session.execute(insert, &params))?;
+        require("site_reports", rows, 1)?;
+        self.count(0, 1, 1)
+    }
+
+    fn section(&mut self, bucket: u32, n: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if !self.begin()? {
+            return Ok(());
         }
         // Buckets are exchangeable, so those of an export with more buckets can be mapped to fewer.
         let bucket = (bucket % self.study.buckets()) as i32;
@@ -286,11 +317,16 @@ impl Merge<'_> {
             self.sum(bucket, n, bytes)?;
             1
         };
+        self.count(bucket, commits, n as i64)
+    }
+
+    /// Counts so many reports, of so many commits.
+    fn count(&self, bucket: i32, commits: i64, n: i64) -> Result<(), Failure> {
         let update =
             "UPDATE buckets SET seq = seq + $3, n = n + $4 WHERE study = $1 AND bucket = $2";
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [&key.0, &bucket, &commits, &(n as i64)];
-        let rows = inner.wait(self.session.execute(update, &params))?;
+            [&self.study.key.0, &bucket, &commits, &n];
+        let rows = self.inner.wait(self.session.execute(update, &params))?;
         require("buckets", rows, 1)
     }
 

@@ -18,6 +18,8 @@ use crate::contract::{
 
 const IDS_PER_TRANSACTION: u64 = 50_000;
 const COMMITS_PER_TRANSACTION: u64 = 1_000;
+/// Of up to 34 MB each.
+const SITE_REPORTS_PER_TRANSACTION: u64 = 8;
 const DAY_MS: u64 = 86_400_000;
 
 impl Removal for Sqlite {
@@ -105,6 +107,11 @@ fn remove_deleted_study(transaction: &Transaction<'_>) -> Result<bool, Failure> 
             "DELETE FROM seeds WHERE (study_pk, bucket, commit_seq) IN
              (SELECT study_pk, bucket, commit_seq FROM seeds WHERE study_pk = ? LIMIT ?)",
             params![pk, COMMITS_PER_TRANSACTION],
+        )?
+        + transaction.execute(
+            "DELETE FROM site_reports WHERE (study_pk, number) IN
+             (SELECT study_pk, number FROM site_reports WHERE study_pk = ? LIMIT ?)",
+            params![pk, SITE_REPORTS_PER_TRANSACTION],
         )?
         + transaction.execute(
             "DELETE FROM participant_tokens WHERE (study_pk, hash) IN

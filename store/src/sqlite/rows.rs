@@ -7,7 +7,7 @@ use eigenveil_shared::{
     api::StudyState,
     enrolment::AdmissionKey,
     estimate::ComponentCount,
-    study::StudyParams,
+    parameters::Parameters,
 };
 use rusqlite::{
     Connection, OptionalExtension, ToSql, Transaction, params,
@@ -105,7 +105,7 @@ pub(super) fn load(connection: &Connection, listener: Listener) -> Result<StudyI
         let id = StudyId(row.get(1)?);
         let canonical: Vec<u8> = row.get(4)?;
         let fingerprint: [u8; 32] = row.get(5)?;
-        let params = StudyParams::from_canonical(&canonical)
+        let params = Parameters::from_canonical(&canonical)
             .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
         if params.fingerprint().0 != fingerprint {
             return Err(Failure::damaged(format!(

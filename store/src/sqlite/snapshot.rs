@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::Cancel;
+use eigenveil_estimation::{Cancel, SiteSum};
 use eigenveil_shared::Result;
 use rusqlite::Connection;
 
-use super::{Sqlite, arrivals, buckets::read_sums, estimates, rows, schema, seeds::Seeds};
+use super::{
+    Sqlite, arrivals, buckets::read_sums, estimates, rows, schema, seeds::Seeds, site_reports,
+};
 use crate::{
     contract::{
         arrivals::ArrivalCount,
         engine::Snapshot,
         failure::Failure,
         study::Study,
-        sums::{BucketSums, StoredSeeds},
+        sums::{BucketSums, StoredSeeds, require_all},
     },
     counters::signed,
 };
@@ -28,6 +30,19 @@ impl Snapshot for Sqlite {
             let (n, _) = accepted(&transaction, study)?;
             let buckets = read_sums(&transaction, study)?;
             BucketSums::of(n, buckets)
+        };
+        self.note_damage(read())
+    }
+
+    fn site_sums(&self, study: &Study) -> Result<Vec<SiteSum>> {
+        let params = study.params().sites()?;
+        let read = || -> Result<Vec<SiteSum>, Failure> {
+            let mut connection = schema::open_for_reading(&self.directory.database())?;
+            let transaction = connection.transaction()?;
+            let (n, _) = accepted(&transaction, study)?;
+            let sums = site_reports::read_sums(&transaction, study.key, params)?;
+            require_all(n, &sums)?;
+            Ok(sums)
         };
         self.note_damage(read())
     }

@@ -1,27 +1,37 @@
-//! Participant tokens as rows: a hash and a bit, ordered by hash.
+//! Participant tokens as rows: a hash and a bit, ordered by hash; of sites their names, too.
 
-use eigenveil_shared::{Result, api::TokenCounts, enrolment::AdmissionKey};
-use rusqlite::params;
+use eigenveil_shared::{
+    Result,
+    api::{SiteToken, TokenCounts},
+    enrolment::AdmissionKey,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Sqlite, rows, schema};
 use crate::contract::{
     decide,
     engine::{Pending, Tokens},
     failure::Failure,
-    study::Study,
+    participant_token::{NewToken, SiteRoom},
+    study::{Study, StudyKey},
 };
 
 impl Tokens for Sqlite {
-    fn issue(&self, study: &Study, keys: Vec<AdmissionKey>) -> Pending<'_, Result<()>> {
+    fn issue(&self, study: &Study, tokens: Vec<NewToken>) -> Pending<'_, Result<()>> {
         let (key, id, enrolment) = (study.key, study.id(), study.enrolment());
+        let room = SiteRoom::of(study, &self.config);
         Box::pin(self.write(
             move |transaction| {
                 decide::may_issue(id, rows::state(transaction, key, id)?, enrolment)?;
+                if let Some(room) = room {
+                    room.check_tokens(count(transaction, key)?.issued, tokens.len())?;
+                }
                 let mut insert = transaction.prepare_cached(
-                    "INSERT INTO participant_tokens (study_pk, hash) VALUES (?, ?)",
+                    "INSERT INTO participant_tokens (study_pk, hash, site, max_rows) VALUES (?, ?, ?, ?)",
                 )?;
-                for hash in keys {
-                    insert.execute(params![key, hash])?;
+                for token in tokens {
+                    let (site, max_rows) = token.site.unzip();
+                    insert.execute(params![key, token.key, site, max_rows])?;
                 }
                 Ok(())
             },
@@ -30,23 +40,59 @@ impl Tokens for Sqlite {
     }
 
     fn token_counts(&self, study: &Study) -> Result<TokenCounts> {
-        let count = || -> Result<TokenCounts, Failure> {
+        let count_all = || -> Result<TokenCounts, Failure> {
             // A separate connection: counting a million rows must not block other readers.
-            let connection = schema::open_for_reading(&self.directory.database())?;
-            rows::require(&connection, study.key, study.id())?;
-            Ok(connection.query_row(
-                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study_pk = ?",
-                [study.key],
-                |row| {
-                    Ok(TokenCounts {
-                        issued: row.get(0)?,
-                        spent: row.get(1)?,
-                    })
-                },
-            )?)
+            let mut connection = schema::open_for_reading(&self.directory.database())?;
+            let transaction = connection.transaction()?;
+            rows::require(&transaction, study.key, study.id())?;
+            let mut counts = count(&transaction, study.key)?;
+            if study.has_sites() {
+                let mut statement = transaction.prepare(
+                    "SELECT site, max_rows, spent FROM participant_tokens WHERE study_pk = ?
+                     ORDER BY site, max_rows, spent",
+                )?;
+                let sites = statement.query_map([study.key], site_token)?;
+                counts.sites = sites.collect::<rusqlite::Result<_>>()?;
+            }
+            Ok(counts)
         };
-        count().map_err(Failure::into_error)
+        count_all().map_err(Failure::into_error)
     }
+
+    fn site_token(&self, study: &Study, key: &AdmissionKey) -> Result<Option<SiteToken>> {
+        let read = || -> Result<Option<SiteToken>, Failure> {
+            let reader = self.reader();
+            let mut statement = reader.prepare_cached(
+                "SELECT site, max_rows, spent FROM participant_tokens WHERE study_pk = ? AND hash = ?",
+            )?;
+            Ok(statement
+                .query_row(params![study.key, key], site_token)
+                .optional()?)
+        };
+        self.note_damage(read())
+    }
+}
+
+fn count(connection: &Connection, study_pk: StudyKey) -> Result<TokenCounts, Failure> {
+    Ok(connection.query_row(
+        "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study_pk = ?",
+        [study_pk],
+        |row| {
+            Ok(TokenCounts {
+                issued: row.get(0)?,
+                spent: row.get(1)?,
+                sites: Vec::new(),
+            })
+        },
+    )?)
+}
+
+fn site_token(row: &Row<'_>) -> rusqlite::Result<SiteToken> {
+    Ok(SiteToken {
+        site: row.get(0)?,
+        max_rows: row.get(1)?,
+        spent: row.get(2)?,
+    })
 }
 
 #[cfg(test)]

@@ -11,15 +11,20 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
     Sqlite, buckets, checksum::verify, database_files::detach_copy, recent, rows, schema, seeds,
+    site_reports,
 };
-use crate::contract::{
-    archive::{self, ArchiveItem, ArchiveWriter, Header},
-    decide,
-    engine::{Engine as _, Pending, Transfer},
-    failure::{Failure, unavailable},
-    study::{Study, StudyId, state_from},
-    sums::decode_sum,
-    transfer::{Imported, VerifiedExport, rewind},
+use crate::{
+    config::StoreConfig,
+    contract::{
+        archive::{self, ArchiveItem, ArchiveWriter, Header},
+        decide,
+        engine::{Engine as _, Pending, Transfer},
+        failure::{Failure, unavailable},
+        participant_token::SiteRoom,
+        study::{Study, StudyId, state_from},
+        sums::decode_sum,
+        transfer::{Imported, VerifiedExport, rewind},
+    },
 };
 
 impl Transfer for Sqlite {
@@ -42,6 +47,7 @@ impl Transfer for Sqlite {
     ) -> Pending<'_, Result<Imported>> {
         Box::pin(async move {
             let now = self.unix_ms();
+            let config = self.config.clone();
             let studies = Arc::clone(&self.studies);
             let known = Arc::clone(&studies);
             let (imported, _) = self
@@ -52,7 +58,7 @@ impl Transfer for Sqlite {
                             Some(study) => (study.id(), Some(study)),
                             None => (export.id, known.get(export.id)),
                         };
-                        import_into(transaction, export, target, known, now)
+                        import_into(transaction, export, target, known, (now, &config))
                     },
                     move |(imported, total): &(Imported, u64), caches| {
                         caches.sums.evict(imported.study.key);
@@ -118,6 +124,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     let has_all = has_identifiers && indexed + recent.len() as u64 == reports;
     decide::has_identifiers(study.id(), has_all, decide::EXPORT_INSTEAD)?;
     let seeds = study.has_seeds();
+    // A study of sites has no rows in either.
     let sizes = if seeds {
         "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
     } else {
@@ -128,7 +135,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         .query_map([study.key], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let header = Header::of(study, state_from(&state)?, reports, sizes.len());
-    let mut archive = ArchiveWriter::new(file, &header)?;
+    let mut archive = ArchiveWriter::new(file, study.params().unit(), &header)?;
     let mut statement =
         connection.prepare("SELECT id FROM report_ids WHERE study_pk = ? ORDER BY id")?;
     let mut rows = statement.query([study.key])?;
@@ -159,6 +166,9 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
             archive.put(bytes)?;
         }
     }
+    site_reports::read(connection, study.key, |site, payload| {
+        archive.report(site, payload)
+    })?;
     archive.finish()
 }
 
@@ -167,7 +177,7 @@ fn import_into(
     export: VerifiedExport,
     target: StudyId,
     known: Option<Arc<Study>>,
-    now: u64,
+    (now, config): (u64, &StoreConfig),
 ) -> Result<(Imported, u64), Failure> {
     let VerifiedExport {
         file,
@@ -210,6 +220,10 @@ fn import_into(
         return Ok((imported(study, ImportOutcome::AlreadyImported, 0), before));
     }
     decide::has_identifiers(target, has_identifiers, decide::IMPORT_INSTEAD)?;
+    let total = before + header.reports;
+    if let Some(room) = SiteRoom::of(&study, config) {
+        room.check_reports(total)?;
+    }
     let file = rewind(file)?;
     let (_, reader) = archive::read_header(&file)?;
     recent::move_all(transaction, pk)?;
@@ -218,13 +232,19 @@ fn import_into(
     )?;
     let mut next_commit = commit_seq;
     let mut overlap = 0_u64;
+    let mut next_report = before;
     let read_again = reader.read_items(&header, study.params(), |item| match item {
         ArchiveItem::Identifier(id) => {
             overlap += u64::from(insert.execute(params![pk, id])? == 0);
             Ok(())
         }
         // The transaction will be rolled back.
-        ArchiveItem::Section { .. } if overlap > 0 => Ok(()),
+        ArchiveItem::Section { .. } | ArchiveItem::Report { .. } if overlap > 0 => Ok(()),
+        ArchiveItem::Report { site, payload } => {
+            site_reports::append(transaction, pk, next_report, &site, &payload)?;
+            next_report += 1;
+            Ok(())
+        }
         ArchiveItem::Section { bucket, n, bytes } => {
             // Buckets are exchangeable, so those of an export with more buckets can be mapped to fewer.
             let bucket = bucket % study.buckets();
@@ -250,7 +270,6 @@ fn import_into(
     if read_again != sha256 {
         return Err(archive::malformed("its content, which changed while it was read").into());
     }
-    let total = before + header.reports;
     transaction.execute(
         "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study_pk = ?",
         params![total, next_commit.max(commit_seq + 1), pk],

@@ -20,9 +20,10 @@ use super::{
     reserve::ReserveFile,
     rows,
     schema::BUSY_TIMEOUT,
-    seeds,
+    seeds, site_reports,
 };
 use crate::{
+    config::StoreConfig,
     contract::{
         decide::{AdmissionRules, Facts, Spent, SubmitOutcome, admit},
         failure::Failure,
@@ -52,8 +53,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) commands: Receiver<Command>,
     pub(super) caches: Caches,
-    /// Reports after which no further request joins a commit.
-    pub(super) max_commit_reports: usize,
+    pub(super) config: StoreConfig,
     pub(super) health: Arc<Health>,
     pub(super) counters: StoreCounters,
     pub(super) clock: Arc<dyn Clock>,
@@ -110,7 +110,7 @@ impl Writer {
         let mut reports = first.reports.len();
         let mut bytes = first.payload_bytes();
         let mut group = vec![first];
-        while reports < self.max_commit_reports && bytes < MAX_COMMIT_BYTES {
+        while reports < self.config.max_commit_reports && bytes < MAX_COMMIT_BYTES {
             match self.commands.try_recv() {
                 Ok(Command::Submit(submission)) => {
                     reports += submission.reports.len();
@@ -243,15 +243,18 @@ impl Writer {
                 .filter(|other| other.study.key == study.key)
                 .map(|other| other.reports.len())
                 .sum();
-            let skip_dedup = self.faults.skips_dedup();
+            let conditions = Conditions {
+                now_ms,
+                max_reports: study.max_reports(&self.config),
+                skip_dedup: self.faults.skips_dedup(),
+            };
             updates.push(add_reports(
                 &transaction,
                 &mut self.caches,
                 study,
                 reports,
                 study_submissions,
-                now_ms,
-                skip_dedup,
+                conditions,
             )?);
         }
         if self.faults.permit_commit()? {
@@ -287,6 +290,17 @@ impl Facts for StoredFacts<'_, '_> {
     }
 }
 
+/// What a commit asks of the reports of a study.
+#[derive(Clone, Copy)]
+struct Conditions {
+    /// Read once, so that the last day ends for a whole commit.
+    now_ms: u64,
+    /// Reports of the study at most.
+    max_reports: u64,
+    /// True only in a test with a planted bug.
+    skip_dedup: bool,
+}
+
 /// Adds the reports of one study in a group to the transaction.
 fn add_reports<'a>(
     transaction: &Transaction<'_>,
@@ -294,10 +308,9 @@ fn add_reports<'a>(
     study: &Arc<Study>,
     reports: usize,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
-    now_ms: u64,
-    // True only in a test with a planted bug.
-    skip_dedup: bool,
+    conditions: Conditions,
 ) -> Result<StudyUpdate, Failure> {
+    let now_ms = conditions.now_ms;
     // The state is read in the transaction that stores the reports, so that closing is a barrier.
     let found: Option<(String, u64, u64)> = transaction
         .prepare_cached(
@@ -317,11 +330,11 @@ fn add_reports<'a>(
             sums: None,
         });
     };
-    let rules = AdmissionRules {
+    let mut rules = AdmissionRules {
         is_open: state_from(&state).is_ok_and(|state| state == StudyState::Open),
-        // The time is read once, too, so that the last day ends for a whole commit.
         is_over: study.about().is_over(now_ms),
         enrolment: study.enrolment(),
+        room: conditions.max_reports.saturating_sub(before),
     };
     let Caches {
         sums: cache,
@@ -334,15 +347,15 @@ fn add_reports<'a>(
             transaction,
             study_pk: study.key,
             ids: recent.begin(transaction, study.key, reports)?,
-            skip_dedup,
+            skip_dedup: conditions.skip_dedup,
         };
         for (submission, outcomes) in submissions {
             outcomes.reserve_exact(submission.reports.len());
             for report in &submission.reports {
-                let outcome = admit(rules, &mut facts, &report.id.0, report.token.as_deref())?;
+                let outcome = admit(&mut rules, &mut facts, report.claim())?;
                 if outcome == SubmitOutcome::Accepted {
                     let stored = || cache.take_sum(transaction, study, bucket);
-                    delta.add(&report.payload, stored)?;
+                    delta.add(&report.content, stored)?;
                 }
                 outcomes.push(outcome);
             }
@@ -356,6 +369,10 @@ fn add_reports<'a>(
         }
         if !delta.seeds.is_empty() {
             seeds::append(transaction, study, bucket, commit_seq, &mut delta.seeds)?;
+        }
+        for (number, table) in (before..).zip(&delta.tables) {
+            let payload = table.payload.as_bytes();
+            site_reports::append(transaction, study.key, number, &table.site, payload)?;
         }
         transaction
             .prepare_cached(

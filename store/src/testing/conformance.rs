@@ -23,7 +23,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 
-use super::fixtures::{SetClock, admissions, create, report};
+use super::fixtures::{
+    SetClock, admissions, create, create_of_sites, report, site_admissions, site_report,
+};
 #[cfg(feature = "postgres")]
 use crate::postgres::testing::Database;
 use crate::{
@@ -62,6 +64,8 @@ impl Fixture {
         #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "of the fleet"))]
         let mut config = StoreConfig {
             retain_ids_days: Some(30),
+            // Three reports of three features: six numbers and the count.
+            max_site_bytes: 3 * 7 * 8,
             ..StoreConfig::new(directory.path().join("data"))
         };
         let clock = SetClock::new();
@@ -372,6 +376,149 @@ async fn of_several_rotations_one_replaces_the_token(of: &Fixture) {
     assert_eq!(of.store.identify_hash(&old), None);
 }
 
+/// Names, counts and first entries of the reports of sites.
+fn of_sites(of: &Fixture, study: &Study) -> Vec<(String, f64, f64)> {
+    let sums = of.store.site_sums(study).unwrap();
+    let sums = sums.into_iter();
+    sums.map(|sum| (sum.site, sum.rows_noisy, sum.sum.as_slice()[0]))
+        .collect()
+}
+
+/// Each under the name of its token, once; a site may report again with another token.
+async fn a_sites_report_is_kept_apart(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate, NotAdmitted};
+    let study = create_of_sites(&of.store, &json!({})).await;
+    let sites = [("north", 700), ("south", 20), ("north", 30)];
+    let tokens = site_admissions(&of.store, &study, &sites).await;
+    let report =
+        |number, rows, token: usize| site_report(&of.store, &study, number, rows, &tokens[token]);
+    let group = vec![report(1, 650.0, 0), report(1, 650.0, 0), report(2, 20.0, 1)];
+    assert_eq!(
+        of.send(&study, group).await,
+        [Accepted, Duplicate, Accepted]
+    );
+    let unknown = Some(ParticipantToken::from_bytes([9; 32])).into();
+    for (number, token, refused) in [
+        (3, &tokens[0], ErrorCode::TokenSpent),
+        (3, &unknown, ErrorCode::ParticipantTokenUnknown),
+        (3, &Admission::Open, ErrorCode::TokenRequired),
+    ] {
+        let late = site_report(&of.store, &study, number, 5.0, token);
+        assert_eq!(of.send(&study, vec![late]).await, [NotAdmitted(refused)]);
+    }
+    assert_eq!(of.send(&study, vec![report(3, 5.0, 2)]).await, [Accepted]);
+    // Sent again with another token, it spends none.
+    assert_eq!(of.send(&study, vec![report(2, 20.0, 2)]).await, [Duplicate]);
+    let step = of_sites(of, &study)[0].2;
+    assert!(step > 0.0 && step < 0.01, "{step}");
+    assert_eq!(
+        of_sites(of, &study),
+        [
+            ("north".to_owned(), 650.0, step),
+            ("south".to_owned(), 20.0, 2.0 * step),
+            ("north".to_owned(), 5.0, 3.0 * step),
+        ]
+    );
+    let shown = of.store.token_counts(&study).unwrap();
+    assert_eq!((shown.issued, shown.spent), (3, 3));
+    let shown = shown.sites.iter();
+    let shown: Vec<_> = shown
+        .map(|token| (token.site.as_str(), token.max_rows, token.spent))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("north", 30, true),
+            ("north", 700, true),
+            ("south", 20, true)
+        ]
+    );
+    assert_eq!(study.reports_accepted(), 3);
+    assert!(of.store.bucket_sums(&study, Cancel::NEVER).is_err());
+    let rows = create(&of.store, &json!({})).await;
+    assert!(of.store.site_sums(&rows).is_err());
+}
+
+/// Of what a token is for, its holder alone is told; what fails the test may come again.
+async fn a_site_has_no_more_rows_than_its_token(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate, NotAdmitted};
+    let study = create_of_sites(&of.store, &json!({})).await;
+    let sites = [("small", 20), ("large", 900)];
+    let tokens = site_admissions(&of.store, &study, &sites).await;
+    let token = |number: usize| match &tokens[number] {
+        Admission::Token(token) => of.store.look_up_token(&study, token).unwrap(),
+        Admission::Open => panic!("no token"),
+    };
+    assert_eq!((token(0).max_rows, token(0).spent), (20, false));
+    let large = site_report(&of.store, &study, 1, 800.0, &tokens[0]);
+    let refused = large.refusal().unwrap().detail().to_owned();
+    assert!(refused.contains("at most 20 rows"), "{refused}");
+    let outcome = of.send(&study, vec![large]).await;
+    assert_eq!(outcome, [NotAdmitted(ErrorCode::ImplausibleReport)]);
+    assert_eq!((of.spent(&study), study.reports_accepted()), (0, 0));
+    let fits = site_report(&of.store, &study, 1, 800.0, &tokens[1]);
+    assert_eq!(of.send(&study, vec![fits]).await, [Accepted]);
+    assert!(token(1).spent && !token(0).spent);
+    // It was counted, whatever its token is for.
+    let again = site_report(&of.store, &study, 1, 800.0, &tokens[0]);
+    assert_eq!(of.send(&study, vec![again]).await, [Duplicate]);
+    let unknown = ParticipantToken::from_bytes([9; 32]);
+    let error = of.store.look_up_token(&study, &unknown).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ParticipantTokenUnknown);
+}
+
+/// Exported, merged and deleted with their names; and no more of them than there is room for.
+async fn the_reports_of_sites_have_a_bound(of: &Fixture) {
+    use SubmitOutcome::{Accepted, NoRoom, NotOpen};
+    let [from, into] = [
+        create_of_sites(&of.store, &json!({})).await,
+        create_of_sites(&of.store, &json!({})).await,
+    ];
+    let sites = [("a", 10), ("b", 10), ("c", 10)];
+    let from_tokens = site_admissions(&of.store, &from, &sites).await;
+    let into_tokens = site_admissions(&of.store, &into, &sites).await;
+    let more = json!({"sites": [{"site": "d"}]});
+    let more = of.store.issue(&into, serde_json::from_value(more).unwrap());
+    let error = more.await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    assert!(error.detail().contains("at most 3 reports"), "{error}");
+    for (number, token) in (1..).zip(&from_tokens[..2]) {
+        let report = site_report(&of.store, &from, number, 4.0, token);
+        assert_eq!(of.send(&from, vec![report]).await, [Accepted]);
+    }
+    let export = of.store.export(&from).unwrap();
+    let verified = || VerifiedExport::read(export.try_clone().unwrap()).unwrap();
+    let merge = async || of.store.import(verified(), Some(Arc::clone(&into))).await;
+    assert_eq!(merge().await.unwrap().reports, 2);
+    assert_eq!(merge().await.unwrap().reports, 0);
+    assert_eq!(of_sites(of, &into), of_sites(of, &from));
+    let last =
+        |number, token: usize| site_report(&of.store, &into, number, 7.0, &into_tokens[token]);
+    let group = vec![last(3, 0), last(4, 1)];
+    assert_eq!(of.send(&into, group).await, [Accepted, NoRoom]);
+    assert_eq!((of.spent(&into), into.reports_accepted()), (1, 3));
+    assert_eq!(of_sites(of, &into)[2].0, "a");
+    // Two more do not fit, either.
+    let other = create_of_sites(&of.store, &json!({})).await;
+    let others = site_admissions(&of.store, &other, &sites).await;
+    let report = site_report(&of.store, &other, 9, 1.0, &others[0]);
+    assert_eq!(of.send(&other, vec![report]).await, [Accepted]);
+    let export = VerifiedExport::read(of.store.export(&other).unwrap()).unwrap();
+    let full = of.store.import(export, Some(Arc::clone(&into))).await;
+    assert_eq!(full.unwrap_err().code(), ErrorCode::StoreFull);
+    assert_eq!(of_sites(of, &into).len(), 3);
+    // Without its identifiers it is still what it was.
+    of.store.set_state(&into, StudyState::Closed).await.unwrap();
+    of.set_clock(super::fixtures::START_MS + 31 * 86_400_000);
+    block_in_place(|| of.store.sweep(&|| false)).unwrap();
+    assert_eq!(of.send(&into, vec![last(3, 0)]).await, [NotOpen]);
+    assert_eq!(of_sites(of, &into).len(), 3);
+    of.store.delete_study(&into).await.unwrap();
+    block_in_place(|| of.store.sweep(&|| false)).unwrap();
+    assert!(of.store.site_sums(&into).is_err());
+    assert_eq!(of_sites(of, &from).len(), 2);
+}
+
 type Check = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! checks {
@@ -390,6 +537,9 @@ checks![
     a_snapshot_is_of_one_moment,
     arrivals_count_what_was_uploaded,
     of_several_rotations_one_replaces_the_token,
+    a_sites_report_is_kept_apart,
+    a_site_has_no_more_rows_than_its_token,
+    the_reports_of_sites_have_a_bound,
 ];
 
 /// The checks that fail.
@@ -442,6 +592,21 @@ fn mistakes_of_an_engine_are_noticed() {
             "arrivals_count_what_was_uploaded",
             "AFTER INSERT ON arrivals",
             "UPDATE arrivals SET n = n + 1",
+        ),
+        (
+            "a_sites_report_is_kept_apart",
+            "AFTER INSERT ON site_reports",
+            "UPDATE site_reports SET site = new.site",
+        ),
+        (
+            "a_site_has_no_more_rows_than_its_token",
+            "AFTER INSERT ON participant_tokens",
+            "UPDATE participant_tokens SET max_rows = 900",
+        ),
+        (
+            "the_reports_of_sites_have_a_bound",
+            "AFTER UPDATE OF reports_accepted ON studies",
+            "UPDATE studies SET reports_accepted = 1 WHERE reports_accepted > 1",
         ),
     ] {
         let mistake = format!("CREATE TRIGGER mistake {when} BEGIN {what}; END");

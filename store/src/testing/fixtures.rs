@@ -7,7 +7,8 @@ use std::sync::{
 };
 
 use eigenveil_shared::{
-    codec,
+    api::{IssueTokensRequest, NewSiteToken},
+    codec::{self, SiteReportFormat},
     enrolment::{Admission, ParticipantToken},
     report::{Report, ReportId},
 };
@@ -62,6 +63,75 @@ pub async fn admissions(store: &Store, study: &Study, count: usize) -> Vec<Admis
     issued.tokens.iter().map(parse).collect()
 }
 
+/// A study of sites with three features, without private centring, with these keys changed.
+pub async fn create_of_sites(store: &Store, changes: &Value) -> Arc<Study> {
+    let mut design = json!({
+        "mechanism": "discrete-gaussian", "centring": 0.0, "enrolment": "token", "sites": {"max_rows": 1_000},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        design[key] = value.clone();
+    }
+    create(store, &design).await
+}
+
+/// New tokens of a study of sites: the name of each, and the most rows of its report.
+pub async fn site_admissions(
+    store: &Store,
+    study: &Study,
+    sites: &[(&str, u64)],
+) -> Vec<Admission> {
+    let sites = sites.iter().map(|(site, max_rows)| NewSiteToken {
+        site: (*site).to_owned(),
+        max_rows: Some(*max_rows),
+    });
+    let request = IssueTokensRequest {
+        count: None,
+        sites: sites.collect(),
+    };
+    let issued = store.issue(study, request).await.unwrap();
+    let parse = |text: &String| Some(ParticipantToken::parse(text).unwrap()).into();
+    issued.tokens.iter().map(parse).collect()
+}
+
+/// The bytes of a site's report with this number: always the same identifier, a moment with its number in one entry, and
+/// this count.
+pub fn site_report_body(study: &Study, number: u8, rows: f64) -> Vec<u8> {
+    let params = study.params().sites().unwrap();
+    let format = SiteReportFormat::new(params);
+    let bytes = |numbers: &[i64]| -> Vec<u8> {
+        numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect()
+    };
+    let mut numbers = vec![0_i64; format.payload_len() / 8];
+    let count = numbers.len() - 1;
+    numbers[count] = 1;
+    let one = format.payload(bytes(&numbers)).unwrap();
+    numbers[0] = number.into();
+    #[allow(clippy::cast_possible_truncation, reason = "a small number")]
+    {
+        numbers[count] = (rows / params.mechanism().decode(&one).rows).round() as i64;
+    }
+    codec::encode_site_report(&Report {
+        id: ReportId::from_parts(START_MS, [number; 16]),
+        fingerprint: study.fingerprint(),
+        payload: bytes(&numbers),
+    })
+}
+
+/// The report of [`site_report_body`] with its token, as it is read before a commit.
+pub fn site_report(
+    store: &Store,
+    study: &Study,
+    number: u8,
+    rows: f64,
+    admission: &Admission,
+) -> NewReport {
+    let body = site_report_body(study, number, rows).into();
+    store.read_site_report(study, &body, admission).unwrap()
+}
+
 /// The report with this number: always the same identifier and payload.
 pub fn report(study: &Study, number: u8) -> NewReport {
     NewReport::decode(&report_body(study, number).into(), study).unwrap()
@@ -71,8 +141,8 @@ pub fn report(study: &Study, number: u8) -> NewReport {
 pub fn report_body(study: &Study, number: u8) -> Vec<u8> {
     codec::encode_report(&Report {
         id: ReportId::from_parts(START_MS, [number; 16]),
-        fingerprint: study.report_format().fingerprint(),
+        fingerprint: study.fingerprint(),
         // As floats these are small.
-        payload: vec![number % 64; study.report_format().payload_len()],
+        payload: vec![number % 64; study.payload_len()],
     })
 }

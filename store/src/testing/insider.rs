@@ -49,7 +49,7 @@ pub(crate) async fn send(
             let seed: [u8; 16] = rng.random();
             let body = codec::encode_report(&Report {
                 id,
-                fingerprint: study.report_format().fingerprint(),
+                fingerprint: study.fingerprint(),
                 payload: seed.to_vec(),
             });
             let hash = token.digest();

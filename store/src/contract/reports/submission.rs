@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eigenveil_shared::{Error, Result};
 use tokio::sync::oneshot;
 
-use super::report::{Outcomes, Reports};
+use super::report::{NewReport, Outcomes, Reports};
 use crate::{
     contract::{memory::Reservation, study::Study},
     request_id,
@@ -43,10 +43,7 @@ impl Submission {
     }
 
     pub(crate) fn payload_bytes(&self) -> usize {
-        self.reports
-            .iter()
-            .map(|report| report.payload.as_bytes().len())
-            .sum()
+        self.reports.iter().map(NewReport::payload_bytes).sum()
     }
 
     fn answer(self, answer: Result<Outcomes>) {

@@ -3,13 +3,16 @@
 use std::ops::Deref;
 
 use bytes::Bytes;
-use eigenveil_estimation::{accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_estimation::{SiteSum, accumulate::Accumulator, sparse_from_seeds::SeedSource};
 use eigenveil_shared::{
     Result,
-    mechanism::{Payload, double_cap::Seed},
+    codec::SiteReportFormat,
+    mechanism::{Payload, double_cap::Seed, table::TablePayload},
     packed::{PackedSymmetric, packed_len},
+    site_study::SiteStudyParams,
 };
 
+use super::report::Content;
 use crate::contract::failure::Failure;
 
 /// A snapshot of a study's bucket sums. Their total, decoded, is the second-moment matrix.
@@ -71,16 +74,39 @@ pub(crate) struct Delta {
     pub(crate) seeds: Vec<Seed>,
     /// Numbers are added to a sum.
     pub(crate) sum: Option<Accumulator>,
+    /// Tables of sites are kept apart.
+    pub(crate) tables: Vec<KeptTable>,
+}
+
+/// A site's report as it is stored: the name of the site and the payload.
+pub(crate) struct KeptTable {
+    pub(crate) site: String,
+    pub(crate) payload: TablePayload<Bytes>,
 }
 
 impl Delta {
     /// `begin`: what the first numbers are added to.
     pub(crate) fn add(
         &mut self,
-        payload: &Payload<Bytes>,
+        content: &Content,
         begin: impl FnOnce() -> Result<Accumulator, Failure>,
     ) -> Result<(), Failure> {
         self.n += 1;
+        let payload = match content {
+            Content::Row(payload) => payload,
+            Content::Table(table) => {
+                // One that was accepted without its token looked up, say.
+                let Some(Ok(site)) = &table.site else {
+                    let why = "a site's report was not tested";
+                    return Err(Failure::Unavailable(why.into()));
+                };
+                self.tables.push(KeptTable {
+                    site: site.clone(),
+                    payload: table.payload.clone(),
+                });
+                return Ok(());
+            }
+        };
         let current = &mut self.sum;
         let sum = || match current {
             Some(sum) => Ok(sum),
@@ -92,6 +118,43 @@ impl Delta {
             Payload::Integers(numbers) => sum()?.add(numbers)?,
         }
         Ok(())
+    }
+}
+
+/// The decoder of a study's stored reports of sites.
+pub(crate) struct SiteDecoder<'a> {
+    params: &'a SiteStudyParams,
+    format: SiteReportFormat,
+}
+
+impl<'a> SiteDecoder<'a> {
+    pub(crate) fn new(params: &'a SiteStudyParams) -> Self {
+        Self {
+            params,
+            format: SiteReportFormat::new(params),
+        }
+    }
+
+    pub(crate) fn decode(&self, site: String, payload: &[u8]) -> Result<SiteSum, Failure> {
+        let payload = self.format.payload(payload);
+        let payload = payload.map_err(|error| Failure::damaged(error.detail()))?;
+        let table = self.params.mechanism().decode(&payload);
+        Ok(SiteSum {
+            site,
+            rows_noisy: table.rows,
+            sum: table.moment,
+        })
+    }
+}
+
+/// Fails unless a study that has accepted so many reports has as many.
+pub(crate) fn require_all(accepted: u64, sums: &[SiteSum]) -> Result<(), Failure> {
+    match accepted == sums.len() as u64 {
+        true => Ok(()),
+        false => Err(Failure::damaged(format!(
+            "{accepted} reports were accepted but there are {} of sites",
+            sums.len()
+        ))),
     }
 }
 

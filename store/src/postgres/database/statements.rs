@@ -16,7 +16,7 @@ const REHEARSED: usize = 4_096;
 // `>=` beside `=`: PostgreSQL makes no bitmap of what it believes to be the whole index, as one row is, and reads that
 // for each key.
 const ADMISSION_RULES: &str =
-    "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
+    "SELECT study, bool_and(open), bool_or(moment() >= until), sum(n)::bigint FROM buckets
     WHERE study = ANY ($1) GROUP BY study";
 // Before it is known whether the reports are accepted: a row that was only locked would be looked up, and written,
 // twice. Returns the tokens that it has not spent, as they were when it began: unspent ones were spent by whoever was
@@ -56,6 +56,7 @@ const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
 pub(crate) const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
 pub(crate) const KEEP_SUM: &str =
     "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
+const KEEP_TABLE: &str = "INSERT INTO site_reports (study, site, payload) VALUES ($1, $2, $3)";
 // The clock is asked again, with the locks held: a last day may have passed while they were waited for. Arrivals are
 // counted under the number of the connection: so no row is common to all commits, and none has a bucket.
 const COUNT: &str = "WITH c AS MATERIALIZED (
@@ -90,6 +91,7 @@ pub(crate) struct Prepared {
     pub(crate) lock_buckets: Statement,
     pub(crate) sum: Statement,
     pub(crate) keep_sum: Statement,
+    pub(crate) keep_table: Statement,
     pub(crate) count: Statement,
     pub(crate) counted: Statement,
     pub(crate) pulse: Statement,
@@ -109,6 +111,7 @@ impl Prepared {
             lock_buckets: connection.prepare(LOCK_BUCKETS).await?,
             sum: connection.prepare(SUM).await?,
             keep_sum: connection.prepare(KEEP_SUM).await?,
+            keep_table: connection.prepare(KEEP_TABLE).await?,
             count: connection.prepare(COUNT).await?,
             counted: connection.prepare(COUNTED).await?,
             pulse: connection.prepare(PULSE).await?,
@@ -166,6 +169,10 @@ impl Prepared {
             .execute(&self.keep_sum, &[&study, &0, &n[0], &seeds[0]])
             .await?;
         require("sums", rows, 1)?;
+        let rows = client
+            .execute(&self.keep_table, &[&study, &"", &tokens[0]])
+            .await?;
+        require("site_reports", rows, 1)?;
         let row = client
             .query_one(&self.count, &[&one, &bucket, &n, &seeds, &0_i32])
             .await?;

@@ -337,16 +337,20 @@ fn check(connection: &Connection) -> Result<(), Failure> {
     if result != "ok" {
         return Err(Failure::damaged(result));
     }
+    let sites = match schema::has_site_reports(connection)? {
+        true => "(SELECT count(*) FROM site_reports AS t WHERE t.study_pk = s.study_pk)",
+        false => "0",
+    };
     let inconsistent: Option<(String, u64)> = connection
         .query_row(
-            "SELECT name, reports_accepted FROM studies AS s
+            &format!("SELECT name, reports_accepted FROM studies AS s
              WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies)
              AND (reports_accepted != coalesce((SELECT sum(n) FROM buckets AS b WHERE b.study_pk = s.study_pk), 0)
-                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study_pk = s.study_pk), 0)
+                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study_pk = s.study_pk), 0) + {sites}
                   OR closed_at_ms IS NULL
                   AND reports_accepted != (SELECT count(*) FROM report_ids AS r WHERE r.study_pk = s.study_pk)
                       + coalesce((SELECT sum(length(ids)) / 16 FROM recent_ids AS i WHERE i.study_pk = s.study_pk), 0))
-             LIMIT 1",
+             LIMIT 1"),
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )

@@ -144,7 +144,30 @@ const MIGRATIONS: &[&str] = &["
 ", "
     -- The commit_seq of a closed study up to which its seeds are sorted, and the write-ahead log has none of them.
     ALTER TABLE studies ADD COLUMN rewritten_seq INTEGER;
+", "
+    -- In a study of sites each token is of a site, for a report of at most so many rows; elsewhere both are NULL.
+    ALTER TABLE participant_tokens ADD COLUMN site TEXT;
+    ALTER TABLE participant_tokens ADD COLUMN max_rows INTEGER CHECK (max_rows > 0);
+
+    -- The reports of a study of sites, each kept apart, in the order in which they came. A study has rows here, in
+    -- buckets or in seeds. checksum: of key, number and payload.
+    CREATE TABLE site_reports (
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        number   INTEGER NOT NULL CHECK (number >= 0),
+        site     TEXT NOT NULL,
+        payload  BLOB NOT NULL,
+        checksum BLOB NOT NULL CHECK (length(checksum) = 8),
+        PRIMARY KEY (study_pk, number)
+    ) STRICT;
 "];
+
+/// The last version whose stores have no reports of sites.
+const VERSION_WITHOUT_SITES: usize = 2;
+
+/// Whether a database, which need not be of this program's version yet, has a table for the reports of sites.
+pub(crate) fn has_site_reports(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(pragma::<usize>(connection, "user_version")? > VERSION_WITHOUT_SITES)
+}
 
 /// For other connections.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

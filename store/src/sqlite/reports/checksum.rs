@@ -5,10 +5,13 @@
 use rusqlite::Connection;
 use twox_hash::xxhash3_64::Hasher;
 
-use crate::contract::{failure::Failure, study::StudyKey};
+use crate::{
+    contract::{failure::Failure, study::StudyKey},
+    sqlite::schema::has_site_reports,
+};
 
-/// The checksum of a row of seeds or of a bucket sum: of its key, its bytes, and its `number` (of the commit, or of the
-/// sum's reports).
+/// The checksum of a row of seeds, of a bucket sum or of a site's report, whose bucket is 0: of its key, its bytes, and
+/// its `number` (of the commit, of the sum's reports, or of the report).
 pub(crate) fn checksum(study_pk: StudyKey, bucket: u32, number: u64, bytes: &[u8]) -> [u8; 8] {
     let mut key = [0; 20];
     key[..8].copy_from_slice(&study_pk.0.to_le_bytes());
@@ -27,16 +30,20 @@ pub(crate) fn verify(
     match checksum(study_pk, bucket, number, bytes) == stored {
         true => Ok(()),
         false => Err(Failure::damaged(format!(
-            "seeds or sums in bucket {bucket} differ from their checksum"
+            "seeds, sums or reports of sites in bucket {bucket} differ from their checksum"
         ))),
     }
 }
 
 pub(crate) fn verify_all(connection: &Connection) -> Result<(), Failure> {
-    let mut statement = connection.prepare(
+    let sites = match has_site_reports(connection)? {
+        true => "UNION ALL SELECT study_pk, 0, number, payload, checksum FROM site_reports",
+        false => "",
+    };
+    let mut statement = connection.prepare(&format!(
         "SELECT study_pk, bucket, commit_seq, seeds, checksum FROM seeds
-         UNION ALL SELECT study_pk, bucket, n, sum, checksum FROM buckets",
-    )?;
+         UNION ALL SELECT study_pk, bucket, n, sum, checksum FROM buckets {sites}"
+    ))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let bytes = row.get_ref(3)?.as_blob().map_err(Failure::damaged)?;
