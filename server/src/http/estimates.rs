@@ -65,7 +65,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let body: EstimateRequest = body::read_json(&app, &operator, request).await?;
     if body.moment {
-        MomentEstimate::check_study(study.params())?;
+        MomentEstimate::check_study(study.params().rows()?)?;
     }
     let p = study.params().dimension();
     if body.moment && p > MAX_MOMENT_DIMENSION {

@@ -168,6 +168,15 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (form.checkbox("draft", "Create it as a draft: nobody can take part before you open it"))
                     }
                     fieldset {
+                        legend { "Sites (optional)" }
+                        (form.choice("unit", "Who sends a report", "A site, such as a hospital, has a table of many rows, and a token with its name. Private centring is on.", &[
+                            ("row", "a participant, of a single row"),
+                            ("site", "a site, of a table"),
+                        ]))
+                        (form.text("max_rows", "Rows of the largest table", "Of sites only; persons, where persons are protected.", "number"))
+                        (form.text("rows_per_person", "Rows of a person that count (optional)", "Of sites only, at most 1,000: a person is then protected, and not each row alone.", "number"))
+                    }
+                    fieldset {
                         legend { "For the planner only" }
                         (form.text("users", "Participants expected", "Not part of the study.", "number"))
                     }
@@ -194,6 +203,13 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             };
         }
     };
+    if design.request.sites.is_some() {
+        return html! {
+            h2 { "What it can show" }
+            p { "Studies of sites are not planned here." }
+            (privacy_section(&design))
+        };
+    }
     let Some(outlook) = design.outlook(design.request.epsilon) else {
         return html! {
             h2 { "What it can show" }

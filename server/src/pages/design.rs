@@ -9,9 +9,10 @@ use eigenveil_shared::{
     enrolment::Enrolment,
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
+    parameters::Parameters,
     preprocess::{DEFAULT_CENTRING, Feature, Norm},
     privacy::{MAX_EPSILON, PrivacyStatement},
-    study::StudyParams,
+    site_study::SiteTerms,
 };
 use eigenveil_store::{check_component_count, check_name};
 
@@ -85,7 +86,7 @@ impl FieldErrors {
 pub(super) struct Design {
     pub(super) request: CreateStudyRequest,
     pub(super) users: u64,
-    params: StudyParams,
+    params: Parameters,
 }
 
 impl Design {
@@ -138,17 +139,19 @@ impl Design {
             },
             centring: fields.has("centring").then_some(DEFAULT_CENTRING),
             weights: None,
-            mechanism,
+            mechanism: Some(mechanism),
             calibration: Calibration::default(),
             epsilon: errors.value_or(number(fields, "epsilon"), 1.0),
             delta,
             default_k: errors.value_or(k, ComponentCount::Auto),
             draft: fields.has("draft"),
-            enrolment: match fields.get("enrolment") {
-                "token" => Enrolment::Token,
+            enrolment: match (fields.get("enrolment"), fields.get("unit")) {
+                // Of sites only with tokens.
+                ("token", _) | (_, "site") => Enrolment::Token,
                 _ => Enrolment::Open,
             },
             about: StudyNotice::default(),
+            sites: (fields.get("unit") == "site").then(|| sites(fields, &mut errors)),
         };
         let users = errors.value_or(whole(fields, "users"), 1);
         if !errors.is_empty() {
@@ -172,7 +175,7 @@ impl Design {
             .collect()
     }
 
-    /// The outlook of the study at this ε; `None` if all components are requested.
+    /// The outlook of the study at this ε; `None` if all components are requested, and for a study of sites.
     pub(super) fn outlook(&self, epsilon: f64) -> Option<Outlook> {
         let other;
         let params = if epsilon == self.request.epsilon {
@@ -185,12 +188,23 @@ impl Design {
             other = request.params().ok()?;
             &other
         };
-        Outlook::of(params, self.request.default_k)
+        Outlook::of(params.rows().ok()?, self.request.default_k)
     }
 
     pub(super) fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::new(&self.params)
+        self.params.privacy()
     }
+}
+
+/// The terms of a study of sites.
+fn sites(fields: &Fields, errors: &mut FieldErrors) -> SiteTerms {
+    let mut terms = SiteTerms::new(errors.value_or(whole(fields, "max_rows"), 1));
+    if !fields.get("rows_per_person").is_empty() {
+        let rows =
+            whole(fields, "rows_per_person").map(|rows| u16::try_from(rows).unwrap_or(u16::MAX));
+        terms.rows_per_person = Some(errors.value_or(rows, 1));
+    }
+    terms
 }
 
 fn wrong(field: &'static str, text: &str, what: &str) -> Error {
@@ -332,6 +346,37 @@ mod tests {
         let several = read("k=2").err().unwrap();
         for field in ["name", "dimension", "mechanism", "epsilon", "users"] {
             assert!(several.of_field(field).is_some(), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_site_has_terms_and_a_token() {
+        let sites = GOOD.replace(
+            "double-cap",
+            "discrete-gaussian&unit=site&max_rows=20,000&rows_per_person=5",
+        );
+        let design = read(&sites).unwrap();
+        let terms = design.request.sites.unwrap();
+        assert_eq!((terms.max_rows, terms.rows_per_person), (20_000, Some(5)));
+        assert_eq!(design.request.enrolment, Enrolment::Token);
+        assert!(design.outlook(4.0).is_none());
+        assert!(
+            design
+                .privacy()
+                .sentence
+                .contains("Each person at one site")
+        );
+        for (from, to, field) in [
+            ("max_rows=20,000", "max_rows=", "max_rows"),
+            (
+                "rows_per_person=5",
+                "rows_per_person=5000",
+                "rows_per_person",
+            ),
+            ("discrete-gaussian", "double-cap", "mechanism"),
+        ] {
+            let errors = read(&sites.replace(from, to)).err().unwrap();
+            assert!(errors.of_field(field).is_some(), "{to}: {errors:?}");
         }
     }
 

@@ -12,6 +12,7 @@ mod login;
 mod participate;
 mod planner;
 mod shared;
+mod sites;
 mod studies;
 mod study;
 mod view;

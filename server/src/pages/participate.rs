@@ -14,6 +14,7 @@ use maud::{Markup, html};
 use super::{
     about, images, layout,
     render_cache::{ChartKind, PageKind},
+    sites,
     state::{self, Pages},
     study::hide_drafts,
     visitor::{Fields, Visitor},
@@ -45,7 +46,7 @@ fn effective_epsilon(privacy: &PrivacyStatement) -> f64 {
 /// Probability that the bound fails: 0 for a pure mechanism.
 fn bound_failure_probability(study: &Study) -> f64 {
     let epsilon = effective_epsilon(study.privacy());
-    study.params().mechanism().privacy_loss_tail(epsilon)
+    study.params().privacy_loss_tail(epsilon)
 }
 
 /// A probability that is at most this, or else at least, rounded to that side: never to 100 %, nor to 0.
@@ -129,7 +130,15 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
     let privacy = study.privacy();
     let epsilon = effective_epsilon(privacy);
     let failure = bound_failure_probability(study);
-    let seeds = study.has_seeds();
+    let whose = match study
+        .params()
+        .sites()
+        .map(|params| params.terms().rows_per_person)
+    {
+        Err(_) => "your data",
+        Ok(None) => "one row",
+        Ok(Some(_)) => "one person",
+    };
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
@@ -138,7 +147,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             h2 #h-belief { "What an observer can learn about you" }
             p { (privacy.sentence) }
             p #belief {
-                "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
+                "Suppose somebody thinks that a statement about " (whose) " is as likely to be true as false (50 %). After seeing the report they can be at most "
                 strong { (percent(max_posterior(0.5, epsilon), true)) } " sure of it."
                 @if failure > 0.0 { " With a probability of at most " (format_rounded_up(failure, 2)) " they can be more certain." }
             }
@@ -160,7 +169,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 }
                 }
             }
-            p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
+            p { "This holds for every observer" @if study.has_sites() { " but the site itself" } ", whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
             (layout::warning_list(None, &privacy.warnings))
         }
         section aria-labelledby="h-about" {
@@ -178,6 +187,34 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 (about::parameters(study))
             }
         }
+        @if let Ok(params) = study.params().sites() { (sites::sent_and_stored(study, params)) }
+        @else { (sent_and_stored(study, state, traces)) }
+        section aria-labelledby="h-back" {
+            h2 #h-back { "It cannot be withdrawn" }
+            p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
+        }
+        section aria-labelledby="h-check" {
+            h2 #h-check { "How to check" }
+            ul {
+                li { "The response to your report says that it was accepted, or that it was counted before." }
+                li { "Your device keeps a ledger of what it has spent, and refuses to exceed your own limit." }
+                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.fingerprint()) } }
+                li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
+            }
+        }
+        @if study.has_sites() {
+            (sites::tokens())
+            @if state == StudyState::Open { (sites::command(visitor, study)) }
+        } @else {
+            @if study.enrolment() == Enrolment::Token { (tokens(traces)) }
+            @if state == StudyState::Open { (commands(visitor, study)) }
+        }
+    }
+}
+
+fn sent_and_stored(study: &Study, state: StudyState, traces: Traces) -> Markup {
+    let (privacy, seeds) = (study.privacy(), study.has_seeds());
+    html! {
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }
             ul {
@@ -201,21 +238,6 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             }
             p #traces { (traces.sentences(study, state)) }
         }
-        section aria-labelledby="h-back" {
-            h2 #h-back { "It cannot be withdrawn" }
-            p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
-        }
-        section aria-labelledby="h-check" {
-            h2 #h-check { "How to check" }
-            ul {
-                li { "The response to your report says that it was accepted, or that it was counted before." }
-                li { "Your device keeps a ledger of what it has spent, and refuses to exceed your own limit." }
-                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.fingerprint()) } }
-                li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
-            }
-        }
-        @if study.enrolment() == Enrolment::Token { (tokens(traces)) }
-        @if state == StudyState::Open { (commands(visitor, study)) }
     }
 }
 

@@ -76,7 +76,8 @@ impl VisibleStudy {
     /// The outlook with this many reports, before the first estimate.
     fn outlook(&self) -> Option<String> {
         let n = self.study.reports_accepted();
-        let outlook = Outlook::of(self.study.params(), self.study.default_k())?;
+        let params = self.study.params().rows().ok()?;
+        let outlook = Outlook::of(params, self.study.default_k())?;
         (n > 0 && self.view.is_none()).then(|| outlook.sentences(n))?
     }
 
@@ -282,7 +283,8 @@ fn content(
             }
             section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
+                @if study.has_sites() { p #not-estimated { "Estimates of studies of sites are not made yet; the reports are kept." } }
+                @else if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
                 div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
             div .figures {

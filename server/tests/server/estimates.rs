@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     browser::Browser,
-    common::{Harness, at, batch_with, new_id, refused, waiting::until},
+    common::{Harness, at, batch_with, new_id, params, refused, waiting::until},
 };
 
 /// Ten thousand noiseless reports of the row e₂ (a cheap substitute for the law of large numbers), so that the result
@@ -63,11 +63,11 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     assert_eq!(estimate.components[0].loadings, [0.0, 1.0, 0.0, 0.0, 0.0]);
     assert_eq!(estimate.components[0].verdict, Verdict::Above);
     assert!((estimate.total_variance.unwrap() - 1.0).abs() < 1e-12);
-    assert_eq!(estimate.privacy, PrivacyStatement::new(&study.params));
+    assert_eq!(estimate.privacy, PrivacyStatement::new(params(&study)));
     assert_eq!(estimate.fingerprint, study.fingerprint);
-    assert_eq!(estimate.params, study.params);
+    assert_eq!(&estimate.params, params(&study));
     // The influence of one report.
-    let expected = study.params.mechanism().report_influence(5) / 10_000.0;
+    let expected = params(&study).mechanism().report_influence(5) / 10_000.0;
     let influence = estimate.influence;
     assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
 
