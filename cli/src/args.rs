@@ -62,8 +62,8 @@ impl NormArgs {
 /// The mechanism of a study or a simulation.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MechanismArgs {
-    #[arg(long, help = mechanism_help(), default_value = "double-cap", value_parser = parse::<MechanismKind>)]
-    pub(crate) mechanism: MechanismKind,
+    #[arg(long, help = format!("{} [default: double-cap]", mechanism_help()), value_parser = parse::<MechanismKind>)]
+    pub(crate) mechanism: Option<MechanismKind>,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; its true ε is
     /// shown)
     #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
@@ -114,7 +114,7 @@ impl MechanismArgs {
             norm: self.norm.norm()?,
             centring: self.centring,
             weights: None,
-            mechanism: Some(self.mechanism),
+            mechanism: self.mechanism,
             calibration: self.calibration,
             epsilon,
             delta: self.delta,
