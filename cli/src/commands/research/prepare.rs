@@ -37,8 +37,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
     /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
-    # [arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta",
-    # "one_hot", "TableArgs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "TableArgs"])]
     description: Option<PathBuf>,
     /// Components wanted
     #[arg(long, required_unless_present = "description")]
@@ -49,8 +48,7 @@ pub(crate) struct PrepareArgs {
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E", required_unless_present = "description")]
     epsilon: Option<f64>,
-    # [arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser =
-    # crate::args::parse::<MechanismKind>)]
+    #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: MechanismKind,
     /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
     #[arg(long, value_name = "D")]
