@@ -195,7 +195,7 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     }
 
     for (changes, words) in [
-        (json!({"dimension": 1_001}), "1001 features"),
+        (json!({"dimension": 1_001}), "1000 features, not 1001"),
         (json!({"weights": {"mean": 0.5}}), "weights"),
     ] {
         let path = at(&server.study_with(changes).await, "/estimates");
