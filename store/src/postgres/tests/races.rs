@@ -1,6 +1,9 @@
 //! What servers, operators and the database do at the wrong moment.
 
-use std::{sync::Arc, time::{Duration, Instant}};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use eigenveil_shared::{
     ErrorCode,
