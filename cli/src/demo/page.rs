@@ -140,22 +140,22 @@ fn number_tiles(result: &DemoResult) -> Markup {
 fn components_table(estimate: &Estimate) -> Markup {
     let heads = [
         "component",
+        "verdict",
         "variance",
         "explained",
         "expected alignment cos²",
-        "verdict",
     ];
     html! {
-        table {
+        table #components {
             thead { tr { @for head in heads { th scope="col" { (head) } } } }
             tbody {
                 @for row in component_rows(estimate) {
                     tr {
-                        th scope="row" { (row.component) }
-                        td { (row.variance) }
-                        td { (row.explained) }
-                        td { (row.alignment) }
-                        td { (row.verdict) }
+                        th scope="row" data-head=(heads[0]) { (row.component) }
+                        td data-head=(heads[1]) { (row.verdict) }
+                        td data-head=(heads[2]) { (row.variance) }
+                        td data-head=(heads[3]) { (row.explained) }
+                        td data-head=(heads[4]) { (row.alignment) }
                     }
                 }
             }
