@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::statistics::{MomentEstimate, regress};
+use eigenveil_estimation::{
+    planning::known_error,
+    statistics::{MomentEstimate, regress},
+};
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{estimate::Estimate, preprocess::Row};
 use nalgebra::DMatrix;
@@ -99,6 +102,7 @@ impl PyEstimate {
                 "alignment": column(&|c| c.alignment),
                 "alignment_se": column(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
+                "error_unknown": known_error(estimate).err().map(|why| why.to_string()),
                 "table": table.collect::<Vec<_>>(),
             })
             .to_string())

@@ -200,6 +200,7 @@ def test_sparse_finds_the_features():
     assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"] and fit.expected_error_ < 0.5
     shrunk = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=False).fit(rows).estimate_
     assert np.isnan([shrunk.expected_error_, *shrunk.alignments_]).all() and shrunk.expected_error_range_ is None
+    assert "error not known: the components are not refitted" in repr(shrunk)
 
 
 def test_every_baseline_runs_and_states_its_privacy():

@@ -6,7 +6,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use eigenveil_estimation::format::{three_digits, with_thousands};
+use eigenveil_estimation::{
+    format::{three_digits, with_thousands},
+    planning::{UnknownError, known_error},
+};
 use eigenveil_figures::{
     ComponentRow, DataTable, Figure, component_rows, estimate_figures, largest_correlations,
     loading_bars,
@@ -52,8 +55,8 @@ pub(super) struct View {
     /// Largest correlations as an HTML table, if it has the mean report.
     pub(super) correlations: Option<String>,
     pub(super) seconds: f64,
-    /// The expected error at this and other participant counts; `None` if it has no component.
-    pub(super) forecast: Option<Forecast>,
+    /// The expected error at this and other participant counts, or why it is not known.
+    pub(super) forecast: Result<Forecast, UnknownError>,
 }
 
 /// The estimates shown last.
@@ -113,16 +116,18 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     let total = estimate.k;
     if total > 0 {
         let most = eigenveil_estimation::metrics::max_error(estimate.p, total);
-        let known = estimate.expected_error.zip(estimate.expected_error_range);
-        sentences.push(match known {
-            Some((error, (low, high))) => format!(
-                "The expected error of the subspace is {} of at most {}, range {} to {}.",
-                three_digits(error),
-                rounded(most, 4),
-                three_digits(low),
-                three_digits(high)
-            ),
-            None => "The error of the subspace is not known, because its components are not refitted on the selected features.".to_owned(),
+        sentences.push(match known_error(estimate) {
+            Ok(error) => {
+                let (low, high) = estimate.expected_error_range.unwrap_or((error, error));
+                format!(
+                    "The expected error of the subspace is {} of at most {}, range {} to {}.",
+                    three_digits(error),
+                    rounded(most, 4),
+                    three_digits(low),
+                    three_digits(high)
+                )
+            }
+            Err(why) => format!("The error of the subspace is not known: {why}."),
         });
         if estimate.k_is_open {
             sentences.push(format!(

@@ -310,8 +310,9 @@ class Estimate(_rows.Copies):
         above, k = self.verdicts_.count("above"), self.n_components_
         found = "no component above the noise floor"
         if k > 0:
-            error = "not known" if np.isnan(self.expected_error_) else f"{self.expected_error_:.3f}"
-            found = f"{above} of {k} components above the noise floor, expected error {error}"
+            unknown = self._derived["error_unknown"]
+            error = f"expected error {self.expected_error_:.3f}" if unknown is None else f"error not known: {unknown}"
+            found = f"{above} of {k} components above the noise floor, {error}"
         return f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {found})"
 
     def _repr_html_(self) -> str:

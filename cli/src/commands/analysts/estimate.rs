@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use eigenveil_client::http::EstimateFormat;
-use eigenveil_estimation::format::with_thousands;
+use eigenveil_estimation::{
+    format::with_thousands,
+    planning::{UnknownError, known_error, known_spectrum},
+};
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
@@ -82,6 +85,9 @@ struct EstimateAnswer {
     components_above_floor: Option<usize>,
     expected_error: Option<f64>,
     expected_error_range: Option<(f64, f64)>,
+    /// Why the error is not known, here and with other numbers of participants.
+    error_unknown: Option<String>,
+    other_errors_unknown: Option<String>,
     influence: Option<f64>,
     duplicate_seeds: Option<u64>,
     feasibility: Option<FeasibilityCheck>,
@@ -143,6 +149,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.and_then(|e| e.expected_error),
         expected_error_range: estimate.and_then(|e| e.expected_error_range),
+        error_unknown: estimate.and_then(|e| Some(known_error(e).err()?.to_string())),
+        other_errors_unknown: estimate.and_then(|e| Some(known_spectrum(e).err()?.to_string())),
         influence: estimate.map(|e| e.influence),
         duplicate_seeds: estimate.map(|e| e.duplicate_seeds),
         feasibility: estimate.and_then(|e| e.feasibility.clone()),
@@ -173,15 +181,15 @@ fn plural(count: u64) -> &'static str {
 /// The components with their verdicts, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let mut verdict = estimate.verdict_in_words();
-    match estimate.expected_error {
-        _ if estimate.k == 0 => {}
-        Some(error) => {
+    match known_error(estimate) {
+        Ok(error) => {
             let error = output::error_text(error, estimate.p, estimate.k);
             let range = estimate.expected_error_range;
             let range = range.map_or(String::new(), output::range_text);
             verdict.push_str(&format!(", expected subspace error {error}{range}"));
         }
-        None => verdict.push_str(", error not known without --refit"),
+        Err(UnknownError::NoComponent) => {}
+        Err(why) => verdict.push_str(&format!(", error not known: {why}")),
     }
     output::text(&format!(
         "{} reports, p = {}, {}: {verdict}",
@@ -219,6 +227,11 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&output::selection_text(estimate, sparse))?;
     }
     output::text(&table(estimate))?;
+    if let Err(why) = known_spectrum(estimate) {
+        output::text(&format!(
+            "with other numbers of participants: error not known: {why}"
+        ))?;
+    }
     if let Some(agreement) = &estimate.bucket_agreement {
         output::text(&format!(
             "{} buckets of reports {}: largest deviation {:.1} standard deviations, chance alone reaches {:.1} in one study of 1,000; made-up reports spread evenly agree too",
