@@ -269,9 +269,13 @@ fn series() -> impl Strategy<Value = Series> {
     let style = vec![LineStyle::Solid, LineStyle::Dotted, LineStyle::None];
     let style = prop::sample::select(style);
     let bars = prop::option::of(prop::collection::vec(value(), 0..9));
-    (name(), points, bars, style).prop_map(|(name, points, error_bars, style)| Series {
-        error_bars,
-        ..Series::new(name, points).with_style(style)
+    let ranges = prop::option::of(prop::collection::vec((value(), value()), 0..9));
+    (name(), points, bars, ranges, style).prop_map(|(name, points, error_bars, ranges, style)| {
+        Series {
+            error_bars,
+            ranges,
+            ..Series::new(name, points).with_style(style)
+        }
     })
 }
 
