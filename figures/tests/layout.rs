@@ -5,7 +5,7 @@
 
 use eigenveil_figures::{
     AlignmentChart, Axis, BarChart, ComponentRow, Figure, ImageGrid, LineChart, LineStyle,
-    LoadingImage, LoadingTable, STYLESHEET, ScaleKind, Scree, ScreeComponent, Series,
+    LoadingImage, LoadingTable, STYLESHEET, ScaleKind, Scree, ScreeComponent, Series, biplot,
     component_rows, estimate_figures, loading_bars,
 };
 use eigenveil_shared::estimate::{Estimate, VarianceFloor, Verdict};
@@ -208,6 +208,26 @@ fn table_and_figures_show_the_same_numbers() {
     let scree = &estimate_figures(&unnamed, None)[0].figure;
     let title = "<title>Variance by component</title>";
     assert!(scree.to_svg().contains(title));
+}
+
+/// Rows without a label have a mark and a name of their own, and no label's colour.
+#[test]
+fn rows_without_a_label_are_no_class() {
+    let labels = ["a", "", "b", ""].map(str::to_owned);
+    let scores: Vec<Vec<f64>> = (0..4).map(|i| vec![f64::from(i), 0.0]).collect();
+    let picture = biplot(&samples::estimate(), (0, 1), &scores, Some(&labels));
+    let svg = picture.unwrap().to_svg();
+    check(&svg);
+    let own = "<g class=\"vb\"><title>no label</title>";
+    let (_, group) = svg.split_once(own).unwrap();
+    let (group, _) = group.split_once("</g>").unwrap();
+    assert_eq!(group.matches("class=\"mo\"").count(), 2, "{group}");
+    assert!(texts(&svg).contains(&"no label".to_owned()));
+    // The rings are theirs alone, also among many labels.
+    let labels: Vec<String> = (0..13).map(|i| format!("l{}", i % 12)).collect();
+    let scores: Vec<Vec<f64>> = (0..13).map(|i| vec![f64::from(i), 1.0]).collect();
+    let many = biplot(&samples::estimate(), (0, 1), &scores, Some(&labels));
+    assert!(!many.unwrap().to_svg().contains("class=\"mo\""));
 }
 
 #[test]
