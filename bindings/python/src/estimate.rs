@@ -102,6 +102,7 @@ impl PyEstimate {
                 "alignment": column(&|c| c.alignment),
                 "alignment_se": column(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
+                "count": estimate.count_in_sentences(),
                 "error_unknown": known_error(estimate).err().map(|why| why.to_string()),
                 "table": table.collect::<Vec<_>>(),
             })

@@ -186,6 +186,9 @@ def test_what_a_pipeline_does_not_know_is_nan():
     # All directions are components, or none are.
     every = eigenveil.LocalDPPCA(6, 4, random_state=1).fit(rows).estimate_.to_sklearn()
     assert every[-1].noise_variance_ == 0
+    assert eigenveil.LocalDPPCA(2, 4, random_state=1).fit(rows).estimate_.k_shares_ is None
+    chosen = eigenveil.LocalDPPCA("auto", 4, random_state=1).fit(rows).estimate_
+    assert 0 <= chosen.k_shares_["same"] <= 1 and "would choose k = " in chosen._repr_html_()
     none = eigenveil.LocalDPPCA("auto", 0.1, random_state=1).fit(rows[:300]).estimate_.to_sklearn()
     assert none[-1].noise_variance_ == 1 / 6 and none.transform(rows).shape == (2_000, 0)
 

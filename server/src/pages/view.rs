@@ -129,11 +129,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
             }
             Err(why) => format!("The error of the subspace is not known: {why}."),
         });
-        if estimate.k_is_open {
-            sentences.push(format!(
-                "No gap between the components is large enough to say where they end: {total} is the best guess, and the error shown is the upper end of its range."
-            ));
-        }
+        sentences.extend(estimate.count_in_sentences());
     }
     if let Some(sparse) = &estimate.sparse {
         sentences.push(selection(estimate, sparse));
@@ -231,4 +227,30 @@ fn first_rows(mut table: DataTable) -> DataTable {
         table.rows.truncate(MAX_TABLE_ROWS);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::estimate::CountShares;
+
+    use super::*;
+
+    #[test]
+    fn the_headline_says_how_firm_k_is() {
+        let text = include_str!("../../../figures/tests/samples/estimate.json");
+        let mut estimate: Estimate = serde_json::from_str(text).unwrap();
+        let said = |estimate: &Estimate| verdict(estimate).join(" ");
+        assert!(!said(&estimate).contains("would choose"));
+        estimate.k_is_open = true;
+        estimate.k_shares = Some(CountShares {
+            one_fewer: 0.104,
+            same: 0.618,
+            one_more: 0.002,
+        });
+        let said = said(&estimate);
+        let shares = "about 62 % would choose k = 4, about 10 % k = 3.";
+        for words in ["4 is the best guess", "alignments are given", shares] {
+            assert!(said.contains(words), "{said}");
+        }
+    }
 }

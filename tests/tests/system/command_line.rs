@@ -167,6 +167,14 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
         "{loadings:?}"
     );
 
+    // The command says how firm a chosen k is, in its document and in words.
+    let done = server.cli_json(&format!("{estimate} --k auto"));
+    let same = done["k_shares"]["same"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&same), "{done}");
+    let text = succeeded(&server.cli(&format!("{estimate} --k auto")));
+    let firm = format!(" would choose k = {}", done["k"]);
+    assert!(text.contains(&firm), "{text}");
+
     let text = succeeded(&server.cli(&format!("{estimate} --k 1 --lambda cv")));
     assert!(text.contains(" ± "), "{text}");
     let document = folder.read_json("result/estimate.json");

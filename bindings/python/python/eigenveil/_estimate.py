@@ -44,6 +44,12 @@ class Estimate(_rows.Copies):
         Of the prepared rows, in a study with private centring.
     feature_names_in_ : array of p str
     n_features_in_, n_components_, n_reports_ : int
+    k_is_open_ : bool
+        Whether no gap says where the components end (``k="auto"``): then k is a guess, the expected error the upper end
+        of its range, and the alignments are given for that.
+    k_shares_ : dict, or None
+        How firm k is: the shares of such studies of the same people that would choose ``one_fewer``, the ``same`` and
+        ``one_more``; None for a fixed k.
     verdicts_ : list of str
         ``"above"``, ``"at"`` or ``"below"`` the noise floor.
     groups_ : list of dict
@@ -79,6 +85,8 @@ class Estimate(_rows.Copies):
         self.explained_variance_ratio_ = _numbers(component["explained_variance_ratio"] for component in components)
         self.mean_ = None if document["mean"] is None else _numbers(document["mean"])
         self.feature_names_in_ = np.array(derived["names"], dtype=object)
+        self.k_is_open_ = bool(document["k_is_open"])
+        self.k_shares_: dict[str, float] | None = document.get("k_shares")
         self.verdicts_: list[str] = [component["verdict"] for component in components]
         self.groups_: list[dict[str, Any]] = document["groups"]
         self.alignments_ = _numbers(derived["alignment"])
@@ -320,7 +328,8 @@ class Estimate(_rows.Copies):
         head = "".join(f"<th>{name}</th>" for name in heads)
         rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._derived["table"])
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings_)
+        told = [*self._derived["count"], *self.warnings_]
+        notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"<p>{html.escape(repr(self))}</p>{table}<ul>{notes}</ul>{self.figures().get('scree.svg', '')}"
 

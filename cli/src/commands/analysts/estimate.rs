@@ -11,7 +11,9 @@ use eigenveil_estimation::{
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
-    estimate::{BucketVerdict, ComponentCount, Estimate, Feasibility, FeasibilityCheck},
+    estimate::{
+        BucketVerdict, ComponentCount, CountShares, Estimate, Feasibility, FeasibilityCheck,
+    },
     privacy::format_epsilon,
 };
 use serde::Serialize;
@@ -82,6 +84,8 @@ struct EstimateAnswer {
     n: Option<u64>,
     p: Option<usize>,
     k: Option<usize>,
+    k_is_open: Option<bool>,
+    k_shares: Option<CountShares>,
     components_above_floor: Option<usize>,
     expected_error: Option<f64>,
     expected_error_range: Option<(f64, f64)>,
@@ -146,6 +150,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         n: estimate.map(|e| e.n),
         p: estimate.map(|e| e.p),
         k: estimate.map(|e| e.k),
+        k_is_open: estimate.map(|e| e.k_is_open),
+        k_shares: estimate.and_then(|e| e.k_shares),
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.and_then(|e| e.expected_error),
         expected_error_range: estimate.and_then(|e| e.expected_error_range),
@@ -195,6 +201,9 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         "{} reports, p = {}, {}: {verdict}",
         estimate.n, estimate.p, estimate.privacy.mechanism
     ))?;
+    for sentence in estimate.count_in_sentences() {
+        output::text(&sentence)?;
+    }
     let privacy = &estimate.privacy;
     let calibration = privacy
         .calibration
