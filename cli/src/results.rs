@@ -121,7 +121,7 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
             let mut row = vec![(j + 1).to_string(), verdict, range.unwrap_or_default()];
             let numbers = [
                 Some(component.variance),
-                component.variance_se,
+                estimate.variance_error(component),
                 component.explained_variance_ratio,
                 component.alignment,
                 component.alignment_se(),

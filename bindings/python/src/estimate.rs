@@ -99,6 +99,8 @@ impl PyEstimate {
                 "names": estimate.feature_names(),
                 "named": estimate.params.feature_names().is_some(),
                 "variance": column(&|c| Some(c.variance)),
+                "variance_se": column(&|c| estimate.variance_error(c)),
+                "variances_are_lower_bounds": estimate.variances_are_lower_bounds(),
                 "alignment": column(&|c| c.alignment),
                 "alignment_se": column(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),

@@ -173,10 +173,11 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     let (mut private, mut open) = (Vec::new(), Vec::new());
     for (index, component) in estimate.components.iter().take(MAX_CHARTS).enumerate() {
         let reference: Vec<f64> = page.nonprivate.column(index).iter().copied().collect();
-        let trust = component.alignment;
-        let trust = trust.map_or(String::new(), |alignment| {
-            format!("alignment {alignment:.2}")
-        });
+        let trust = match (estimate.group_of(index), component.alignment) {
+            (Some(group), _) => format!("one of {}", group.range()),
+            (None, Some(alignment)) => format!("alignment {alignment:.2}"),
+            (None, None) => String::new(),
+        };
         let eigenvalue = page.nonprivate_eigenvalues[index];
         let eigenvalue = format!("eigenvalue {}", compact(eigenvalue));
         let label = format!("component {}", index + 1);

@@ -199,7 +199,7 @@ fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
     if !all.iter().any(|figure| figure.file == "loadings.svg") {
         let bars = (1..).zip(loading_bars(estimate).take(MAX_COMPONENT_CHARTS));
         all.extend(bars.map(|(j, chart)| {
-            let alt_text = format!("Largest loadings of component {j}.");
+            let alt_text = format!("{}.", chart.title);
             figure(format!("loadings-{j}.svg"), alt_text, &chart)
         }));
     }

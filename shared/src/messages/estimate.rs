@@ -684,6 +684,17 @@ impl Estimate {
         }
     }
 
+    /// Whether the reports do not show E‖x‖², so that each variance is the least that it can be: the bulk is taken as 0.
+    pub fn variances_are_lower_bounds(&self) -> bool {
+        self.total_variance.is_none()
+    }
+
+    /// Standard error of a component's variance; `None` where that is a lower bound.
+    pub fn variance_error(&self, component: &Component) -> Option<f64> {
+        let is_known = !self.variances_are_lower_bounds();
+        component.variance_se.filter(|_| is_known)
+    }
+
     /// The group of component `index`, from 0.
     pub fn group_of(&self, index: usize) -> Option<&ComponentGroup> {
         let number = index + 1;

@@ -39,7 +39,7 @@ class Estimate(_rows.Copies):
     explained_variance_, explained_variance_ratio_ : array of k
         With the noise removed, in squared units of the prepared rows; NaN where unknown. The ratio is unknown if the
         total variance is unknown (``double-cap`` with ``"clip"`` or ``"require"`` and no private centring); the
-        variance is then the component's excess over the other directions, a lower bound.
+        variance is then the component's excess over the other directions, a lower bound without a standard error.
     mean_ : array of p, or None
         Of the prepared rows, in a study with private centring.
     feature_names_in_ : array of p str
@@ -81,7 +81,7 @@ class Estimate(_rows.Copies):
         loadings = np.array([component["loadings"] for component in components], dtype=np.float64)
         self.components_: Floats = loadings.reshape(self.n_components_, self.n_features_in_)
         self.explained_variance_ = _numbers(derived["variance"])
-        self.explained_variance_errors_ = _numbers(component["variance_se"] for component in components)
+        self.explained_variance_errors_ = _numbers(derived["variance_se"])
         self.explained_variance_ratio_ = _numbers(component["explained_variance_ratio"] for component in components)
         self.mean_ = None if document["mean"] is None else _numbers(document["mean"])
         self.feature_names_in_ = np.array(derived["names"], dtype=object)
@@ -276,18 +276,23 @@ class Estimate(_rows.Copies):
         if (floor := self.floor_.get("variance")) is not None:
             ax.axhline(floor["threshold"], linestyle="--", color="0.4", label="a component counts above")
             ax.axhline(floor["edge"], linestyle=":", color="0.6", label="hidden by the noise below")
-        ax.set(xlabel="component", ylabel="variance, noise removed")
+        bound = "at least, " if self._derived["variances_are_lower_bounds"] else ""
+        ax.set(xlabel="component", ylabel=f"variance, {bound}noise removed")
         ax.legend()
         return ax
 
     def plot_loadings(self, component: int = 1, top: int = 20, ax: Any = None) -> Any:
         """The loadings of one component (from 1), the largest first, by matplotlib; returns the axes."""
-        loadings = self.components_[self._place(component)]
+        place = self._place(component)
+        loadings, group = self.components_[place], self._derived["group"][place]
+        stands = f"{self.verdicts_[place]} the noise floor"
+        if group is not None:
+            stands += f", as one of {group[0]}–{group[1]}: a single direction of them is arbitrary"
         order = np.argsort(-np.abs(loadings))[:top][::-1]
         ax = _axes(ax)
         ax.barh([str(self.feature_names_in_[row]) for row in order], loadings[order])
         ax.axvline(0, color="0.4", linewidth=0.8)
-        ax.set(xlabel=f"loading on component {component} ({self.verdicts_[component - 1]} the noise floor)")
+        ax.set(xlabel=f"loading on component {component} ({stands})")
         return ax
 
     def plot_biplot(self, rows: Any, axes: tuple[int, int] = (1, 2), top: int = 12, ax: Any = None) -> Any:

@@ -290,10 +290,8 @@ fn feasibility_text(check: &FeasibilityCheck) -> String {
 
 /// One line per component; after a group of components that cannot be told apart one line for the space they span.
 fn table(estimate: &Estimate) -> String {
-    let heads =
-        "component|variance ± s.e.|explained|alignment ± s.e.|direction|could be made by|verdict";
     let rows = component_rows(estimate).map(|row| {
-        vec![
+        [
             row.component,
             row.variance,
             row.explained,
@@ -303,14 +301,28 @@ fn table(estimate: &Estimate) -> String {
             row.verdict,
         ]
     });
-    let heads = heads.split('|').map(str::to_owned).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+    let rows: Vec<[String; 7]> = rows.collect();
+    // Only where one is known.
+    let with_error = |head: &str, column: usize| {
+        let known = rows.iter().any(|row| row[column].contains('±'));
+        format!("{head}{}", if known { " ± s.e." } else { "" })
+    };
+    let heads = [
+        "component".to_owned(),
+        with_error("variance", 1),
+        "explained".to_owned(),
+        with_error("alignment", 3),
+        "direction".to_owned(),
+        "could be made by".to_owned(),
+        "verdict".to_owned(),
+    ];
+    let lines: Vec<&[String; 7]> = std::iter::once(&heads).chain(&rows).collect();
     let width = |column: usize| {
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |line: &Vec<String>| {
+    let line = |line: &&[String; 7]| {
         let numbers = line.iter().zip(&widths);
         let numbers = numbers.map(|(cell, width)| format!("{cell:>width$}  "));
         numbers.collect::<String>() + &line[6]
