@@ -346,7 +346,9 @@ pub fn biplot(
         let share = share.map_or_else(String::new, |share| {
             format!(" ({:.1} % of the variance)", 100.0 * share)
         });
-        format!("Component {}{share}{verdict}", index + 1)
+        let group = estimate.group_of(index);
+        let group = group.map_or_else(String::new, |group| format!(", one of {}", group.range()));
+        format!("Component {}{share}{verdict}{group}", index + 1)
     };
     let drawn = with_thousands(scores.len().div_ceil(step) as u64);
     let all = with_thousands(scores.len() as u64);
