@@ -78,11 +78,12 @@ pub(crate) fn write(
 }
 
 /// The names that [`files`] may give.
-pub(crate) const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 9] = [
     "summary.csv",
     "features.txt",
     "scree.svg",
     "alignment.svg",
+    "correlations.svg",
     "loadings.svg",
     "lambda_path.csv",
     "lambda_path.svg",

@@ -7,8 +7,13 @@ use crate::{
     AlignmentChart, Axis, BarChart, Figure, LineChart, LineStyle, LoadingTable, Marker, Scree,
     ScreeComponent, Series,
     components::{Part, parts},
+    correlations::map_of,
+    figure::titled,
     number::compact,
 };
+
+/// Largest number of features whose correlations are computed for a figure: a tenth of a second.
+const MAX_CORRELATED_FEATURES: usize = 200;
 
 /// A figure of an estimate.
 pub struct EstimateFigure {
@@ -37,6 +42,14 @@ pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> V
             "alignment.svg",
             "How well each component is expected to be recovered.",
             Box::new(alignment(estimate)),
+        );
+    }
+    let correlations = (estimate.p <= MAX_CORRELATED_FEATURES).then(|| map_of(estimate));
+    if let Some(map) = correlations.flatten() {
+        add(
+            "correlations.svg",
+            "Correlations of pairs of features, and how sure they are.",
+            Box::new(map),
         );
     }
     let Some(sparse) = &estimate.sparse else {
@@ -79,13 +92,6 @@ pub fn loading_bars(estimate: &Estimate) -> impl Iterator<Item = BarChart> {
         let name = part.name.replacen('c', "C", 1);
         BarChart::new(format!("{name}: {what}"), label, bars)
     })
-}
-
-pub(crate) fn titled(what: &str, estimate: &Estimate) -> String {
-    match estimate.name.as_str() {
-        "" => what.to_owned(),
-        name => format!("{what}, {name}"),
-    }
 }
 
 /// The scree plot, in units of variances: eigenvalues of `E[xxᵀ]`.

@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use eigenveil_figures::{
-    AlignmentChart, Axis, BarChart, ComponentRow, Figure, ImageGrid, LineChart, LineStyle,
-    LoadingImage, LoadingTable, STYLESHEET, ScaleKind, Scree, ScreeComponent, Series, biplot,
-    component_rows, estimate_figures, loading_bars,
+    AlignmentChart, Axis, BarChart, ComponentRow, CorrelationMap, Figure, ImageGrid, LineChart,
+    LineStyle, LoadingImage, LoadingTable, STYLESHEET, ScaleKind, Scree, ScreeComponent, Series,
+    biplot, component_rows, estimate_figures, loading_bars,
 };
 use eigenveil_shared::estimate::{CountShares, Estimate, VarianceFloor, Verdict};
 use proptest::prelude::*;
@@ -263,6 +263,34 @@ fn a_scree_plot_shows_how_firm_k_is() {
     }
 }
 
+#[test]
+fn a_map_shows_which_correlations_are_sure() {
+    let estimate = samples::with_moment();
+    let figures = estimate_figures(&estimate, None);
+    let map = figures
+        .iter()
+        .find(|shown| shown.file == "correlations.svg");
+    let map = &map.unwrap().figure;
+    let table = map.to_table();
+    assert_eq!((table.rows.len(), table.rows[0][1].as_str()), (15, "0.6"));
+    let names = estimate.feature_names();
+    assert_eq!(table.rows[0][0], format!("{} ~ {}", names[0], names[1]));
+    for (width, squares) in [(350.0, 2), (720.0, 1)] {
+        let svg = map.to_svg_of_width(width);
+        check(&svg);
+        // The one of 0.6, on both sides of the diagonal where its number does not fit.
+        assert_eq!(
+            svg.matches("fill-opacity=\"0.6\"").count(),
+            squares,
+            "{svg}"
+        );
+        assert_eq!(texts(&svg).contains(&"0.60".to_owned()), squares == 1);
+    }
+    // Without a mean report there is none.
+    let without = estimate_figures(&samples::estimate(), None);
+    assert!(!without.iter().any(|shown| shown.file == "correlations.svg"));
+}
+
 /// Rows without a label have a mark and a name of their own, and no label's colour.
 #[test]
 fn rows_without_a_label_are_no_class() {
@@ -418,6 +446,16 @@ proptest! {
         width in 0.0..1200.0f64,
     ) {
         check_both(&LoadingTable::new(title, columns, rows), width);
+    }
+
+    #[test]
+    fn any_map_is_valid(
+        (title, features) in (name(), prop::collection::vec(name(), 0..30)),
+        pairs in prop::collection::vec((0usize..30, 0usize..30, prop::option::of(prop::array::uniform3(value()))), 0..60),
+        (left_out, width) in (0usize..9, 0.0..1200.0f64),
+    ) {
+        let map = CorrelationMap { title, subtitle: None, features, pairs, left_out };
+        check_both(&map, width);
     }
 
     #[test]

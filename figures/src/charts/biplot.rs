@@ -21,8 +21,7 @@ use crate::{
         svg::{Anchor, Area, Path, Svg},
         text::Role,
     },
-    estimate::titled,
-    figure::WIDTH,
+    figure::{WIDTH, titled},
     number::{compact, drawable},
 };
 

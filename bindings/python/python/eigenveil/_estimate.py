@@ -295,6 +295,26 @@ class Estimate(_rows.Copies):
         ax.set(xlabel=f"loading on component {component} ({stands})")
         return ax
 
+    def plot_correlations(self, top: int = 24, ax: Any = None) -> Any:
+        """The correlations of the ``top`` features that have the largest ones, as colours by matplotlib, with a dot where
+        one may be 0; blank where it is refused. Returns the axes."""
+        found = self.correlation()
+        value = found.value.copy()
+        np.fill_diagonal(value, np.nan)
+        sure = (found.low > 0) | (found.high < 0)
+        largest = np.where(sure & ~np.isnan(value), np.abs(value), 0).max(axis=0)
+        rows = np.sort(np.argsort(-largest, kind="stable")[:top])
+        shown, sure = value[np.ix_(rows, rows)], sure[np.ix_(rows, rows)]
+        ax = _axes(ax)
+        image = ax.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
+        down, across = np.nonzero(~sure & ~np.isnan(shown))
+        ax.plot(across, down, ".", color="0.4", markersize=3)
+        names = [str(name) for name in self.feature_names_in_[rows]]
+        ax.set_xticks(range(len(rows)), names, rotation=90)
+        ax.set_yticks(range(len(rows)), names)
+        ax.figure.colorbar(image, ax=ax, label="correlation (a dot: may be 0)")
+        return ax
+
     def plot_biplot(self, rows: Any, axes: tuple[int, int] = (1, 2), top: int = 12, ax: Any = None) -> Any:
         """The rows and the largest loadings over two components (from 1), by matplotlib; reveals the rows. Returns the
         axes."""

@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("fetches").args(["job", "wait"]).multiple(true)),
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; of a job of eigenveil moment correlations.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
