@@ -35,6 +35,7 @@ pub use charts::chart::{LineChart, Series};
 pub use charts::heatmap::{CorrelatedPair, CorrelationMap};
 pub use charts::image::{ColourScale, ImageGrid, LoadingImage};
 pub use charts::loadings::LoadingTable;
+pub use charts::report::{ReportPicture, ReportedRow};
 pub use charts::scree::Scree;
 pub use components::{ComponentRow, component_rows};
 pub use correlations::{correlation_map, largest_correlations, norm_caveat};

@@ -5,8 +5,8 @@
 
 use eigenveil_figures::{
     AlignmentChart, Axis, BarChart, ComponentRow, CorrelationMap, Figure, ImageGrid, LineChart,
-    LineStyle, LoadingImage, LoadingTable, STYLESHEET, ScaleKind, Scree, ScreeComponent, Series,
-    biplot, component_rows, estimate_figures, loading_bars,
+    LineStyle, LoadingImage, LoadingTable, ReportPicture, ReportedRow, STYLESHEET, ScaleKind,
+    Scree, ScreeComponent, Series, biplot, component_rows, estimate_figures, loading_bars,
 };
 use eigenveil_shared::estimate::{CountShares, Estimate, VarianceFloor, Verdict};
 use proptest::prelude::*;
@@ -446,6 +446,23 @@ proptest! {
         width in 0.0..1200.0f64,
     ) {
         check_both(&LoadingTable::new(title, columns, rows), width);
+    }
+
+    #[test]
+    fn any_picture_of_reports_is_valid(
+        (title, features) in (name(), prop::collection::vec(name(), 0..12)),
+        rows in prop::collection::vec(
+            (
+                prop::collection::vec(value(), 0..12),
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..3),
+            ),
+            0..3,
+        ),
+        width in 0.0..1200.0f64,
+    ) {
+        let rows = rows.into_iter().map(|(values, reports)| ReportedRow { values, reports });
+        let picture = ReportPicture { title, features, rows: rows.collect() };
+        check_both(&picture, width);
     }
 
     #[test]

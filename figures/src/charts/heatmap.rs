@@ -120,7 +120,7 @@ fn draw_cell(svg: &mut Svg, cell: Area, found: Option<[f64; 3]>) {
         for side in [-1.0, 1.0] {
             cross.add(&[(x - 3.0, y - 3.0 * side), (x + 3.0, y + 3.0 * side)]);
         }
-        svg.path("edge", &cross);
+        svg.path("bound", &cross);
         return;
     };
     let [value, ..] = numbers;

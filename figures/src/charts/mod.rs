@@ -7,4 +7,5 @@ pub(crate) mod chart;
 pub(crate) mod heatmap;
 pub(crate) mod image;
 pub(crate) mod loadings;
+pub(crate) mod report;
 pub(crate) mod scree;
