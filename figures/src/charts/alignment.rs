@@ -99,9 +99,11 @@ impl Figure for AlignmentChart {
 pub(crate) fn starts(components: &[ScreeComponent]) -> Vec<(usize, &ScreeComponent)> {
     let mut next = 0;
     let mut starts = Vec::new();
-    for (i, component) in components.iter().enumerate().filter(|(i, _)| *i >= next) {
-        next = i + component.span.max(1);
-        starts.push((i, component));
+    for (i, component) in components.iter().enumerate() {
+        if i >= next {
+            next = i + component.span.max(1);
+            starts.push((i, component));
+        }
     }
     starts
 }

@@ -43,10 +43,11 @@ fn short(value: f64) -> String {
     format!("{value:.2}").replace('-', "−")
 }
 
-/// The pairs that have finite numbers, with all others refused.
+/// The numbers of a pair, −1 to 1; those that are not finite are refused.
 fn shown(pair: &CorrelatedPair) -> Option<[f64; 3]> {
-    pair.2
-        .filter(|numbers| numbers.iter().all(|x| drawable(*x)))
+    let numbers = pair.2?;
+    let is_finite = numbers.iter().all(|x| drawable(*x));
+    is_finite.then(|| numbers.map(|x| x.clamp(-1.0, 1.0)))
 }
 
 fn is_sure([_, low, high]: [f64; 3]) -> bool {
