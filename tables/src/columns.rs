@@ -151,7 +151,7 @@ pub(crate) fn map_columns(
             index + 1
         )));
     }
-    let (mut chosen, mut numbered) = select(in_file, settings)?;
+    let (mut chosen, mut numbered) = select(in_file, settings, expected)?;
     if let Some(features) = &settings.features
         && (chosen.names.is_none() || numbered)
     {
@@ -208,7 +208,11 @@ pub(crate) fn map_columns(
 
 /// The columns that `keep` and `drop` select, and whether their names are 0, 1, 2, …, as pandas writes for columns
 /// without names.
-fn select(in_file: FileColumns, settings: &Settings) -> Result<(ColumnMapping, bool)> {
+fn select(
+    in_file: FileColumns,
+    settings: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<(ColumnMapping, bool)> {
     // A column without a name gets the name that pandas would give it.
     let named = |(index, name): (usize, String)| match name.is_empty() {
         true => format!("Unnamed: {index}"),
@@ -256,7 +260,16 @@ fn select(in_file: FileColumns, settings: &Settings) -> Result<(ColumnMapping, b
             let dropped = drop.iter().flatten();
             let dropped = dropped.map(|name| find(name, "`drop`"));
             let mut dropped = dropped.collect::<Result<BTreeSet<usize>>>()?;
-            dropped.extend(label);
+            // A label may be a feature as well, but not whose row it is or how much that counts.
+            let features = expected.filter(|expected| !expected.reports);
+            let features = features.and_then(|expected| expected.names.as_ref());
+            let is_feature = |index: &usize| {
+                let own = names.as_ref().map(|names| names[*index].as_str());
+                let own = BTreeSet::from_iter(own);
+                let mut features = features.into_iter().flatten();
+                features.any(|feature| source_of(feature, &own).is_some())
+            };
+            dropped.extend(label.filter(|index| !is_feature(index)));
             (0..in_file.count)
                 .filter(|index| !dropped.contains(index))
                 .collect()
@@ -608,6 +621,35 @@ mod tests {
             None,
         );
         assert_says(&lost.unwrap_err(), &["column 2", "`encoding`"], &["gr"]);
+    }
+
+    /// Also one whose categories are features. Whose row it is stays no feature of a report.
+    #[test]
+    fn a_label_may_be_a_feature() {
+        let settings = Settings {
+            label: Some(crate::Label {
+                flag: "`label`",
+                column: "sex".to_owned(),
+            }),
+            ..Settings::default()
+        };
+        let names = || in_file(&["sex", "age"], true);
+        for features in [["sex", "age"], ["sex=f", "age"]] {
+            let expected = ExpectedColumns {
+                reports: false,
+                ..study(Some(&features), 2)
+            };
+            let mapped = map_columns(names(), &settings, Some(&expected)).unwrap();
+            assert_eq!((mapped.file_columns, mapped.label), (vec![0, 1], Some(0)));
+            let report = map_columns(names(), &settings, Some(&study(Some(&features), 2)));
+            assert_says(&report.unwrap_err(), &["it lacks \"sex"], &[]);
+        }
+        let expected = ExpectedColumns {
+            reports: false,
+            ..study(Some(&["age"]), 1)
+        };
+        let mapped = map_columns(names(), &settings, Some(&expected)).unwrap();
+        assert_eq!((mapped.file_columns, mapped.label), (vec![1], Some(0)));
     }
 
     #[test]

@@ -186,6 +186,9 @@ def test_what_a_pipeline_does_not_know_is_nan():
     # All directions are components, or none are.
     every = eigenveil.LocalDPPCA(6, 4, random_state=1).fit(rows).estimate_.to_sklearn()
     assert every[-1].noise_variance_ == 0
+    assert eigenveil.LocalDPPCA(2, 4, random_state=1).fit(rows).estimate_.k_shares_ is None
+    chosen = eigenveil.LocalDPPCA("auto", 4, random_state=1).fit(rows).estimate_
+    assert 0 <= chosen.k_shares_["same"] <= 1 and "would choose k = " in chosen._repr_html_()
     none = eigenveil.LocalDPPCA("auto", 0.1, random_state=1).fit(rows[:300]).estimate_.to_sklearn()
     assert none[-1].noise_variance_ == 1 / 6 and none.transform(rows).shape == (2_000, 0)
 
@@ -200,6 +203,7 @@ def test_sparse_finds_the_features():
     assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"] and fit.expected_error_ < 0.5
     shrunk = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=False).fit(rows).estimate_
     assert np.isnan([shrunk.expected_error_, *shrunk.alignments_]).all() and shrunk.expected_error_range_ is None
+    assert "error not known: the components are not refitted" in repr(shrunk)
 
 
 def test_every_baseline_runs_and_states_its_privacy():

@@ -9,6 +9,7 @@ mod columns;
 mod plan;
 mod prepare;
 mod target;
+mod unknown_error;
 
 pub use choices::{Choice, PrepareRequest};
 pub use columns::{Column, ColumnDescription, PublicColumn};
@@ -21,3 +22,4 @@ pub use target::{
     PlanResult, PlanTarget, assumed_of_pilot, error_curve, evenly_spaced, meet, pilot_mean_length,
     spectrum_from_eigenvalues, spectrum_from_pilot,
 };
+pub use unknown_error::{UnknownError, known_error, known_spectrum};

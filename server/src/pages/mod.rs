@@ -50,6 +50,7 @@ pub(crate) fn routes(app: AppState) -> Router<AppState> {
         )
         .route("/studies/{id}/participate", get(participate::show))
         .route("/studies/{id}/belief.svg", get(participate::belief))
+        .route("/studies/{id}/report.svg", get(participate::report))
         .route("/studies/{id}/open", post(actions::open))
         .route("/studies/{id}/close", post(actions::close))
         .route("/studies/{id}/estimates", post(actions::request_estimate))

@@ -220,10 +220,15 @@ async fn names_are_escaped_and_participants_see_what_they_reveal() {
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
     let picture = anybody.figure(&format!("{path}/belief.svg")).await;
     assert!(String::from_utf8(picture.body).unwrap().contains("98.3"));
+    // Two rows that nobody has, and two reports of each, which are reports of this study.
+    let picture = anybody.figure(&format!("{path}/report.svg")).await;
+    let drawn = String::from_utf8(picture.body).unwrap();
+    assert_eq!(drawn.matches("<title>a report of 16 bytes").count(), 4);
+    page.says("#report-bytes", "Report 2");
 }
 
 /// Public pages. A new route must be listed here, or in the lists of the test below.
-const PUBLIC: [&str; 11] = [
+const PUBLIC: [&str; 12] = [
     "/",
     "/login",
     "/logout",
@@ -233,6 +238,7 @@ const PUBLIC: [&str; 11] = [
     "/studies/{id}/expected-error.svg",
     "/studies/{id}/participate",
     "/studies/{id}/belief.svg",
+    "/studies/{id}/report.svg",
     "/assets/style.css",
     "/assets/live.js",
 ];
@@ -309,6 +315,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         "/arrivals.svg",
         "/expected-error.svg",
         "/belief.svg",
+        "/report.svg",
         "/estimates/1",
     ];
     let mut analyst = Browser::new(&server);

@@ -149,7 +149,7 @@ fn a_plan_from_a_pilot_is_the_pilots_own_error_with_a_range() {
     assert!((1..10).contains(&above), "{above}");
     let all = run(&format!("{plan} --k {} --target-error 1", above + 1));
     let at_most = format!("k = {above}");
-    refused(&all, 2, &["does not stand above its noise floor", &at_most]);
+    refused(&all, 2, &["does not stand above the noise", &at_most]);
     refuses(&plan, &[("--p 40 --k 1 --n 5", "64")]);
 }
 

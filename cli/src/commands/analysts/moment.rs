@@ -11,7 +11,7 @@ use eigenveil_estimation::{
         moment,
     },
 };
-use eigenveil_figures::norm_caveat;
+use eigenveil_figures::{Figure as _, correlation_map, norm_caveat};
 use eigenveil_shared::{api::EstimateRequest, estimate::Estimate, study::StudyParams};
 use eigenveil_tables::npy;
 use nalgebra::DMatrix;
@@ -30,7 +30,7 @@ use crate::{
 /// reports received so far, at no further privacy cost
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil moment --study ID --out moment/\n  eigenveil moment --estimate moment/estimate.json --regress weight --on height,age\n\nWrites covariance.csv and correlation.csv (a line for each pair of features: value, standard error, interval, or why it is refused), mean.csv with private centring, regression.csv with --regress, moment.npy (unbiased), moment-projected.npy (the nearest moment that a population can have, which the tables show), standard-errors.npy, features.txt (their rows) and estimate.json (the estimate with the mean report: further questions need no server).\nAll values are in units of the prepared rows."
+    after_help = "Examples:\n  eigenveil moment --study ID --out moment/\n  eigenveil moment --estimate moment/estimate.json --regress weight --on height,age\n\nWrites covariance.csv and correlation.csv (a line for each pair of features: value, standard error, interval, or why it is refused), correlations.svg (their map), mean.csv with private centring, regression.csv with --regress, moment.npy (unbiased), moment-projected.npy (the nearest moment that a population can have, which the tables show), standard-errors.npy, features.txt (their rows) and estimate.json (the estimate with the mean report: further questions need no server).\nAll values are in units of the prepared rows."
 )]
 pub(crate) struct MomentArgs {
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) struct MomentArgs {
 }
 
 /// Files that may be written.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "estimate.json",
     "features.txt",
     "moment.npy",
@@ -83,6 +83,7 @@ const FILES: [&str; 9] = [
     "mean.csv",
     "covariance.csv",
     "correlation.csv",
+    "correlations.svg",
     "regression.csv",
 ];
 
@@ -209,6 +210,7 @@ fn files(
         let value = (!shown[(i, j)].is_nan()).then(|| interval(shown[(i, j)], errors[(i, j)]));
         line(&[&names[i], &names[j]], value.ok_or_else(refused))
     });
+    let map = correlation_map(estimate, correlations).to_svg();
     let correlations = correlations.iter().map(|(i, j, found)| {
         let found = found.map(|c| [c.value, c.standard_error, c.low, c.high]);
         let found = found.map_err(|refusal| refusal.in_words(names));
@@ -222,6 +224,7 @@ fn files(
         ("standard-errors.npy", square(&errors)),
         ("covariance.csv", results::table(pair(), covariances)?),
         ("correlation.csv", results::table(pair(), correlations)?),
+        ("correlations.svg", map.into_bytes()),
     ];
     if let Some(projected) = moment.projected() {
         files.push(("moment-projected.npy", square(projected)));
