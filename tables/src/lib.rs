@@ -270,6 +270,30 @@ mod tests {
         assert!(error.to_string().contains("`format` csv"), "{error}");
     }
 
+    /// A column that an estimate or a study needs cannot be left out.
+    #[test]
+    fn a_missing_cell_has_a_way_out() {
+        let estimate = ExpectedColumns {
+            source: "estimate",
+            reports: false,
+            ..ExpectedColumns::study(2, Some(vec!["a".into(), "b".into()]))
+        };
+        for (expected, one, several) in [
+            (
+                None,
+                "leave the row or the column out",
+                "leave these rows or columns out",
+            ),
+            (Some(&estimate), "leave the row out", "leave these rows out"),
+        ] {
+            for (text, way_out) in [("a,b\n1,2\n3,\n", one), ("a,b\n1,2\n,\n3,\n,4\n", several)] {
+                let path = Path::new("rows.csv");
+                let read = parse_usable(path, text.as_bytes(), &Settings::default(), expected);
+                assert_says(&read.unwrap_err(), &[way_out], &[]);
+            }
+        }
+    }
+
     #[test]
     fn a_column_of_row_numbers_is_noted() {
         let read_text = |text: &str, header| {

@@ -113,7 +113,10 @@ impl Reading {
             by_majority: expected.is_none_or(|expected| !expected.persons),
             columns: columns.collect(),
             categories,
-            problems: Problems::default(),
+            problems: Problems {
+                columns_are_needed: expected.is_some(),
+                ..Problems::default()
+            },
         }
     }
 

@@ -163,6 +163,15 @@ fn report_asks_at_a_terminal() {
     let report = |answer: &str| report_of(&rows, answer);
     let (done, message) = report_of(&one, "n\n");
     assert!(!done && message.contains("Go on? [y/N]"), "{message}");
+    // Its owner learns what cannot be used before it is sent, not after.
+    let missing = folder.write("missing.csv", "a,b,c,d\n1,,3,4\n");
+    let (done, message) = report_of(&missing, "n\n");
+    let counts = "cells without a number: 1, whose rows are sent as zero rows: column 2: 1";
+    let asked = message.find("Go on? [y/N]");
+    assert!(
+        !done && message.find(counts) < asked && message.contains(counts),
+        "{message}"
+    );
     for answer in ["n\n", "\n", "what?\n"] {
         let (done, message) = report(answer);
         assert!(!done && message.contains("Go on? [y/N]"), "{message}");
