@@ -140,7 +140,7 @@ pub(crate) fn prepare(
         };
         let mut table = parse_frame(Some(names), columns, &settings, None)?;
         table.check_usable(false)?;
-        table.note_identifiers();
+        table.note_identifiers(true);
         let rows = Table {
             len: table.len(),
             columns: table.dimension(),

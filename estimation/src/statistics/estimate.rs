@@ -50,6 +50,8 @@ pub struct MomentEstimate {
     has_variances: bool,
     /// Moments that the rows may have, for the noise that follows them: one, or two where their length is not known.
     populations: Vec<Population>,
+    /// The variable of each feature that is a category of one.
+    variables: Vec<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -93,10 +95,17 @@ impl MomentEstimate {
             dimension: dimension as f64,
         };
         let report = packed_to_dense(mean_report);
-        match params.preprocessing().centring {
-            Some(a) => Self::centred(law, &report, a, params.preprocessing().norm),
-            None => Self::uncentred(law, report, params.preprocessing().norm),
-        }
+        let preprocessing = params.preprocessing();
+        let moment = match preprocessing.centring {
+            Some(a) => Self::centred(law, &report, a, preprocessing.norm),
+            None => Self::uncentred(law, report, preprocessing.norm),
+        }?;
+        let features = preprocessing.features.iter().flatten();
+        let variables = features.map(|feature| feature.variable().map(str::to_owned));
+        Ok(Self {
+            variables: variables.collect(),
+            ..moment
+        })
     }
 
     /// Whether the errors of a moment of this study are known.
@@ -160,6 +169,7 @@ impl MomentEstimate {
             centring: None,
             has_variances: known || !without_trace,
             populations,
+            variables: Vec::new(),
         })
     }
 
@@ -198,7 +208,15 @@ impl MomentEstimate {
             }),
             has_variances: true,
             populations: vec![population],
+            variables: Vec::new(),
         })
+    }
+
+    /// Whether both features are categories of one variable, whose correlation says nothing but that one excludes the
+    /// other.
+    pub(super) fn are_of_one_variable(&self, i: usize, j: usize) -> bool {
+        let [own, other] = [i, j].map(|feature| self.variables.get(feature)?.as_deref());
+        own.is_some() && own == other
     }
 
     /// p.

@@ -34,7 +34,7 @@ pub struct MomentAnswer {
     pub directions_only: bool,
     /// Whether second moments are taken around the mean.
     pub around_the_mean: bool,
-    /// Pairs of features.
+    /// Pairs of features, but for those of categories of one variable.
     pub pairs: usize,
     /// Pairs without a correlation.
     pub refused: usize,

@@ -165,6 +165,12 @@ impl Feature {
         }
     }
 
+    /// The variable of which this feature is a category: the text before `=`, as in `sex=f`.
+    pub fn variable(&self) -> Option<&str> {
+        let (variable, _) = self.name.split_once('=')?;
+        (!variable.is_empty()).then_some(variable)
+    }
+
     fn check_center_and_scale(&self) -> Result<()> {
         let Self {
             name,

@@ -275,7 +275,10 @@ fn categories_are_encoded_alike_by_every_command() {
     refused(
         &run(&line),
         2,
-        &["column 2: most of its cells are no numbers", "--one-hot"],
+        &[
+            "column 2 (colour): most of its cells are no numbers",
+            "--one-hot",
+        ],
     );
     run_json(&format!("{line} --one-hot colour"));
     // One scale for the group: √(3·(1/3)(2/3)).
@@ -365,7 +368,7 @@ fn few_rows_identifiers_and_hopeless_plans_are_told() {
     };
     let hopeless = line("a.csv", 50);
     assert!(
-        stderr(&hopeless).contains("column 1 has whole numbers that all differ"),
+        stderr(&hopeless).contains("column 1 (id) has whole numbers that all differ"),
         "{}",
         stderr(&hopeless)
     );
