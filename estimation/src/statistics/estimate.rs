@@ -17,6 +17,9 @@ pub(super) const BETWEEN: [f64; 3] = [0.0, 0.5, 0.0];
 /// Slopes of the variance along q.
 pub(super) const ALONG: [f64; 3] = [1.0, 0.0, 0.0];
 
+/// Why some studies have no moment: told when one is made, and when it is asked for its moment.
+pub(crate) const NO_MOMENT: &str = "reports of a study with missing cells or weights are divided by their rates, and how far off that may be is not known: such a study gives components, and no correlations or regressions";
+
 /// The point around which second moments are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
@@ -111,15 +114,13 @@ impl MomentEstimate {
     /// Whether the errors of a moment of this study are known.
     ///
     /// # Errors
-    /// `invalid-request` for a study that allows missing cells or weights: its mean report is divided by their rates.
+    /// `invalid-request` for a study that allows missing cells or weights; the sentence is for whoever makes one, too.
     pub fn check_study(params: &StudyParams) -> Result<()> {
         let preprocessing = params.preprocessing();
         if !preprocessing.allows_missing_cells() && preprocessing.weights.is_none() {
             return Ok(());
         }
-        Err(Error::invalid_request(
-            "the study allows missing cells or weights, for which the errors of a moment are not known; it gives components only",
-        ))
+        Err(Error::invalid_request(NO_MOMENT))
     }
 
     /// From the document of an estimate that was requested with the moment.

@@ -13,6 +13,7 @@ mod refusal;
 mod regression;
 
 pub use correlation::Correlation;
+pub(crate) use estimate::NO_MOMENT;
 pub use estimate::{Around, MomentEstimate};
 pub use moment::{
     MomentAnswer, MomentRequest, MomentTables, NamedCoefficient, NamedCorrelation, NamedRegression,
