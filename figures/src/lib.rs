@@ -36,7 +36,7 @@ pub use charts::image::{ColourScale, ImageGrid, LoadingImage};
 pub use charts::loadings::LoadingTable;
 pub use charts::scree::Scree;
 pub use components::{ComponentRow, component_rows};
-pub use correlations::{largest_correlations, norm_caveat};
+pub use correlations::largest_correlations;
 pub use drawing::marker::{LineStyle, Marker};
 pub use drawing::scale::{Axis, ScaleKind};
 pub use drawing::style::STYLESHEET;
