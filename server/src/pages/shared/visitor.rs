@@ -228,6 +228,13 @@ impl Fields {
         query.extend_pairs(named).finish()
     }
 
+    /// These fields with another value of one of them.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let others = self.0.iter().filter(|(field, _)| field != name).cloned();
+        let changed = (name.to_owned(), value.to_owned());
+        Self(others.chain([changed]).collect())
+    }
+
     /// Whether the form has this field, as a checked checkbox does.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
