@@ -17,7 +17,11 @@ use eigenveil_shared::{
 use eigenveil_store::{check_component_count, check_name};
 use eigenveil_tables::features as features_file;
 
-use super::{planner::Outlook, population::Population, visitor::Fields};
+use super::{
+    planner::Outlook,
+    population::Population,
+    visitor::{Fields, wrong},
+};
 
 pub(super) const NORMS: &[(&str, &str)] = &[
     ("normalize", "dividing by their length"),
@@ -117,7 +121,7 @@ impl Design {
         let mechanism = errors.value_or(mechanism, MechanismKind::default());
         let delta = match mechanism.is_pure() || fields.get("delta").is_empty() {
             true => None,
-            false => Some(errors.value_or(number(fields, "delta"), 1e-6)),
+            false => Some(errors.value_or(fields.number("delta"), 1e-6)),
         };
         let k = match fields.get("k") {
             "" | "auto" => Ok(ComponentCount::Auto),
@@ -126,7 +130,7 @@ impl Design {
                 .map(ComponentCount::Fixed)
                 .map_err(|_| wrong("k", text, "a whole number such as 5, or auto")),
         };
-        let radius = |errors: &mut FieldErrors| errors.value_or(number(fields, "radius"), 1.0);
+        let radius = |errors: &mut FieldErrors| errors.value_or(fields.number("radius"), 1.0);
         let features = errors.value_or(features(fields.get("features")), None);
         let request = CreateStudyRequest {
             name: fields.get("name").to_owned(),
@@ -148,7 +152,7 @@ impl Design {
             weights: None,
             mechanism,
             calibration: Calibration::default(),
-            epsilon: errors.value_or(number(fields, "epsilon"), 1.0),
+            epsilon: errors.value_or(fields.number("epsilon"), 1.0),
             delta,
             default_k: errors.value_or(k, ComponentCount::Auto),
             draft: fields.has("draft"),
@@ -224,16 +228,6 @@ fn components(k: ComponentCount, p: usize) -> usize {
         ComponentCount::Fixed(k) => k,
         ComponentCount::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
     }
-}
-
-pub(super) fn wrong(field: &'static str, text: &str, what: &str) -> Error {
-    Error::invalid_request(format!("{field} is {text:?}; it must be {what}")).with_field(field)
-}
-
-pub(super) fn number(fields: &Fields, name: &'static str) -> Result<f64> {
-    let text = fields.get(name);
-    let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
-    value.ok_or_else(|| wrong(name, text, "a number such as 1.5"))
 }
 
 fn whole(fields: &Fields, name: &'static str) -> Result<u64> {

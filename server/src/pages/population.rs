@@ -7,10 +7,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{Result, preprocess::Norm, study::StudyParams};
 
-use super::{
-    design::{number, wrong},
-    visitor::Fields,
-};
+use super::visitor::{Fields, wrong};
 
 /// People whose prepared rows have this spectrum.
 pub(super) struct Population {
@@ -34,12 +31,12 @@ impl Population {
         let eigenvalues: Vec<f64> = eigenvalues.collect::<Result<_>>()?;
         let preprocessing = params.preprocessing();
         let mean_length = match preprocessing.centring {
-            Some(_) => number(fields, "mean_length")?,
+            Some(_) => fields.number("mean_length")?,
             None => 0.0,
         };
         let squared_length = match preprocessing.norm {
             Norm::Normalize => 1.0,
-            Norm::Clip { .. } | Norm::Require { .. } => number(fields, "mean_squared_length")?,
+            Norm::Clip { .. } | Norm::Require { .. } => fields.number("mean_squared_length")?,
         };
         let total_variance = squared_length - mean_length * mean_length;
         let p = params.dimension();
