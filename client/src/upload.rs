@@ -54,6 +54,14 @@ impl Holders {
         Self::Persons(persons)
     }
 
+    /// The rows of each person, where they are persons'.
+    pub fn rows_of_persons(&self) -> Option<&[Vec<usize>]> {
+        match self {
+            Self::Persons(persons) => Some(persons),
+            Self::Rows(_) | Self::Weighted(_) => None,
+        }
+    }
+
     /// Number of participants.
     pub fn count(&self) -> usize {
         match self {

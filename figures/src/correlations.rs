@@ -2,23 +2,14 @@
 
 use eigenveil_estimation::{
     format::with_thousands,
-    statistics::{Correlation, MomentRequest, Refusal, moment},
+    statistics::{Correlation, MomentRequest, Refusal, correlation_of, moment, norm_caveat},
 };
-use eigenveil_shared::{estimate::Estimate, preprocess::Norm};
+use eigenveil_shared::estimate::Estimate;
 
 use crate::{CorrelationMap, DataTable, figure::titled};
 
 /// Maximum number of features of a map.
 const MAX_MAPPED: usize = 24;
-
-/// Explains what the second moment of rows bounded this way describes; a sentence without the final stop.
-pub fn norm_caveat(norm: Norm) -> String {
-    match norm {
-        Norm::Normalize => "normalize: these numbers describe directions only; every participant counts equally and row lengths are discarded".to_owned(),
-        Norm::Clip { radius } => format!("clip: rows longer than {radius} count with that length"),
-        Norm::Require { radius } => format!("require: rows longer than {radius} count as zero rows"),
-    }
-}
 
 /// The `top` largest correlations with their 95 % intervals; `None` if the estimate has no mean report.
 pub fn largest_correlations(estimate: &Estimate, top: usize) -> Option<DataTable> {
@@ -27,12 +18,13 @@ pub fn largest_correlations(estimate: &Estimate, top: usize) -> Option<DataTable
         ..MomentRequest::default()
     };
     let (found, _) = moment(&request, estimate).ok()?;
+    let norm = estimate.params.preprocessing().norm;
     let caption = format!(
         "Largest correlations, {} of {}, {} refused, at no further ε ({})",
         found.correlations.len(),
         with_thousands(found.pairs as u64),
         with_thousands(found.refused as u64),
-        norm_caveat(estimate.params.preprocessing().norm)
+        norm_caveat(norm)
     );
     let rows = found.correlations.iter().map(|pair| {
         let Correlation {
@@ -44,7 +36,8 @@ pub fn largest_correlations(estimate: &Estimate, top: usize) -> Option<DataTable
             format!("{low:.3} to {high:.3}"),
         ]
     });
-    let headers = ["Features", "Correlation", "95 % interval"];
+    let of = correlation_of(norm).replacen('c', "C", 1);
+    let headers = ["Features", of.as_str(), "95 % interval"];
     Some(DataTable::new(&caption, headers, rows))
 }
 

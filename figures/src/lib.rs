@@ -38,7 +38,7 @@ pub use charts::loadings::LoadingTable;
 pub use charts::report::{ReportPicture, ReportedRow};
 pub use charts::scree::Scree;
 pub use components::{ComponentRow, component_rows};
-pub use correlations::{correlation_map, largest_correlations, norm_caveat};
+pub use correlations::{correlation_map, largest_correlations};
 pub use drawing::marker::{LineStyle, Marker};
 pub use drawing::scale::{Axis, ScaleKind};
 pub use drawing::style::STYLESHEET;

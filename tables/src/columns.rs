@@ -11,6 +11,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
+    categories::Category,
     cells::{is_date, is_value, is_word_value, normalized},
     encoding::REPLACEMENT,
     error::{Error, Result},
@@ -94,7 +95,7 @@ pub(crate) struct ColumnMapping {
     /// Column of the file, from 0, for each column of the table.
     pub(crate) file_columns: Vec<usize>,
     /// For each column of the table, the text for which it is 1 (otherwise 0); empty if all columns are numbers.
-    pub(crate) categories: Vec<Option<String>>,
+    pub(crate) categories: Vec<Option<Category>>,
     /// Column of the file with the rows' labels.
     pub(crate) label: Option<usize>,
     pub(crate) names: Option<Vec<String>>,
@@ -108,7 +109,7 @@ impl ColumnMapping {
     pub(crate) fn column(&self, index: usize) -> String {
         let name = self.names.as_ref().filter(|_| self.names_may_be_shown);
         let name = name.map(|names| match self.category(index) {
-            Some(category) => &names[index][..names[index].len() - category.len() - 1],
+            Some(category) => &names[index][..names[index].len() - category.suffix().len() - 1],
             None => names[index].as_str(),
         });
         column_label(self.file_columns[index], name)
@@ -121,8 +122,8 @@ impl ColumnMapping {
     }
 
     /// The category for which a column of the table is 1.
-    pub(crate) fn category(&self, index: usize) -> Option<&str> {
-        self.categories.get(index)?.as_deref()
+    pub(crate) fn category(&self, index: usize) -> Option<&Category> {
+        self.categories.get(index)?.as_ref()
     }
 
     /// Whether these are all columns, in the file's order.
@@ -202,7 +203,7 @@ pub(crate) fn map_columns(
             }
             Ok(chosen.with_expected_names("`header` no", expected_names))
         }
-        (Some(expected_names), Some(_)) => match_by_name(chosen, numbered, expected_names, source),
+        (Some(names), Some(_)) => match_by_name(chosen, numbered, names, expected),
     }
 }
 
@@ -393,7 +394,9 @@ fn match_by_name(
     mut chosen: ColumnMapping,
     numbered: bool,
     expected: &[String],
-    source: &str,
+    &ExpectedColumns {
+        source, reports, ..
+    }: &ExpectedColumns,
 ) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let file_names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
@@ -428,12 +431,18 @@ fn match_by_name(
             ));
         }
         let positions: HashMap<&str, usize> = names.iter().map(String::as_str).zip(0..).collect();
+        let mut features_of: HashMap<&str, usize> = HashMap::new();
+        for &(name, _) in sources.iter().flatten() {
+            *features_of.entry(name).or_default() += 1;
+        }
         let (file_columns, categories) = sources
             .iter()
             .flatten()
             .filter_map(|&(name, category)| {
                 let index = *positions.get(name)?;
-                Some((chosen.file_columns[index], category.map(str::to_owned)))
+                let alone = features_of.get(name) == Some(&1);
+                let category = category.map(|text| Category::parse(text, alone));
+                Some((chosen.file_columns[index], category))
             })
             .unzip();
         return Ok(ColumnMapping {
@@ -456,16 +465,21 @@ fn match_by_name(
             list_names(expected)
         )));
     }
-    Err(other_columns(&chosen, &missing, &extra, expected, source))
+    let (missing, extra) = (&missing[..], &extra[..]);
+    Err(other_columns(
+        &chosen,
+        (missing, extra),
+        expected,
+        (source, reports),
+    ))
 }
 
 /// The error for `missing` columns, and for `extra` ones that are not expected.
 fn other_columns(
     chosen: &ColumnMapping,
-    missing: &[&String],
-    extra: &[&String],
+    (missing, extra): (&[&String], &[&String]),
     expected: &[String],
-    source: &str,
+    (source, reports): (&str, bool),
 ) -> Error {
     let mut differences = Vec::new();
     if !missing.is_empty() {
@@ -478,7 +492,16 @@ fn other_columns(
     }
     let mut ways_out = Vec::new();
     if !extra.is_empty() && extra.len() <= MAX_NAMED && chosen.names_may_be_shown {
-        ways_out.push(format!("leave out the others with {}", drop_flag(extra)));
+        let persons = match reports {
+            true => {
+                " (or name one that says whose a row is with `person`: several rows of a person then make one report)"
+            }
+            false => "",
+        };
+        ways_out.push(format!(
+            "leave out the others with {}{persons}",
+            drop_flag(extra)
+        ));
     } else if !extra.is_empty() {
         ways_out.push("select the right columns with `keep`".to_owned());
     }

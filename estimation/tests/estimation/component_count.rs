@@ -14,11 +14,11 @@ const SD: f64 = 0.316_228;
 fn study(spectrum: &[f64], rng: &mut ChaCha20Rng) -> NoisyMoment {
     let n = N as f64;
     let mut entries = Vec::new();
-    for i in 0..P {
+    for (i, eigenvalue) in spectrum.iter().enumerate() {
         for j in i..P {
             let z: f64 = StandardNormal.sample(rng);
             entries.push(match i == j {
-                true => n * spectrum[i] + n.sqrt() * SD * 2.0_f64.sqrt() * z,
+                true => n * eigenvalue + n.sqrt() * SD * 2.0_f64.sqrt() * z,
                 false => n.sqrt() * SD * z,
             });
         }

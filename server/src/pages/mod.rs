@@ -11,6 +11,7 @@ mod events;
 mod login;
 mod participate;
 mod planner;
+mod population;
 mod shared;
 mod studies;
 mod study;

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::http::{
     ApiError,
+    estimates::check_moment,
     extract::{NumberInPath, StudyInPath, hide_draft},
     run_blocking,
 };
@@ -423,6 +424,10 @@ fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Marku
                         div {
                             div .checkbox { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
                             div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked[SparseSettings::default().refit]; " " label for="refit" { "Refit on the selected features" } }
+                            @match check_moment(visible.study.params()) {
+                                Ok(()) => div .checkbox { input #moment type="checkbox" name="moment" value="yes"; " " label for="moment" { "With the moment: correlations, regressions, at no further ε" } },
+                                Err(why) => p #no-moment .help { "No correlations: " (why.detail()) "." },
+                            }
                         }
                     }
                     button .primary type="submit" { "Request an estimate" }

@@ -187,7 +187,8 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     let page = browser.page(&path).await;
     for words in [
         "1 of 3, 2 refused",
-        "describe directions only",
+        "describe directions only, not values",
+        "Correlation of directions",
         "=f,0 ~ =f,1",
         "0.50",
     ] {

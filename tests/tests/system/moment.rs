@@ -130,6 +130,7 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
         &message,
         &[
             "no further epsilon is spent",
+            "largest by correlation of directions, 3 of 3 pairs",
             "height ~ weight",
             "regression of age",
         ],

@@ -18,13 +18,18 @@ _Answer = TypeVar("_Answer")
 
 
 class Intervals(NamedTuple):
-    """Values with their standard errors and 95 % intervals; NaN where a value is refused, and why it is."""
+    """Values with their standard errors and 95 % intervals; NaN where a value is refused, and why it is.
+
+    ``of`` says what they are numbers of: under ``"normalize"`` of directions, and not of values, whose correlations may
+    lie outside the intervals.
+    """
 
     value: Floats
     standard_error: Floats
     low: Floats
     high: Floats
     refused: list[tuple[str, str, str]]
+    of: str
 
 
 class Estimate(_rows.Copies):
@@ -236,13 +241,23 @@ class Estimate(_rows.Copies):
         it is not always positive semidefinite."""
         _, raw, errors = self._statistics(self._core.covariance)
         half = 1.959963984540054 * errors
-        return Intervals(raw, errors, raw - half, raw + half, [])
+        return Intervals(raw, errors, raw - half, raw + half, [], self._described())
+
+    def _described(self) -> str:
+        """What the numbers of the moment describe."""
+        normalized = self._document["params"]["preprocessing"]["norm"]["kind"] == "normalize"
+        return "directions" if normalized else "values"
 
     def correlation(self) -> Intervals:
-        """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none."""
+        """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none.
+
+        Under ``"normalize"`` they are those of directions (``of``), not of values. Two categories of one variable have
+        none.
+        """
         (value, error, low, high), refused = self._statistics(self._core.correlations)
         names = self._derived["names"]
-        return Intervals(value, error, low, high, [(names[i], names[j], why) for i, j, why in refused])
+        refusals = [(names[i], names[j], why) for i, j, why in refused]
+        return Intervals(value, error, low, high, refusals, self._described())
 
     def _statistics(self, statistic: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """The result of a statistic of the moment; ``InputError`` without a moment."""

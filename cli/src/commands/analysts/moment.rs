@@ -8,10 +8,10 @@ use eigenveil_estimation::{
     format::with_thousands,
     statistics::{
         Correlation, MomentAnswer, MomentRequest, MomentTables, NamedRegression, Refusal, Z_95,
-        moment,
+        correlation_of, moment, norm_caveat,
     },
 };
-use eigenveil_figures::{Figure as _, correlation_map, norm_caveat};
+use eigenveil_figures::{Figure as _, correlation_map};
 use eigenveil_shared::{api::EstimateRequest, estimate::Estimate, study::StudyParams};
 use eigenveil_tables::npy;
 use nalgebra::DMatrix;
@@ -286,7 +286,8 @@ fn print(
     estimate: &Estimate,
     refusal: Option<String>,
 ) -> Result<()> {
-    output::text(&norm_caveat(estimate.params.preprocessing().norm))?;
+    let norm = estimate.params.preprocessing().norm;
+    output::text(&norm_caveat(norm))?;
     output::text(if answer.around_the_mean {
         "around the mean, which private centring estimates; units of the prepared rows"
     } else {
@@ -300,7 +301,8 @@ fn print(
     let shown_pairs = answer.correlations.len();
     if shown_pairs > 0 {
         output::text(&format!(
-            "\nlargest correlations, {shown_pairs} of {} (with 95 % intervals)",
+            "\nlargest by {}, {shown_pairs} of {} pairs (with 95 % intervals)",
+            correlation_of(norm),
             with_thousands(answer.pairs as u64)
         ))?;
         let rows = answer.correlations.iter().map(|pair| {

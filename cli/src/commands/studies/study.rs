@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
-use eigenveil_estimation::planning::slow_report_note;
+use eigenveil_estimation::{planning::slow_report_note, statistics::MomentEstimate};
 use eigenveil_shared::{
     about::{StudyNotice, UtcDate},
     api::{CreateStudyRequest, StudyDocument, StudySummary},
@@ -316,8 +316,6 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
     let design = create
         .mechanism
         .study(&create.name, dimension, create.epsilon, features)?;
-    // Fails here, with the server's message, before anything is sent.
-    let params = design.params()?;
     let request = CreateStudyRequest {
         default_k: create.k,
         weights: create.weights.then_some(Weights {
@@ -328,6 +326,8 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
         about: create.about.about()?,
         ..design
     };
+    // Fails here, with the server's message, before anything is sent.
+    let params = request.params()?;
     Ok((request, params))
 }
 
@@ -348,6 +348,8 @@ fn creation_notes(request: &CreateStudyRequest, params: &StudyParams) -> Vec<Str
                 .to_owned(),
         );
     }
+    let moment = MomentEstimate::check_study(params);
+    notes.extend(moment.err().map(|why| why.detail().to_owned()));
     notes.extend(slow_report_note(params));
     notes
 }
