@@ -106,12 +106,20 @@ pub(crate) struct Problems {
     /// The number of problems and the first one, by reason and column of the file.
     counted: BTreeMap<(u8, Option<usize>), (usize, Unreadable)>,
     /// Whether every column is needed, so that none can be left out.
-    pub(crate) columns_are_needed: bool,
+    columns_are_needed: bool,
     /// Advice on missing cells.
     pub(crate) missing_advice: Option<String>,
 }
 
 impl Problems {
+    /// None yet; `columns_are_needed` if none can be left out.
+    pub(crate) fn new(columns_are_needed: bool) -> Self {
+        Self {
+            columns_are_needed,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn record(&mut self, problem: Unreadable) {
         let key = (problem.reason.rank(), problem.column);
         self.counted.entry(key).or_insert((0, problem)).0 += 1;

@@ -115,10 +115,7 @@ impl Reading {
             by_majority: expected.is_none_or(|expected| !expected.persons),
             columns: columns.collect(),
             categories,
-            problems: Problems {
-                columns_are_needed: expected.is_some(),
-                ..Problems::default()
-            },
+            problems: Problems::new(expected.is_some()),
         }
     }
 

@@ -300,7 +300,7 @@ mod tests {
             if i % 10 < 3 {
                 row[1..3].fill(f64::NAN);
             }
-            if i % 7 == 0 {
+            if i.is_multiple_of(7) {
                 row[3] = f64::NAN;
             }
             row
