@@ -1,15 +1,21 @@
 //! For participants: what one report reveals, as prior and posterior beliefs.
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use eigenveil_estimation::format::with_thousands;
-use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
+use eigenveil_estimation::{
+    format::with_thousands,
+    simulate::{example_reports, has_example_reports},
+};
+use eigenveil_figures::{
+    Axis, Figure as _, LineChart, LineStyle, Marker, ReportPicture, ReportedRow, Series,
+};
 use eigenveil_shared::{
+    Error,
     api::StudyState,
     enrolment::Enrolment,
     privacy::{PrivacyStatement, format_rounded_up},
 };
 use eigenveil_store::Study;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::{
     about, images, layout,
@@ -139,6 +145,8 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
         Ok(None) => "one row",
         Ok(Some(_)) => "one person",
     };
+    let seeds = study.has_seeds();
+    let picture = report_picture(study);
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
@@ -222,6 +230,14 @@ fn sent_and_stored(study: &Study, state: StudyState, traces: Traces) -> Markup {
                 li { @if seeds { "It holds a random seed that leans a little towards your row." } @else { "It holds a matrix made of your row, with random noise added to each of its numbers." } }
                 li { "It has an identifier, so that it is counted once. The identifier shows when the report was made." }
                 @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, in a list of its own." } }
+            }
+            @if let Some(picture) = picture {
+                (images::figure(visitor, &format!("{path}/report.svg"), "Two made-up rows as bars, and beside each two of its reports as squares of changing shades; the table below has their bytes."))
+                details #report-bytes {
+                    summary { "Their bytes" }
+                    div .scroll tabindex="0" role="region" aria-label="Bytes of the reports" { (PreEscaped(picture.to_table().to_html())) }
+                }
+                p .muted { "Two rows that nobody has, and two reports of each, made with this study's parameters as a device makes yours. Every report of the same row looks different, and none shows what the row was with more certainty than is said above." }
             }
         }
         section aria-labelledby="h-stored" {
@@ -314,6 +330,42 @@ pub(super) async fn belief(
     let what = (study.id(), ChartKind::Belief);
     let chart = move |_: &Visitor| Ok(belief_chart(&study));
     state::cached_chart(&app, visitor, what, fields, chart).await
+}
+
+/// What a report looks like beside its row.
+pub(super) async fn report(
+    StudyInPath(study): StudyInPath,
+    State(app): State<Pages>,
+    visitor: Visitor,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    let what = (study.id(), ChartKind::Report);
+    let picture = move |_: &Visitor| {
+        report_picture(&study).ok_or_else(|| {
+            Error::invalid_request("a report of this study takes too long to be drawn on a page")
+        })
+    };
+    state::cached_chart(&app, visitor, what, fields, picture).await
+}
+
+/// Rows that nobody has, with their reports; `None` where those take noticeably long.
+fn report_picture(study: &Study) -> Option<ReportPicture> {
+    let params = study.params();
+    if !has_example_reports(params) {
+        return None;
+    }
+    let examples = example_reports(params).ok()?.into_iter();
+    let rows = examples.map(|example| ReportedRow {
+        values: example.row,
+        reports: example.payloads,
+    });
+    let numbered = || (1..=params.dimension()).map(|i| format!("x{i}")).collect();
+    Some(ReportPicture {
+        title: "What a report looks like".to_owned(),
+        features: params.feature_names().unwrap_or_else(numbered),
+        rows: rows.collect(),
+    })
 }
 
 fn belief_chart(study: &Study) -> LineChart {

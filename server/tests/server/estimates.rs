@@ -187,7 +187,8 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     let page = browser.page(&path).await;
     for words in [
         "1 of 3, 2 refused",
-        "describe directions only",
+        "describe directions only, not values",
+        "Correlation of directions",
         "=f,0 ~ =f,1",
         "0.50",
     ] {
@@ -195,7 +196,7 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     }
 
     for (changes, words) in [
-        (json!({"dimension": 1_001}), "1001 features"),
+        (json!({"dimension": 1_001}), "1000 features, not 1001"),
         (json!({"weights": {"mean": 0.5}}), "weights"),
     ] {
         let path = at(&server.study_with(changes).await, "/estimates");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
-use eigenveil_estimation::planning::slow_report_note;
+use eigenveil_estimation::{planning::slow_report_note, statistics::MomentEstimate};
 use eigenveil_shared::{
     about::{StudyNotice, UtcDate},
     api::{CreateStudyRequest, NewSiteToken, StudyDocument, StudySummary},
@@ -416,7 +416,11 @@ fn creation_notes(request: &CreateStudyRequest, params: &Parameters) -> Vec<Stri
                 .to_owned(),
         );
     }
-    notes.extend(params.rows().ok().and_then(slow_report_note));
+    if let Ok(params) = params.rows() {
+        let moment = MomentEstimate::check_study(params);
+        notes.extend(moment.err().map(|why| why.detail().to_owned()));
+        notes.extend(slow_report_note(params));
+    }
     notes
 }
 
