@@ -12,7 +12,7 @@ use eigenveil_shared::{
     api::{EstimateJob, EstimateRequest, EstimateState, MAX_MOMENT_DIMENSION},
     error,
     estimate::Estimate,
-    study::StudyParams,
+    parameters::Parameters,
 };
 use eigenveil_store::{StoredEstimate, Study};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let body: EstimateRequest = body::read_json(&app, &operator, request).await?;
     if body.moment {
-        check_moment(study.params().rows()?)?;
+        check_moment(study.params())?;
     }
     let job = app.jobs().add(&study, body).await?;
     let location = format!("{public_path}/{}", job.number);
@@ -78,7 +78,8 @@ pub(crate) async fn create(
 ///
 /// # Errors
 /// `invalid-request` for a study whose moment has no errors, or that has too many features.
-pub(crate) fn check_moment(params: &StudyParams) -> Result<(), Error> {
+pub(crate) fn check_moment(params: &Parameters) -> Result<(), Error> {
+    let params = params.rows()?;
     MomentEstimate::check_study(params)?;
     let p = params.dimension();
     if p > MAX_MOMENT_DIMENSION {
