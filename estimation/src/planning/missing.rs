@@ -74,9 +74,9 @@ mod tests {
         let row = |i: usize| {
             vec![
                 1.0,
-                cell(i % 2 > 0),
-                cell(i % 3 > 0),
-                cell(i % 2 > 0 || i == 8),
+                cell(!i.is_multiple_of(2)),
+                cell(!i.is_multiple_of(3)),
+                cell(!i.is_multiple_of(2) || i == 8),
             ]
         };
         let table = Table {
@@ -89,7 +89,7 @@ mod tests {
         let shares = shares_of_sections(&[1.0, 0.5, 0.66, 0.75], &found);
         assert_eq!(shares, [1.0, 0.625, 0.66, 0.625]);
         // One by one, with the same share.
-        let row = |i: usize| vec![1.0, cell(i % 2 > 0), cell(i.is_multiple_of(2))];
+        let row = |i: usize| vec![1.0, cell(!i.is_multiple_of(2)), cell(i.is_multiple_of(2))];
         let table = Table {
             len: 100,
             columns: 3,
