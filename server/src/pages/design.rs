@@ -441,7 +441,7 @@ mod tests {
             let given = given.unwrap_or_else(|| GOOD.to_owned());
             let spectrum = "0.3,0.2,0.1,0.05";
             let design = read(&format!("{given}{design}&spectrum={spectrum}")).unwrap();
-            let found = design.expected(4.0, 30_000).unwrap();
+            let plan = design.expected(4.0, 30_000).unwrap();
             let mut request: serde_json::Value = serde_json::from_str(request).unwrap();
             request["p"] = 8.into();
             request["k"] = 2.into();
@@ -453,10 +453,10 @@ mod tests {
             let PlanAnswer::Errors(planned) = plan(&request, None, Cancel::NEVER).unwrap().0 else {
                 panic!("a plan without errors")
             };
-            let error = found.error.map(|error| error.central);
+            let error = plan.error.map(|error| error.central);
             assert_eq!(error, planned.rows[0].error);
             assert_eq!(
-                found.components_above,
+                plan.components_above,
                 planned.rows[0].components_above_floor
             );
         }
