@@ -471,6 +471,10 @@ proptest! {
         pairs in prop::collection::vec((0usize..30, 0usize..30, prop::option::of(prop::array::uniform3(value()))), 0..60),
         (left_out, width) in (0usize..9, 0.0..1200.0f64),
     ) {
+        // A pair once.
+        let mut pairs = pairs;
+        pairs.sort_by_key(|pair| (pair.0, pair.1));
+        pairs.dedup_by_key(|pair| (pair.0, pair.1));
         let map = CorrelationMap { title, subtitle: None, features, pairs, left_out };
         check_both(&map, width);
     }
