@@ -332,7 +332,7 @@ pub(super) async fn belief(
     state::cached_chart(&app, visitor, what, fields, chart).await
 }
 
-/// What a report looks like beside its row.
+/// A picture of a report beside its row.
 pub(super) async fn report(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -340,13 +340,13 @@ pub(super) async fn report(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Report);
+    let chart_key = (study.id(), ChartKind::Report);
     let picture = move |_: &Visitor| {
         report_picture(&study).ok_or_else(|| {
             Error::invalid_request("a report of this study takes too long to be drawn on a page")
         })
     };
-    state::cached_chart(&app, visitor, what, fields, picture).await
+    state::cached_chart(&app, visitor, chart_key, fields, picture).await
 }
 
 /// Rows that nobody has, with their reports; `None` where those take noticeably long.
