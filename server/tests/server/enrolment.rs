@@ -191,7 +191,7 @@ async fn nothing_stored_links_a_token_to_a_report() {
     let connection = server.database();
     let columns: Vec<String> =
         server.column("SELECT name FROM pragma_table_info('participant_tokens')");
-    assert_eq!(columns, ["study_pk", "hash", "spent"]);
+    assert_eq!(columns, ["study_pk", "hash", "spent", "site", "max_rows"]);
     // Not even a hidden row id.
     assert!(
         connection
