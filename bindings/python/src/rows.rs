@@ -203,6 +203,7 @@ pub(crate) fn read_frame<'py>(
         names: expected,
         reports,
         persons,
+        site: false,
         // A missing number is NaN; the caller decides on it.
         missing_cells: true,
     };
