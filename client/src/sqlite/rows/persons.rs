@@ -16,25 +16,20 @@ type PersonHash = [u8; 32];
 pub struct SitePersons {
     salt: [u8; 32],
     /// The persons, numbered by their first row.
-    numbers: HashMap<PersonHash, u32>,
-    of_rows: Vec<u32>,
+    numbers: HashMap<PersonHash, usize>,
+    of_rows: Vec<usize>,
 }
 
 impl SitePersons {
     /// Adds the next row, which belongs to the person with this identifier.
-    ///
-    /// # Errors
-    /// 2³² persons or more.
-    pub fn push(&mut self, identifier: &str) -> Result<()> {
+    pub fn push(&mut self, identifier: &str) {
         let hash = Sha256::new()
             .chain_update(self.salt)
             .chain_update(identifier)
             .finalize();
-        let count = u32::try_from(self.numbers.len())
-            .map_err(|_| Error::usage("the table has 2^32 persons or more; give fewer"))?;
+        let count = self.numbers.len();
         let number = *self.numbers.entry(hash.into()).or_insert(count);
         self.of_rows.push(number);
-        Ok(())
     }
 
     /// Number of rows.
@@ -82,9 +77,9 @@ impl UnchargedPersons {
     pub(super) fn of_rows<'a>(
         &'a self,
         persons: &'a SitePersons,
-    ) -> impl Iterator<Item = Option<u32>> + 'a {
+    ) -> impl Iterator<Item = Option<usize>> + 'a {
         let persons = persons.of_rows.iter();
-        persons.map(|person| (self.known[*person as usize] != Known::Charged).then_some(*person))
+        persons.map(|person| (self.known[*person] != Known::Charged).then_some(*person))
     }
 
     /// Stores the new persons, and gives the numbers of all whom this charges, ascending.
@@ -98,7 +93,7 @@ impl UnchargedPersons {
         let mut insert =
             ledger.prepare_cached("INSERT INTO person (hash, number) VALUES (?1, ?2)")?;
         for (hash, person) in &persons.numbers {
-            if self.known[*person as usize] == Known::New {
+            if self.known[*person] == Known::New {
                 insert.execute(params![hash, number])?;
                 number += 1;
             }
@@ -162,7 +157,7 @@ impl RowLedger {
         for (hash, person) in persons.numbers.iter().filter(|_| known_persons > 0) {
             let query = "SELECT number FROM person WHERE hash = ?1";
             let number: Option<u64> = self.store.first(query, [hash], |row| row.get(0))?;
-            known[*person as usize] = match number {
+            known[*person] = match number {
                 None => Known::New,
                 Some(number) if is_uncharged(number) => {
                     numbers.push(number);

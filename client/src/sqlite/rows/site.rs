@@ -90,6 +90,8 @@ pub struct TableCounts {
     pub beyond_cap: u64,
     /// Rows that cannot be used and are in neither sum nor count; 0 before [`AdmittedTable::sum`].
     pub unusable: u64,
+    /// Rows, or persons, that were never charged and are in no report before an earlier one is acknowledged.
+    pub waiting: u64,
 }
 
 /// What a table would charge.
@@ -109,12 +111,13 @@ impl Uncharged {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    fn count(&self) -> u64 {
         let new = match self {
             Self::Rows(..) => 0,
             Self::Persons(persons) => persons.new,
         };
-        self.numbers().is_empty() && new == 0
+        let known = self.numbers().iter().map(|rows| rows.end - rows.start);
+        known.sum::<u64>() + new
     }
 }
 
@@ -154,7 +157,7 @@ impl RowLedger {
         let upload = &request.upload;
         let uncharged = self.uncharged_of(study.id(), table, upload)?;
         let unfinished = self.counts(study)?;
-        let is_new = !uncharged.is_empty() && unfinished.pending + unfinished.refused == 0;
+        let is_new = uncharged.count() > 0 && unfinished.pending + unfinished.refused == 0;
         let admitted = self.admit_study(study, upload, is_new)?;
         self.check_site(
             study,
@@ -529,6 +532,7 @@ impl AdmittedTable<'_> {
         let Some(shares) = &self.shares else {
             return TableCounts {
                 rows,
+                waiting: self.uncharged.count(),
                 ..TableCounts::default()
             };
         };
@@ -545,6 +549,7 @@ impl AdmittedTable<'_> {
             charged_before: charged_before as u64,
             beyond_cap: shares.beyond_cap() as u64,
             unusable: self.sum.as_ref().map_or(0, TableSum::unusable) as u64,
+            waiting: 0,
         }
     }
 }
