@@ -62,8 +62,8 @@ impl NormArgs {
 /// The mechanism of a study or a simulation.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MechanismArgs {
-    #[arg(long, help = mechanism_help(), default_value = "double-cap", value_parser = parse::<MechanismKind>)]
-    pub(crate) mechanism: MechanismKind,
+    #[arg(long, help = format!("{} [default: double-cap]", mechanism_help()), value_parser = parse::<MechanismKind>)]
+    pub(crate) mechanism: Option<MechanismKind>,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; its true ε is
     /// shown)
     #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
@@ -74,8 +74,7 @@ pub(crate) struct MechanismArgs {
     #[command(flatten)]
     pub(crate) norm: NormArgs,
     /// Private centring: append the constant A to each row, so that the mean is estimated and removed [default A: 1/√2]
-    # [arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value =
-    # DEFAULT_CENTRING_TEXT)]
+    #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT)]
     pub(crate) centring: Option<f64>,
 }
 
@@ -114,7 +113,7 @@ impl MechanismArgs {
             norm: self.norm.norm()?,
             centring: self.centring,
             weights: None,
-            mechanism: Some(self.mechanism),
+            mechanism: self.mechanism,
             calibration: self.calibration,
             epsilon,
             delta: self.delta,
@@ -135,8 +134,7 @@ pub(crate) struct SparseArgs {
     pub(crate) sparse: bool,
     /// Penalty λ: a number ≥ 0 in units of the second-moment matrix, auto (from the known noise), cv (cross-validation
     /// over the buckets of reports) or path (auto, and the solutions from the largest useful penalty down)
-    # [arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires =
-    # "sparse")]
+    #[arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
     pub(crate) lambda: Lambda,
     /// Initial ADMM step [default: chosen from the spectrum]
     #[arg(long, value_name = "X", requires = "sparse")]

@@ -78,11 +78,12 @@ pub(crate) fn write(
 }
 
 /// The names that [`files`] may give.
-pub(crate) const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 9] = [
     "summary.csv",
     "features.txt",
     "scree.svg",
     "alignment.svg",
+    "correlations.svg",
     "loadings.svg",
     "lambda_path.csv",
     "lambda_path.svg",
@@ -121,7 +122,7 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
             let mut row = vec![(j + 1).to_string(), verdict, range.unwrap_or_default()];
             let numbers = [
                 Some(component.variance),
-                component.variance_se,
+                estimate.variance_error(component),
                 component.explained_variance_ratio,
                 component.alignment,
                 component.alignment_se(),

@@ -119,6 +119,7 @@ impl TableArgs {
             first_index: self.first_index,
             by_position: self.by_position,
             one_hot: None,
+            public_rows: false,
             label: None,
         })
     }

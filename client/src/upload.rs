@@ -54,6 +54,14 @@ impl Holders {
         Self::Persons(persons)
     }
 
+    /// The rows of each person, where they are persons'.
+    pub fn rows_of_persons(&self) -> Option<&[Vec<usize>]> {
+        match self {
+            Self::Persons(persons) => Some(persons),
+            Self::Rows(_) | Self::Weighted(_) => None,
+        }
+    }
+
     /// Number of participants.
     pub fn count(&self) -> usize {
         match self {
@@ -79,12 +87,14 @@ impl Holders {
 }
 
 /// Progress of an upload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UploadProgress {
     /// Participants that have a report, and all participants.
     Made(u64, u64),
     /// Reports that the server has answered, and all that were pending.
     Sent(u64, u64),
+    /// A request is sent again only after some seconds, because of this failure.
+    Waiting(String),
 }
 
 /// The outcome of an upload.
@@ -206,6 +216,9 @@ pub async fn upload_table(
         };
         sent = send_rows(ledger, study, http, &settings, |now| {
             let done = now.accepted + now.duplicates + now.refused;
+            if let Some(reason) = &now.waiting {
+                progress(UploadProgress::Waiting(reason.clone()))?;
+            }
             progress(UploadProgress::Sent(done, pending))
         })
         .await?;

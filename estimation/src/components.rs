@@ -1,6 +1,6 @@
 //! Judged components: the answer of every estimator.
 
-use eigenveil_shared::estimate::{BucketAgreement, BucketVerdict, SparseOutcome};
+use eigenveil_shared::estimate::{BucketAgreement, BucketVerdict, CountShares, SparseOutcome};
 use nalgebra::DMatrix;
 
 use crate::{
@@ -22,6 +22,8 @@ pub struct ComponentsReport {
     pub sparse: Option<SparseOutcome>,
     /// Whether it is open where the components end (`k = auto`).
     pub k_is_open: bool,
+    /// How firm k is; `None` if it was fixed, or nothing stands.
+    pub k_shares: Option<CountShares>,
     /// Whether the buckets agree; `None` as [`bucket_agreement`].
     pub bucket_agreement: Option<BucketAgreement>,
 }

@@ -41,7 +41,7 @@ pub use dense::{pca, principal_components};
 pub use input::seed_sums::sums_of_seeds;
 pub use input::site_report::{SiteSum, check_site_report};
 pub use input::{accumulate, centring, moment};
-pub use pipeline::{Request, Source, estimate};
+pub use pipeline::{Request, Source, estimate, estimate_sites, no_estimate_of_sites};
 pub use report::document::to_json;
 pub use report::format;
 pub use report::warning::{Outlook, Warning};

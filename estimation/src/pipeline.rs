@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     preprocess::Norm,
+    site_study::SiteStudyParams,
     study::StudyParams,
 };
 
@@ -20,6 +21,7 @@ use crate::{
         missing::ObservedShares,
         moment::NoisyMoment,
         seed_sums::{check_memory, sums_of_seeds},
+        site_report::SiteSum,
     },
     linalg::Threads,
     report::{document::document, warning::Warning},
@@ -64,6 +66,26 @@ impl Request<'_> {
                 && from_seeds::can_stream(params, self.k, settings)
         })
     }
+}
+
+/// Estimates the principal subspace of a study of sites: so far this refuses.
+///
+/// # Errors
+/// [`no_estimate_of_sites`].
+pub fn estimate_sites(
+    _reports: &[SiteSum],
+    _params: &SiteStudyParams,
+    _request: &Request<'_>,
+    _cancel: Cancel<'_>,
+) -> Result<Estimate> {
+    Err(no_estimate_of_sites())
+}
+
+/// The refusal of an estimate of a study of sites (`invalid-request`).
+pub fn no_estimate_of_sites() -> Error {
+    Error::invalid_request(
+        "estimates of studies of sites need a later version of this program; the reports are kept as they came",
+    )
 }
 
 /// Estimates the principal subspace of a study: the document that an analyst gets. Works on

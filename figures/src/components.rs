@@ -1,11 +1,56 @@
 //! The components of an estimate as a table, formatted once for pages, files and the terminal.
 
 use eigenveil_shared::{
-    estimate::{Component, Estimate},
+    estimate::{ComponentGroup, Estimate, Verdict},
     wording::percent,
 };
 
-use crate::number::{rounded, rounded_error, with_error};
+use crate::number::{at_least, rounded, rounded_error, with_error};
+
+/// A component, or the space of components that cannot be told apart: every direction in it could be one of them, so
+/// that nothing is told of its members but their variances.
+pub(crate) struct Part {
+    /// "component 1", "components 2–3 together".
+    pub(crate) name: String,
+    /// Verdict on it.
+    pub(crate) verdict: Verdict,
+    /// Loadings; of a space the length of each feature in it, which no rotation changes.
+    pub(crate) loadings: Vec<f64>,
+    /// Whether it is a space.
+    pub(crate) is_space: bool,
+}
+
+/// The components and spaces of an estimate, leading first.
+pub(crate) fn parts(estimate: &Estimate) -> impl Iterator<Item = Part> {
+    let components = estimate.components.iter().enumerate();
+    components.filter_map(move |(j, component)| match estimate.group_of(j) {
+        None => Some(Part {
+            name: format!("component {}", j + 1),
+            verdict: component.verdict,
+            loadings: component.loadings.clone(),
+            is_space: false,
+        }),
+        Some(group) => (group.first == j + 1).then(|| Part {
+            name: format!("components {} together", group.range()),
+            verdict: group.verdict,
+            loadings: lengths(estimate, group),
+            is_space: true,
+        }),
+    })
+}
+
+/// The length of each feature's unit vector in the space of a group.
+fn lengths(estimate: &Estimate, group: &ComponentGroup) -> Vec<f64> {
+    let members = estimate.components.iter().take(group.last);
+    let members = members.skip(group.first.saturating_sub(1));
+    let mut lengths = vec![0.0_f64; estimate.p];
+    for member in members {
+        for (length, loading) in lengths.iter_mut().zip(&member.loadings) {
+            *length = length.hypot(*loading);
+        }
+    }
+    lengths
+}
 
 /// A row of the table: a component, or a group of components that cannot be told apart, after its last component.
 /// Unknown values are "–".
@@ -17,25 +62,32 @@ pub struct ComponentRow {
     pub verdict: String,
     /// Share of the participants who, acting together, could have made it from nothing.
     pub could_be_made_by: String,
-    /// Variance with its standard error.
+    /// Variance with its standard error, or the least that it can be.
     pub variance: String,
     /// Share of the total variance.
     pub explained: String,
-    /// Expected squared cosine with the true component, with its standard error.
+    /// Expected squared cosine with the true component, with its standard error; of a group that of its space, and
+    /// unknown for its members.
     pub alignment: String,
-    /// Standard error of the direction, as an angle.
+    /// Standard error of the direction, as an angle; of a group that of its space, and unknown for its members.
     pub direction: String,
-    /// Names of the features with the largest loadings, with signs.
+    /// Names of the features with the largest loadings, with signs; of a group those that reach furthest into its
+    /// space.
     pub largest_loadings: String,
 }
 
 /// The table of an estimate's components, leading first.
 pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow> {
     let names = estimate.feature_names();
+    let is_bound = estimate.variances_are_lower_bounds();
+    let variance = move |variance: f64, error: Option<f64>| match is_bound {
+        true => at_least(variance, error),
+        false => with_error(variance, error),
+    };
     let components = estimate.components.iter().enumerate();
     components.flat_map(move |(j, component)| {
         let group = estimate.group_of(j);
-        let variance = component.variance;
+        let own = group.is_none();
         let single = ComponentRow {
             component: (j + 1).to_string(),
             verdict: match group {
@@ -45,19 +97,15 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
             could_be_made_by: text_or_dash(estimate.share_that_could_make(component), |share| {
                 format!("{} %", rounded_error(100.0 * share, 2))
             }),
-            variance: with_error(variance, component.variance_se),
+            variance: variance(component.variance, component.variance_se),
             explained: share(component.explained_variance_ratio),
-            alignment: text_or_dash(component.alignment, |alignment| {
+            alignment: text_or_dash(component.alignment.filter(|_| own), |alignment| {
                 with_error(alignment, component.alignment_se())
             }),
-            direction: match group {
-                None => angle(component.direction_se),
-                Some(group) => angle(group.subspace_se),
-            },
-            // Single directions of a group are arbitrary.
-            largest_loadings: match group {
-                None => largest_loadings(component, &names),
-                Some(_) => absent(),
+            direction: angle(component.direction_se.filter(|_| own)),
+            largest_loadings: match own {
+                true => largest_loadings(&component.loadings, &names, true),
+                false => absent(),
             },
         };
         let together = group
@@ -66,11 +114,11 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
                 component: group.range(),
                 verdict: format!("together {}", group.verdict.in_words()),
                 could_be_made_by: absent(),
-                variance: rounded(group.variance, 4),
+                variance: variance(group.variance, None),
                 explained: share(group.explained_variance_ratio),
                 alignment: text_or_dash(group.alignment, |alignment| rounded(alignment, 4)),
                 direction: angle(group.subspace_se),
-                largest_loadings: absent(),
+                largest_loadings: largest_loadings(&lengths(estimate, group), &names, false),
             });
         std::iter::once(single).chain(together)
     })
@@ -94,16 +142,16 @@ fn angle(sine: Option<f64>) -> String {
     })
 }
 
-fn largest_loadings(component: &Component, names: &[String]) -> String {
-    let size = |i: usize| component.loadings[i].abs();
-    let mut order: Vec<usize> = (0..component.loadings.len()).collect();
+fn largest_loadings(loadings: &[f64], names: &[String], signed: bool) -> String {
+    let size = |i: usize| loadings[i].abs();
+    let mut order: Vec<usize> = (0..loadings.len()).collect();
     order.sort_by(|&a, &b| size(b).total_cmp(&size(a)));
     let largest = order.into_iter().take(4).filter(|&i| size(i) > 0.0);
     let words = largest.map(|i| {
-        let sign = if component.loadings[i] < 0.0 {
-            '−'
-        } else {
-            '+'
+        let sign = match (signed, loadings[i] < 0.0) {
+            (false, _) => "",
+            (true, true) => "−",
+            (true, false) => "+",
         };
         format!("{sign}{}", names.get(i).map_or("", String::as_str))
     });

@@ -1,12 +1,19 @@
 //! The figures of an estimate, for pages and files.
 
 use eigenveil_estimation::format::with_thousands;
-use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome};
+use eigenveil_shared::estimate::{Component, Estimate, LambdaPath, SparseOutcome};
 
 use crate::{
     AlignmentChart, Axis, BarChart, Figure, LineChart, LineStyle, LoadingTable, Marker, Scree,
-    ScreeComponent, Series, number::compact,
+    ScreeComponent, Series,
+    components::{Part, parts},
+    correlations::map_of,
+    figure::titled,
+    number::compact,
 };
+
+/// Largest number of features whose correlations are computed for a figure: a tenth of a second.
+const MAX_CORRELATED_FEATURES: usize = 200;
 
 /// A figure of an estimate.
 pub struct EstimateFigure {
@@ -37,6 +44,14 @@ pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> V
             Box::new(alignment(estimate)),
         );
     }
+    let correlations = (estimate.p <= MAX_CORRELATED_FEATURES).then(|| map_of(estimate));
+    if let Some(map) = correlations.flatten() {
+        add(
+            "correlations.svg",
+            "Correlations of pairs of features, and how sure they are.",
+            Box::new(map),
+        );
+    }
     let Some(sparse) = &estimate.sparse else {
         return figures;
     };
@@ -64,28 +79,19 @@ pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> V
     figures
 }
 
-/// The largest loadings of each component, by name.
+/// The largest loadings of each component, by name; of components that cannot be told apart the features that reach
+/// furthest into their space.
 pub fn loading_bars(estimate: &Estimate) -> impl Iterator<Item = BarChart> {
     let names = estimate.feature_names();
-    let components = (1..).zip(&estimate.components);
-    components.map(move |(number, component)| {
-        let bars = names
-            .iter()
-            .cloned()
-            .zip(component.loadings.iter().copied());
-        BarChart::new(
-            format!("Component {number}: largest loadings"),
-            "loading",
-            bars,
-        )
+    parts(estimate).map(move |part| {
+        let bars = names.iter().cloned().zip(part.loadings);
+        let (what, label) = match part.is_space {
+            true => ("largest features", "length of the feature in their space"),
+            false => ("largest loadings", "loading"),
+        };
+        let name = part.name.replacen('c', "C", 1);
+        BarChart::new(format!("{name}: {what}"), label, bars)
     })
-}
-
-pub(crate) fn titled(what: &str, estimate: &Estimate) -> String {
-    match estimate.name.as_str() {
-        "" => what.to_owned(),
-        name => format!("{what}, {name}"),
-    }
 }
 
 /// The scree plot, in units of variances: eigenvalues of `E[xxᵀ]`.
@@ -101,6 +107,12 @@ fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     let mut scree = Scree::new(title, variances);
     scree.subtitle = Some(setting(estimate));
     scree.floor = estimate.floor.variance;
+    scree.lower_bounds = estimate.variances_are_lower_bounds();
+    let k = estimate.k;
+    scree.ends = estimate.k_shares.map_or(Vec::new(), |shares| {
+        let fewer = (k.saturating_sub(1), shares.one_fewer);
+        vec![fewer, (k, shares.same), (k + 1, shares.one_more)]
+    });
     scree.components = components(estimate);
     scree.without_noise = without_noise.map(<[f64]>::to_vec);
     scree
@@ -133,13 +145,24 @@ fn setting_and_groups(estimate: &Estimate) -> String {
 }
 
 fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
-    let scree_component = |component: &eigenveil_shared::estimate::Component| ScreeComponent {
-        verdict: component.verdict,
-        alignment: component.alignment.unwrap_or(f64::NAN),
-        alignment_error: component.alignment_se(),
-        variance_error: component.variance_se,
+    let components = estimate.components.iter().enumerate();
+    let scree_component = |(j, component): (usize, &Component)| {
+        let (alignment, alignment_error, span) = match estimate.group_of(j) {
+            None => (component.alignment, component.alignment_se(), 1),
+            Some(group) if group.first == j + 1 => {
+                (group.alignment, None, group.last - group.first + 1)
+            }
+            Some(_) => (None, None, 1),
+        };
+        ScreeComponent {
+            verdict: component.verdict,
+            alignment: alignment.unwrap_or(f64::NAN),
+            alignment_error,
+            span,
+            variance_error: estimate.variance_error(component),
+        }
     };
-    estimate.components.iter().map(scree_component).collect()
+    components.map(scree_component).collect()
 }
 
 fn alignment(estimate: &Estimate) -> AlignmentChart {
@@ -151,16 +174,17 @@ fn alignment(estimate: &Estimate) -> AlignmentChart {
 
 fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
     let names = estimate.feature_names();
+    let parts: Vec<Part> = parts(estimate).collect();
     let rows = sparse.support.iter().map(|&row| {
-        let of_row = estimate.components.iter();
-        let of_row = of_row.map(|component| component.loadings.get(row).copied().unwrap_or(0.0));
+        let of_row = parts.iter();
+        let of_row = of_row.map(|part| part.loadings.get(row).copied().unwrap_or(0.0));
         (
             names.get(row).cloned().unwrap_or_default(),
             of_row.collect(),
         )
     });
-    let columns = estimate.components.iter().enumerate();
-    let columns = columns.map(|(j, c)| format!("component {}, {}", j + 1, c.verdict.as_str()));
+    let columns = parts.iter();
+    let columns = columns.map(|part| format!("{}, {}", part.name, part.verdict.as_str()));
     let title = format!(
         "{} of {} features are selected",
         sparse.support.len(),

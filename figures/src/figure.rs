@@ -1,9 +1,19 @@
 //! The common interface of figures.
 
+use eigenveil_shared::estimate::Estimate;
+
 use crate::table::DataTable;
 
 /// Width of a figure in pixels, unless another is asked for.
 pub(crate) const WIDTH: f64 = 720.0;
+
+/// The title of a figure of an estimate: with its name, if it has one.
+pub(crate) fn titled(what: &str, estimate: &Estimate) -> String {
+    match estimate.name.as_str() {
+        "" => what.to_owned(),
+        name => format!("{what}, {name}"),
+    }
+}
 
 /// A figure with underlying numbers.
 pub trait Figure {

@@ -54,6 +54,15 @@ pub fn with_error(value: f64, error: Option<f64>) -> String {
     })
 }
 
+/// The least that a value can be, to four decimals, with the standard error of that bound, if any: never "±", because the
+/// value may be larger by any amount.
+#[must_use]
+pub fn at_least(bound: f64, error: Option<f64>) -> String {
+    let bound = rounded(bound, 4);
+    let error = error.map(|error| format!(" (s.e. {})", rounded_error(error, 4)));
+    format!("≥ {bound}{}", error.unwrap_or_default())
+}
+
 /// Five significant digits for a table in a file, in scientific notation if it would be long; empty for a value that is
 /// not finite.
 #[must_use]
@@ -253,6 +262,12 @@ mod tests {
         ] {
             assert_eq!(with_error(0.353_76, error), text);
         }
+    }
+
+    #[test]
+    fn a_bound_has_no_plus_or_minus() {
+        assert_eq!(at_least(0.0913, Some(0.005)), "≥ 0.0913 (s.e. 0.005)");
+        assert_eq!(at_least(0.0913, None), "≥ 0.0913");
     }
 
     #[test]

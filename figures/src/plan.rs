@@ -65,14 +65,27 @@ fn decades(participants: impl IntoIterator<Item = u64>) -> (u64, u64) {
 fn errors(plan: &ErrorPlan) -> Result<LineChart> {
     let spectrum = &plan.spectrum;
     let (p, k) = (spectrum.central.dimension(), spectrum.central.rank());
-    let range = decades(plan.rows.iter().filter_map(|row| row.n));
+    let rows = plan.rows.iter();
+    let range = decades(rows.flat_map(|row| [row.n, row.n_at_least]).flatten());
     let settings: Vec<_> = plan.rows.iter().map(|row| &row.setting).collect();
-    let series = series(&settings, |noise| {
-        let curve = error_curve(spectrum, noise, range, POINTS)?.into_iter();
-        Ok(curve.map(|(n, error)| (n as f64, error.central)).collect())
+    let has_range = !spectrum.is_known();
+    let series = series(&settings, |name, noise| {
+        let curve = error_curve(spectrum, noise, range, POINTS)?;
+        // The end by which the plan counts: the line crosses the target where the plan says.
+        let cautious = curve.iter().map(|(n, error)| (*n as f64, error.high));
+        let line = Series::new(name, cautious);
+        let ends = curve.iter().map(|(_, error)| (error.low, error.high));
+        Ok(match has_range {
+            true => line.with_ranges(ends),
+            false => line,
+        })
     })?;
     let mut chart = expected_error("How many users?", &spectrum.central, range, series);
-    chart.subtitle = Some(subtitle(&settings, p, Some(k)));
+    let mut subtitle = subtitle(&settings, p, Some(k));
+    if has_range {
+        subtitle.push_str("; lines: the cautious end, by which the plan counts; shaded: the range");
+    }
+    chart.subtitle = Some(subtitle);
     let target = plan.target_error.map(|y| ("target".to_owned(), y));
     chart.reference_lines.extend(target);
     Ok(chart)
@@ -82,13 +95,13 @@ fn errors(plan: &ErrorPlan) -> Result<LineChart> {
 fn smallest_components(plan: &SizePlan) -> Result<LineChart> {
     let range = decades(plan.rows.iter().map(|row| row.n));
     let settings: Vec<_> = plan.rows.iter().map(|row| &row.setting).collect();
-    let series = series(&settings, |noise| {
+    let series = series(&settings, |name, noise| {
         let mut points = Vec::new();
         for n in evenly_spaced(range, POINTS)? {
             let visible = resolution(noise, (plan.p, plan.total_variance), n, 1)?.visible;
             points.extend(visible.map(|visible| (n as f64, 100.0 * visible)));
         }
-        Ok(points)
+        Ok(Series::new(name, points))
     })?;
     let (from, to) = range;
     let mut chart = LineChart::new(
@@ -103,7 +116,7 @@ fn smallest_components(plan: &SizePlan) -> Result<LineChart> {
 
 fn series(
     settings: &[&PlanSetting],
-    points: impl Fn(&NoiseModel) -> Result<Vec<(f64, f64)>>,
+    line: impl Fn(String, &NoiseModel) -> Result<Series>,
 ) -> Result<Vec<Series>> {
     let several = several_epsilons(settings);
     let mut series = Vec::new();
@@ -126,11 +139,8 @@ fn series(
             _ if is_published => LineStyle::Dashed,
             _ => LineStyle::Solid,
         };
-        series.push(
-            Series::new(name, points(&setting.noise)?)
-                .with_style(style)
-                .with_marker(Marker::None),
-        );
+        let line = line(name, &setting.noise)?;
+        series.push(line.with_style(style).with_marker(Marker::None));
     }
     Ok(series)
 }
@@ -157,4 +167,41 @@ fn several_epsilons(settings: &[&PlanSetting]) -> bool {
     let mut epsilons = settings.iter().map(|setting| setting.epsilon);
     let first = epsilons.next();
     epsilons.any(|epsilon| Some(epsilon) != first)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_estimation::{Cancel, planning::plan};
+
+    use super::*;
+    use crate::Figure as _;
+
+    /// The line crosses the target where the plan says, between two points of it, and the lower end where it says that
+    /// fewer cannot be enough.
+    #[test]
+    fn the_chart_counts_as_the_plan_does() {
+        let request = serde_json::json!({
+            "p": 40, "k": 2, "spectrum": [0.3, 0.2, 0.05], "epsilon": [4.0], "target_error": 0.3,
+            "mechanism": ["double-cap"],
+        });
+        let request = serde_json::from_value(request).unwrap();
+        let (answer, _) = plan(&request, None, Cancel::NEVER).unwrap();
+        let PlanAnswer::Errors(planned) = &answer else {
+            panic!("{answer:?}");
+        };
+        let row = &planned.rows[0];
+        let chart = plan_chart(&answer).unwrap();
+        let line = &chart.series[0];
+        let crosses = |of: &dyn Fn(usize) -> f64, n: Option<u64>| {
+            let n = n.unwrap() as f64;
+            let after = (0..line.points.len()).find(|&i| of(i) <= 0.3).unwrap();
+            line.points[after - 1].0 < n && n <= line.points[after].0
+        };
+        let ends = line.ranges.as_ref().unwrap();
+        assert!(crosses(&|i| line.points[i].1, row.n), "{row:?} {line:?}");
+        assert!(crosses(&|i| ends[i].0, row.n_at_least), "{row:?} {line:?}");
+        let table = chart.to_table();
+        assert_eq!(table.headers.len(), 5);
+        assert!(table.rows.iter().all(|row| row.len() == 5));
+    }
 }

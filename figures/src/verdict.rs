@@ -17,10 +17,12 @@ pub(crate) const MAX_COMPONENTS: usize = 30;
 pub struct ScreeComponent {
     /// Verdict relative to the noise floor.
     pub verdict: Verdict,
-    /// Expected squared cosine with the true component, from 0 to 1.
+    /// Expected squared cosine with the true component, from 0 to 1; not finite where it is unknown.
     pub alignment: f64,
     /// Standard error of the alignment.
     pub alignment_error: Option<f64>,
+    /// Number of components, this one the first, for whose space the alignment is.
+    pub span: usize,
     /// Standard error of the variance.
     pub variance_error: Option<f64>,
 }

@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use eigenveil_figures::{
-    AlignmentChart, Axis, BarChart, ComponentRow, Figure, ImageGrid, LineChart, LineStyle,
-    LoadingImage, LoadingTable, STYLESHEET, ScaleKind, Scree, ScreeComponent, Series,
-    component_rows, estimate_figures, loading_bars,
+    AlignmentChart, Axis, BarChart, ComponentRow, CorrelationMap, Figure, ImageGrid, LineChart,
+    LineStyle, LoadingImage, LoadingTable, ReportPicture, ReportedRow, STYLESHEET, ScaleKind,
+    Scree, ScreeComponent, Series, biplot, component_rows, estimate_figures, loading_bars,
 };
-use eigenveil_shared::estimate::{Estimate, VarianceFloor, Verdict};
+use eigenveil_shared::estimate::{CountShares, Estimate, VarianceFloor, Verdict};
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
 
@@ -180,13 +180,26 @@ fn table_and_figures_show_the_same_numbers() {
         rows.iter().map(line).collect::<Vec<_>>(),
         [
             "1 | 0.5491 ± 0.0142 | ±3.1° | above the noise floor",
-            "2 | 0.2336 ± 0.0085 | ±3.5° | above the noise floor, as one of 2–3",
-            "3 | 0.2022 ± 0.0098 | ±3.5° | above the noise floor, as one of 2–3",
+            "2 | 0.2336 ± 0.0085 | – | above the noise floor, as one of 2–3",
+            "3 | 0.2022 ± 0.0098 | – | above the noise floor, as one of 2–3",
             "2–3 | 0.4358 | ±3.5° | together above the noise floor",
             "4 | 0.005 | ±36.2° | below the noise floor",
         ]
     );
-    assert!(rows[1..4].iter().all(|row| row.largest_loadings == "–"));
+    // Nothing is told of the single directions of a group, in the table or in a chart.
+    let unknown =
+        |row: &ComponentRow| [&row.alignment, &row.largest_loadings].map(|cell| cell == "–");
+    assert!(rows[1..3].iter().all(|row| unknown(row) == [true; 2]));
+    assert_eq!(unknown(&rows[3]), [false; 2]);
+    assert!(!rows[3].largest_loadings.contains(['+', '−']));
+    let bars: Vec<BarChart> = loading_bars(&estimate).collect();
+    let titles: Vec<&str> = bars.iter().map(|bars| bars.title.as_str()).collect();
+    let space = "Components 2–3 together: largest features";
+    let [one, four] = [1, 4].map(|j| format!("Component {j}: largest loadings"));
+    assert_eq!(titles, [&one, space, &four]);
+    // The lengths of the features in a space of two dimensions.
+    let lengths = bars[1].bars.iter().map(|(_, length)| length * length);
+    assert!((lengths.sum::<f64>() - 2.0).abs() < 1e-9);
     for shown in estimate_figures(&estimate, None) {
         let svg = shown.figure.to_svg();
         for row in rows
@@ -208,6 +221,94 @@ fn table_and_figures_show_the_same_numbers() {
     let scree = &estimate_figures(&unnamed, None)[0].figure;
     let title = "<title>Variance by component</title>";
     assert!(scree.to_svg().contains(title));
+}
+
+/// Where the reports do not show how long rows are, every variance is the least that it can be.
+#[test]
+fn lower_bounds_have_no_plus_or_minus() {
+    let mut estimate = samples::estimate();
+    estimate.total_variance = None;
+    let variances: Vec<String> = component_rows(&estimate).map(|row| row.variance).collect();
+    assert_eq!(variances[0], "≥ 0.5491 (s.e. 0.0142)");
+    assert!(
+        variances
+            .iter()
+            .all(|cell| cell.starts_with("≥ ") && !cell.contains('±'))
+    );
+    let svg = estimate_figures(&estimate, None)[0].figure.to_svg();
+    check(&svg);
+    assert!(svg.contains("<title>Component 1: ≥ 0.5491"));
+    assert!(!svg.contains("class=\"eb\""), "a whisker");
+    assert!(texts(&svg).concat().contains("at least"));
+}
+
+#[test]
+fn a_scree_plot_shows_how_firm_k_is() {
+    let mut estimate = samples::estimate();
+    estimate.k_shares = Some(CountShares {
+        one_fewer: 0.1,
+        same: 0.62,
+        one_more: 0.0,
+    });
+    let scree = &estimate_figures(&estimate, None)[0].figure;
+    for width in [350.0, 720.0] {
+        let svg = scree.to_svg_of_width(width);
+        check(&svg);
+        let said = texts(&svg).join(" ");
+        assert!(
+            said.contains("after 3 in 10\u{a0}%, after 4 in 62\u{a0}%"),
+            "{said}"
+        );
+        assert_eq!(svg.matches("% of such studies</title>").count(), 2);
+    }
+}
+
+#[test]
+fn a_map_shows_which_correlations_are_sure() {
+    let estimate = samples::with_moment();
+    let figures = estimate_figures(&estimate, None);
+    let map = figures
+        .iter()
+        .find(|shown| shown.file == "correlations.svg");
+    let map = &map.unwrap().figure;
+    let table = map.to_table();
+    assert_eq!((table.rows.len(), table.rows[0][1].as_str()), (15, "0.6"));
+    let names = estimate.feature_names();
+    assert_eq!(table.rows[0][0], format!("{} ~ {}", names[0], names[1]));
+    for (width, squares) in [(350.0, 2), (720.0, 1)] {
+        let svg = map.to_svg_of_width(width);
+        check(&svg);
+        // The one of 0.6, on both sides of the diagonal where its number does not fit.
+        assert_eq!(
+            svg.matches("fill-opacity=\"0.6\"").count(),
+            squares,
+            "{svg}"
+        );
+        assert_eq!(texts(&svg).contains(&"0.60".to_owned()), squares == 1);
+    }
+    // Without a mean report there is none.
+    let without = estimate_figures(&samples::estimate(), None);
+    assert!(!without.iter().any(|shown| shown.file == "correlations.svg"));
+}
+
+/// Rows without a label have a mark and a name of their own, and no label's colour.
+#[test]
+fn rows_without_a_label_are_no_class() {
+    let labels = ["a", "", "b", ""].map(str::to_owned);
+    let scores: Vec<Vec<f64>> = (0..4).map(|i| vec![f64::from(i), 0.0]).collect();
+    let picture = biplot(&samples::estimate(), (0, 1), &scores, Some(&labels));
+    let svg = picture.unwrap().to_svg();
+    check(&svg);
+    let own = "<g class=\"vb\"><title>no label</title>";
+    let (_, group) = svg.split_once(own).unwrap();
+    let (group, _) = group.split_once("</g>").unwrap();
+    assert_eq!(group.matches("class=\"mo\"").count(), 2, "{group}");
+    assert!(texts(&svg).contains(&"no label".to_owned()));
+    // The rings are theirs alone, also among many labels.
+    let labels: Vec<String> = (0..13).map(|i| format!("l{}", i % 12)).collect();
+    let scores: Vec<Vec<f64>> = (0..13).map(|i| vec![f64::from(i), 1.0]).collect();
+    let many = biplot(&samples::estimate(), (0, 1), &scores, Some(&labels));
+    assert!(!many.unwrap().to_svg().contains("class=\"mo\""));
 }
 
 #[test]
@@ -269,20 +370,25 @@ fn series() -> impl Strategy<Value = Series> {
     let style = vec![LineStyle::Solid, LineStyle::Dotted, LineStyle::None];
     let style = prop::sample::select(style);
     let bars = prop::option::of(prop::collection::vec(value(), 0..9));
-    (name(), points, bars, style).prop_map(|(name, points, error_bars, style)| Series {
-        error_bars,
-        ..Series::new(name, points).with_style(style)
+    let ranges = prop::option::of(prop::collection::vec((value(), value()), 0..9));
+    (name(), points, bars, ranges, style).prop_map(|(name, points, error_bars, ranges, style)| {
+        Series {
+            error_bars,
+            ranges,
+            ..Series::new(name, points).with_style(style)
+        }
     })
 }
 
 fn component() -> impl Strategy<Value = ScreeComponent> {
     let verdict = prop::sample::select(vec![Verdict::Above, Verdict::At, Verdict::Below]);
     let number = || prop::option::of(value());
-    (verdict, value(), number(), number()).prop_map(
-        |(verdict, alignment, alignment_error, variance_error)| ScreeComponent {
+    (verdict, value(), number(), 0usize..4, number()).prop_map(
+        |(verdict, alignment, alignment_error, span, variance_error)| ScreeComponent {
             verdict,
             alignment,
             alignment_error,
+            span,
             variance_error,
         },
     )
@@ -308,12 +414,16 @@ proptest! {
         eigenvalues in prop::collection::vec(value(), 0..80),
         floor in prop::option::of((value(), value(), value())),
         components in prop::collection::vec(component(), 0..12),
+        lower_bounds in any::<bool>(),
+        ends in prop::collection::vec((0usize..40, value()), 0..4),
         without_noise in prop::option::of(prop::collection::vec(value(), 0..40)),
         width in 0.0..1200.0f64,
     ) {
         let scree = Scree {
             floor: floor.map(|(level, edge, threshold)| VarianceFloor { level, edge, threshold }),
             components,
+            lower_bounds,
+            ends,
             without_noise,
             ..Scree::new(title, eigenvalues)
         };
@@ -336,6 +446,33 @@ proptest! {
         width in 0.0..1200.0f64,
     ) {
         check_both(&LoadingTable::new(title, columns, rows), width);
+    }
+
+    #[test]
+    fn any_picture_of_reports_is_valid(
+        (title, features) in (name(), prop::collection::vec(name(), 0..12)),
+        rows in prop::collection::vec(
+            (
+                prop::collection::vec(value(), 0..12),
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..3),
+            ),
+            0..3,
+        ),
+        width in 0.0..1200.0f64,
+    ) {
+        let rows = rows.into_iter().map(|(values, reports)| ReportedRow { values, reports });
+        let picture = ReportPicture { title, features, rows: rows.collect() };
+        check_both(&picture, width);
+    }
+
+    #[test]
+    fn any_map_is_valid(
+        (title, features) in (name(), prop::collection::vec(name(), 0..30)),
+        pairs in prop::collection::vec((0usize..30, 0usize..30, prop::option::of(prop::array::uniform3(value()))), 0..60),
+        (left_out, width) in (0usize..9, 0.0..1200.0f64),
+    ) {
+        let map = CorrelationMap { title, subtitle: None, features, pairs, left_out };
+        check_both(&map, width);
     }
 
     #[test]

@@ -77,6 +77,9 @@ pub struct ServerConfig {
     pub estimate_threads: usize,
     /// Whether everybody who reaches the server may read `/metrics`, without a token. Default `false`.
     pub metrics_without_token: bool,
+    /// Bytes of the reports that one study of sites keeps, 8 a number: on disk, and in memory while an estimate is
+    /// computed; beyond it reports get 507. Default 1 GiB.
+    pub max_site_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports get 507 until studies are deleted. Absent: limited by the
     /// disk only.
     pub max_store_bytes: Option<u64>,
@@ -167,6 +170,7 @@ impl Default for ServerConfig {
             shutdown_delay_ms: 0,
             shutdown_timeout_ms: 10_000,
             estimate_threads: 1,
+            max_site_bytes: store.max_site_bytes,
             max_store_bytes: store.max_store_bytes,
             retain_estimates: store.retain_estimates,
             retain_ids_days: store.retain_ids_days,
@@ -272,6 +276,7 @@ impl ServerConfig {
             durability: self.durability,
             sum_cache_bytes: self.sum_cache_bytes,
             max_ingest_bytes: self.max_ingest_bytes,
+            max_site_bytes: self.max_site_bytes,
             max_store_bytes: self.max_store_bytes,
             retain_estimates: self.retain_estimates,
             retain_ids_days: self.retain_ids_days,

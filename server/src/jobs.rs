@@ -20,6 +20,7 @@ use eigenveil_shared::{
     api::{EstimateJob, EstimateRequest, Problem},
     error,
     estimate::Estimate,
+    parameters::Parameters,
 };
 use eigenveil_store::{Job, Notice, Store, Study, check_component_count, estimate_settings};
 
@@ -130,6 +131,9 @@ impl EstimateQueue {
     /// # Errors
     /// `invalid-request` for what cannot be computed, before it is queued.
     pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
+        if study.has_sites() {
+            return Err(estimation::no_estimate_of_sites());
+        }
         if let Some(k) = request.k {
             check_component_count(k, study.params().dimension())?;
         }
@@ -290,18 +294,25 @@ fn compute(
     cancel: Cancel<'_>,
 ) -> Result<(Estimate, String)> {
     let settings = estimate_settings(study, request, store.config());
-    let estimate = if study.has_seeds() {
-        if !settings.streams(study.params())
-            && let Err(error) = store.fold(study, cancel)
-        {
-            cancel.check()?;
-            tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
+    let estimate = match study.params() {
+        Parameters::Sites(params) => {
+            let reports = store.site_sums(study)?;
+            estimation::estimate_sites(&reports, params, &settings, cancel)
         }
-        let seeds = store.seeds(study, cancel)?;
-        estimation::estimate(Source::Seeds(&*seeds), study.params(), &settings, cancel)
-    } else {
-        let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
-        estimation::estimate(sums, study.params(), &settings, cancel)
+        Parameters::Rows(params) if study.has_seeds() => {
+            if !settings.streams(params)
+                && let Err(error) = store.fold(study, cancel)
+            {
+                cancel.check()?;
+                tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
+            }
+            let seeds = store.seeds(study, cancel)?;
+            estimation::estimate(Source::Seeds(&*seeds), params, &settings, cancel)
+        }
+        Parameters::Rows(params) => {
+            let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
+            estimation::estimate(sums, params, &settings, cancel)
+        }
     }?;
     let json = estimation::to_json(&estimate)?;
     Ok((estimate, json))

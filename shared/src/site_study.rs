@@ -212,6 +212,10 @@ impl SiteStudyDesign {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(description = "The frozen parameters of a study of sites.")
+)]
 pub struct SiteStudyParams {
     version: u16,
     preprocessing: Preprocessing,

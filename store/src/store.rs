@@ -223,8 +223,8 @@ impl Store {
         self.engine().append(study, reports, reservation).await
     }
 
-    /// A consistent snapshot of the sums of a study of single rows. Seeds are expanded and added up now, on this thread, each counted once;
-    /// `cancel` is checked every 256 seeds.
+    /// A consistent snapshot of the sums of a study of single rows. Seeds are expanded and added up now, on this
+    /// thread, each counted once; `cancel` is checked every 256 seeds.
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study

@@ -11,6 +11,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
+    categories::Category,
     cells::{is_date, is_value, is_word_value, normalized},
     encoding::REPLACEMENT,
     error::{Error, Result},
@@ -104,7 +105,7 @@ pub(crate) struct ColumnMapping {
     /// Column of the file, from 0, for each column of the table.
     pub(crate) file_columns: Vec<usize>,
     /// For each column of the table, the text for which it is 1 (otherwise 0); empty if all columns are numbers.
-    pub(crate) categories: Vec<Option<String>>,
+    pub(crate) categories: Vec<Option<Category>>,
     /// Column of the file with the rows' labels.
     pub(crate) label: Option<usize>,
     pub(crate) names: Option<Vec<String>>,
@@ -118,7 +119,7 @@ impl ColumnMapping {
     pub(crate) fn column(&self, index: usize) -> String {
         let name = self.names.as_ref().filter(|_| self.names_may_be_shown);
         let name = name.map(|names| match self.category(index) {
-            Some(category) => &names[index][..names[index].len() - category.len() - 1],
+            Some(category) => &names[index][..names[index].len() - category.suffix().len() - 1],
             None => names[index].as_str(),
         });
         column_label(self.file_columns[index], name)
@@ -131,8 +132,8 @@ impl ColumnMapping {
     }
 
     /// The category for which a column of the table is 1.
-    pub(crate) fn category(&self, index: usize) -> Option<&str> {
-        self.categories.get(index)?.as_deref()
+    pub(crate) fn category(&self, index: usize) -> Option<&Category> {
+        self.categories.get(index)?.as_ref()
     }
 
     /// Whether these are all columns, in the file's order.
@@ -161,7 +162,7 @@ pub(crate) fn map_columns(
             index + 1
         )));
     }
-    let (mut chosen, mut numbered) = select(in_file, settings)?;
+    let (mut chosen, mut numbered) = select(in_file, settings, expected)?;
     if let Some(features) = &settings.features
         && (chosen.names.is_none() || numbered)
     {
@@ -212,13 +213,17 @@ pub(crate) fn map_columns(
             }
             Ok(chosen.with_expected_names("`header` no", expected_names))
         }
-        (Some(expected_names), Some(_)) => match_by_name(chosen, numbered, expected_names, source),
+        (Some(names), Some(_)) => match_by_name(chosen, numbered, names, expected),
     }
 }
 
 /// The columns that `keep` and `drop` select, and whether their names are 0, 1, 2, …, as pandas writes for columns
 /// without names.
-fn select(in_file: FileColumns, settings: &Settings) -> Result<(ColumnMapping, bool)> {
+fn select(
+    in_file: FileColumns,
+    settings: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<(ColumnMapping, bool)> {
     // A column without a name gets the name that pandas would give it.
     let named = |(index, name): (usize, String)| match name.is_empty() {
         true => format!("Unnamed: {index}"),
@@ -266,7 +271,16 @@ fn select(in_file: FileColumns, settings: &Settings) -> Result<(ColumnMapping, b
             let dropped = drop.iter().flatten();
             let dropped = dropped.map(|name| find(name, "`drop`"));
             let mut dropped = dropped.collect::<Result<BTreeSet<usize>>>()?;
-            dropped.extend(label);
+            // A label may be a feature as well, but not whose row it is or how much that counts.
+            let features = expected.filter(|expected| !expected.reports);
+            let features = features.and_then(|expected| expected.names.as_ref());
+            let is_feature = |index: &usize| {
+                let own = names.as_ref().map(|names| names[*index].as_str());
+                let own = BTreeSet::from_iter(own);
+                let mut features = features.into_iter().flatten();
+                features.any(|feature| source_of(feature, &own).is_some())
+            };
+            dropped.extend(label.filter(|index| !is_feature(index)));
             (0..in_file.count)
                 .filter(|index| !dropped.contains(index))
                 .collect()
@@ -390,7 +404,9 @@ fn match_by_name(
     mut chosen: ColumnMapping,
     numbered: bool,
     expected: &[String],
-    source: &str,
+    &ExpectedColumns {
+        source, reports, ..
+    }: &ExpectedColumns,
 ) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let file_names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
@@ -425,12 +441,18 @@ fn match_by_name(
             ));
         }
         let positions: HashMap<&str, usize> = names.iter().map(String::as_str).zip(0..).collect();
+        let mut features_of: HashMap<&str, usize> = HashMap::new();
+        for &(name, _) in sources.iter().flatten() {
+            *features_of.entry(name).or_default() += 1;
+        }
         let (file_columns, categories) = sources
             .iter()
             .flatten()
             .filter_map(|&(name, category)| {
                 let index = *positions.get(name)?;
-                Some((chosen.file_columns[index], category.map(str::to_owned)))
+                let alone = features_of.get(name) == Some(&1);
+                let category = category.map(|text| Category::parse(text, alone));
+                Some((chosen.file_columns[index], category))
             })
             .unzip();
         return Ok(ColumnMapping {
@@ -453,16 +475,21 @@ fn match_by_name(
             list_names(expected)
         )));
     }
-    Err(other_columns(&chosen, &missing, &extra, expected, source))
+    let (missing, extra) = (&missing[..], &extra[..]);
+    Err(other_columns(
+        &chosen,
+        (missing, extra),
+        expected,
+        (source, reports),
+    ))
 }
 
 /// The error for `missing` columns, and for `extra` ones that are not expected.
 fn other_columns(
     chosen: &ColumnMapping,
-    missing: &[&String],
-    extra: &[&String],
+    (missing, extra): (&[&String], &[&String]),
     expected: &[String],
-    source: &str,
+    (source, reports): (&str, bool),
 ) -> Error {
     let mut differences = Vec::new();
     if !missing.is_empty() {
@@ -475,7 +502,16 @@ fn other_columns(
     }
     let mut ways_out = Vec::new();
     if !extra.is_empty() && extra.len() <= MAX_NAMED && chosen.names_may_be_shown {
-        ways_out.push(format!("leave out the others with {}", drop_flag(extra)));
+        let persons = match reports {
+            true => {
+                " (or name one that says whose a row is with `person`: several rows of a person then make one report)"
+            }
+            false => "",
+        };
+        ways_out.push(format!(
+            "leave out the others with {}{persons}",
+            drop_flag(extra)
+        ));
     } else if !extra.is_empty() {
         ways_out.push("select the right columns with `keep`".to_owned());
     }
@@ -618,6 +654,35 @@ mod tests {
             None,
         );
         assert_says(&lost.unwrap_err(), &["column 2", "`encoding`"], &["gr"]);
+    }
+
+    /// Also one whose categories are features. Whose row it is stays no feature of a report.
+    #[test]
+    fn a_label_may_be_a_feature() {
+        let settings = Settings {
+            label: Some(crate::Label {
+                flag: "`label`",
+                column: "sex".to_owned(),
+            }),
+            ..Settings::default()
+        };
+        let names = || in_file(&["sex", "age"], true);
+        for features in [["sex", "age"], ["sex=f", "age"]] {
+            let expected = ExpectedColumns {
+                reports: false,
+                ..study(Some(&features), 2)
+            };
+            let mapped = map_columns(names(), &settings, Some(&expected)).unwrap();
+            assert_eq!((mapped.file_columns, mapped.label), (vec![0, 1], Some(0)));
+            let report = map_columns(names(), &settings, Some(&study(Some(&features), 2)));
+            assert_says(&report.unwrap_err(), &["it lacks \"sex"], &[]);
+        }
+        let expected = ExpectedColumns {
+            reports: false,
+            ..study(Some(&["age"]), 1)
+        };
+        let mapped = map_columns(names(), &settings, Some(&expected)).unwrap();
+        assert_eq!((mapped.file_columns, mapped.label), (vec![1], Some(0)));
     }
 
     #[test]

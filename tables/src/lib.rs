@@ -55,7 +55,8 @@ pub use crate::{
     table::RowTable,
 };
 
-/// Reads a table like [`parse`] in which every value must be a number, or may be missing if `expected` allows it.
+/// Reads a table like [`parse`] in which every value must be a number, or may be missing if `expected` allows it or the
+/// rows are public.
 ///
 /// # Errors
 /// Those of [`parse`]; a value that is not a number or too large, by row and column; a label with a byte that is
@@ -67,7 +68,8 @@ pub fn parse_usable(
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let table = parse(path, bytes, settings, expected)?;
-    let missing_cells = expected.is_some_and(|expected| expected.missing_cells);
+    let missing_cells =
+        settings.public_rows || expected.is_some_and(|expected| expected.missing_cells);
     let usable = table.check_usable(missing_cells);
     let usable = usable.and_then(|()| table.check_labels());
     usable.map_err(|error| error.context(path.display()))?;
@@ -111,7 +113,8 @@ pub fn parse(
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
     if expected.is_none_or(|expected| expected.names.is_none()) {
-        table.note_identifiers();
+        let reports = expected.is_some_and(|expected| expected.reports);
+        table.note_identifiers(settings.public_rows || reports);
     }
     Ok(table)
 }
@@ -278,6 +281,30 @@ mod tests {
         assert!(error.to_string().contains("`format` csv"), "{error}");
     }
 
+    /// A column that an estimate or a study needs cannot be left out.
+    #[test]
+    fn a_missing_cell_has_a_way_out() {
+        let estimate = ExpectedColumns {
+            source: "estimate",
+            reports: false,
+            ..ExpectedColumns::study(2, Some(vec!["a".into(), "b".into()]))
+        };
+        for (expected, one, several) in [
+            (
+                None,
+                "leave the row or the column out",
+                "leave these rows or columns out",
+            ),
+            (Some(&estimate), "leave the row out", "leave these rows out"),
+        ] {
+            for (text, way_out) in [("a,b\n1,2\n3,\n", one), ("a,b\n1,2\n,\n3,\n,4\n", several)] {
+                let path = Path::new("rows.csv");
+                let read = parse_usable(path, text.as_bytes(), &Settings::default(), expected);
+                assert_says(&read.unwrap_err(), &[way_out], &[]);
+            }
+        }
+    }
+
     #[test]
     fn a_column_of_row_numbers_is_noted() {
         let read_text = |text: &str, header| {
@@ -291,6 +318,32 @@ mod tests {
         assert!(read_text(ids, Header::Auto).contains("column 1 counts"));
         assert!(read_text("5,1\n7,2\n6,3\n", Header::Auto).contains("column 2 counts"));
         assert!(!read_text("a,b\n0,5\n1,7\n3,6\n", Header::Auto).contains("counts"));
+    }
+
+    /// Several rows of a person: each number stands in a few rows, together or in every wave.
+    #[test]
+    fn a_column_of_persons_is_noted_where_it_can_be_named() {
+        let notes = |value: fn(usize) -> usize, public_rows: bool| {
+            let rows = (0..120).map(|row| format!("{},{}\n", value(row), row * 37 % 101));
+            let text = "patient,x\n".to_owned() + &rows.collect::<String>();
+            let settings = Settings {
+                public_rows,
+                ..with(Header::Yes)
+            };
+            let table = parse(Path::new("a.csv"), text.as_bytes(), &settings, None).unwrap();
+            table.notes().join("; ")
+        };
+        let named = "column 1 (patient) has whole numbers of which each fills a few rows";
+        let of_persons: [fn(usize) -> usize; 2] = [|row| 7 + row / 4, |row| 7 + row % 40];
+        for value in of_persons {
+            assert_says(&notes(value, true), &[named, "`person`"], &[]);
+            assert_eq!(notes(value, false), "");
+        }
+        // Ages, of which some are more frequent, and a column of few values.
+        let others: [fn(usize) -> usize; 2] = [|row| row * row % 61, |row| row / 30];
+        for value in others {
+            assert_eq!(notes(value, true), "");
+        }
     }
 
     /// A number may be a column's name, or its position if line 1 is a row: a flag must say which.

@@ -60,11 +60,12 @@ impl UnreadableReason {
         }
     }
 
-    /// The problem and the way out, as text to follow the position of a single cell or line.
-    fn describe_one(self) -> String {
+    /// The problem and the way out, as text to follow the position of a single cell or line; `left_out` is what can be
+    /// left out where a value is missing.
+    fn describe_one(self, left_out: &str) -> String {
         match self {
             UnreadableReason::Missing => {
-                ": the value is missing; fill it in, or leave the row or the column out".to_owned()
+                format!(": the value is missing; fill it in, or leave {left_out} out")
             }
             UnreadableReason::NotANumber => ": not a number; every field must be a number".to_owned(),
             UnreadableReason::Outside => {
@@ -87,10 +88,10 @@ impl UnreadableReason {
     }
 
     /// The problem of several cells, as text to follow the columns and their counts.
-    fn describe_several(self) -> String {
+    fn describe_several(self, left_out: &str) -> String {
         match self {
             UnreadableReason::Missing => {
-                "values are missing; fill them in, or leave these rows or columns out".to_owned()
+                format!("values are missing; fill them in, or leave {left_out} out")
             }
             UnreadableReason::OtherSpelling => format!("values are numbers {OTHER_SPELLING}"),
             UnreadableReason::OtherEncoding => format!("values have a byte {OTHER_ENCODING}"),
@@ -104,11 +105,21 @@ impl UnreadableReason {
 pub(crate) struct Problems {
     /// The number of problems and the first one, by reason and column of the file.
     counted: BTreeMap<(u8, Option<usize>), (usize, Unreadable)>,
+    /// Whether every column is needed, so that none can be left out.
+    columns_are_needed: bool,
     /// Advice on missing cells.
     pub(crate) missing_advice: Option<String>,
 }
 
 impl Problems {
+    /// None yet; `columns_are_needed` if none can be left out.
+    pub(crate) fn new(columns_are_needed: bool) -> Self {
+        Self {
+            columns_are_needed,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn record(&mut self, problem: Unreadable) {
         let key = (problem.reason.rank(), problem.column);
         self.counted.entry(key).or_insert((0, problem)).0 += 1;
@@ -157,6 +168,10 @@ impl Problems {
             (None, None) => None,
         };
         let has_missing = by_reason.contains_key(&UnreadableReason::Missing.rank());
+        let [row, rows] = match self.columns_are_needed {
+            true => ["the row", "these rows"],
+            false => ["the row or the column", "these rows or columns"],
+        };
         let mut sentences: Vec<String> = by_reason
             .into_values()
             .filter_map(|problems| {
@@ -167,10 +182,13 @@ impl Problems {
                         0 => String::new(),
                         more => format!(" ({more} more lines have the same problem)"),
                     };
-                    return Some(format!("line {line}{}{more}", reason.describe_one()));
+                    return Some(format!("line {line}{}{more}", reason.describe_one(row)));
                 };
                 if problems.iter().map(|(count, _)| count).sum::<usize>() == 1 {
-                    return Some(format!("line {line}, {position}{}", reason.describe_one()));
+                    return Some(format!(
+                        "line {line}, {position}{}",
+                        reason.describe_one(row)
+                    ));
                 }
                 let counted_columns = problems.iter().map(|(count, cell)| {
                     let column = column(cell).unwrap_or_default();
@@ -181,7 +199,7 @@ impl Problems {
                 });
                 Some(format!(
                     "{columns} {} (the first in line {line})",
-                    reason.describe_several()
+                    reason.describe_several(rows)
                 ))
             })
             .collect();

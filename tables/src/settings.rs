@@ -70,12 +70,17 @@ pub struct Settings {
     /// Text columns that become a column of 0 and 1 for each value; `column=word` makes `word` a category although it
     /// usually means a missing value.
     pub one_hot: Option<Vec<String>>,
+    /// Whether the rows are public: then messages name columns as line 1 does, also where it is only guessed that it
+    /// names them, and every cell may be missing.
+    #[serde(skip)]
+    pub public_rows: bool,
     /// The label column: text for each row, not a feature.
     #[serde(skip)]
     pub label: Option<Label>,
 }
 
-/// A column that is named by a separate flag: `project --label`, `report --person` or `report --weight`.
+/// A column that is named by a separate flag: `project --label`, `prepare --person`, `report --person` or
+/// `report --weight`.
 #[derive(Clone, Debug)]
 pub struct Label {
     /// The flag.

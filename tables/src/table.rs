@@ -1,6 +1,6 @@
 //! The rows of a file, and its unreadable values.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use eigenveil_shared::{
     mechanism::double_cap::MAX_DIMENSION,
@@ -274,8 +274,9 @@ impl RowTable {
         )))
     }
 
-    /// Notes columns that only count or identify the rows, and should not enter principal components.
-    pub fn note_identifiers(&mut self) {
+    /// Notes columns that only count or identify the rows, and should not enter principal components; `persons` says
+    /// whether the caller takes a column of persons.
+    pub fn note_identifiers(&mut self, persons: bool) {
         let values = || self.values.iter().copied();
         let column_values = |column: usize| values().skip(column).step_by(self.columns);
         let counts = |column: usize| {
@@ -295,23 +296,62 @@ impl RowTable {
         }
         let (counting, others): (Vec<usize>, Vec<usize>) =
             (0..self.columns).partition(|&at| counts(at));
-        let differing: Vec<usize> = others.into_iter().filter(|&at| differs(at)).collect();
-        let all_differ = "has whole numbers that all differ";
+        let (differing, others): (Vec<usize>, Vec<usize>) =
+            others.into_iter().partition(|&at| differs(at));
+        let repeating = others.into_iter().filter(|&at| {
+            let groups = || groups_of_rows(column_values(at));
+            persons && groups().is_some_and(|groups| groups >= MIN_ROWS_OF_IDENTIFIER)
+        });
+        let leave_out = "leave it out with `drop`";
+        let person = "name it with `person`: each of a person's rows would make a report otherwise, and spend its ε";
         let mut notes = Vec::new();
-        for (columns, property, likely) in [
-            (counting, "counts the rows", "an index"),
-            (differing, all_differ, "an identifier"),
+        for (columns, property, likely, way_out) in [
+            (counting, "counts the rows", "is an index", leave_out),
+            (
+                differing,
+                "has whole numbers that all differ",
+                "is an identifier",
+                leave_out,
+            ),
+            (
+                repeating.collect(),
+                "has whole numbers of which each fills a few rows",
+                "says whose a row is",
+                person,
+            ),
         ] {
             let reported = columns.iter().take(MAX_NAMED);
             notes.extend(reported.map(|&at| {
                 format!(
-                    "{} {property}: if it is {likely}, leave it out with `drop`",
+                    "{} {property}: if it {likely}, {way_out}",
                     self.mapping.column(at)
                 )
             }));
         }
         self.mapping.notes.extend(notes);
     }
+}
+
+/// Number of groups of rows with the same whole number, if these look like the rows of one person each: every group
+/// stands together, or all have the same size, and there are 2 to 50 rows in one on average.
+fn groups_of_rows(values: impl Iterator<Item = f64>) -> Option<usize> {
+    let mut sizes: HashMap<u64, usize> = HashMap::new();
+    let (mut rows, mut last, mut stand_together) = (0, None, true);
+    for value in values {
+        if value.fract() != 0.0 {
+            return None;
+        }
+        let size = sizes.entry(value.to_bits()).or_default();
+        stand_together &= *size == 0 || last == Some(value);
+        *size += 1;
+        (rows, last) = (rows + 1, Some(value));
+    }
+    let groups = sizes.len();
+    let mut sizes = sizes.into_values();
+    let first = sizes.next();
+    let all_alike = sizes.all(|size| Some(size) == first);
+    let few_rows_each = (2 * groups..=50 * groups).contains(&rows);
+    (few_rows_each && (stand_together || all_alike)).then_some(groups)
 }
 
 /// Whether a row may have this value; false for NaN.

@@ -64,7 +64,7 @@ impl Counts {
     }
 }
 
-const NO_NUMBERS: &str = "most of its cells are no numbers such as 1234.5: state another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, let prepare `one_hot` turn categories into 0 and 1, or leave the column out with `drop`";
+const NO_NUMBERS: &str = "most of its cells are no numbers such as 1234.5: state another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, let prepare `one_hot` turn categories into 0 and 1, name a column that says whose a row is with `person`, or leave the column out with `drop`";
 
 /// Unusable columns of a table, with a sentence for each reason.
 #[derive(Default)]
@@ -100,7 +100,9 @@ impl Reading {
                 let counts = match mapping.category(table_column) {
                     Some(category) => {
                         let known = categories.entry(column).or_default();
-                        known.insert(category.to_owned()) && known.len() == 1
+                        let is_first = known.is_empty();
+                        known.extend(category.texts().cloned());
+                        is_first
                     }
                     None => true,
                 };
@@ -113,7 +115,7 @@ impl Reading {
             by_majority: expected.is_none_or(ExpectedColumns::by_majority),
             columns: columns.collect(),
             categories,
-            problems: Problems::default(),
+            problems: Problems::new(expected.is_some()),
         }
     }
 
@@ -128,7 +130,7 @@ impl Reading {
     ) -> f64 {
         let read = match mapping.category(table_column) {
             None => number(cell, self.mark),
-            Some(category) if cell == category => Ok(1.0),
+            Some(category) if cell == category.one => Ok(1.0),
             Some(_) if self.categories[&mapping.file_columns[table_column]].contains(cell) => {
                 Ok(0.0)
             }
@@ -244,8 +246,9 @@ impl Reading {
     }
 }
 
-/// Encodes the text columns that `one_hot` names: one column of 0 and 1 for each value, in alphabetical order. Returns
-/// advice on keeping words that mean missing values, if there are any.
+/// Encodes the text columns that `one_hot` names: one column of 0 and 1 for each value, in alphabetical order, or one
+/// for two values. Returns advice on keeping words that mean missing values, if there are any; where cells may be
+/// missing, it is a note.
 pub(crate) fn encode(
     settings: &Settings,
     cells: &mut dyn TextCells,
@@ -293,12 +296,17 @@ pub(crate) fn encode(
         words.extend(texts.words.iter().map(|word| format!("{name}={word}")));
         mapping.encode(column, texts.categories.into_iter().collect());
     }
-    Ok((!words.is_empty()).then(|| {
+    let advice = (!words.is_empty()).then(|| {
         let flag = field_with_names("one_hot", &words);
         format!(
             "a word that is a value there rather than a missing one is kept as a category by {flag}"
         )
-    }))
+    });
+    if settings.public_rows {
+        mapping.notes.extend(advice);
+        return Ok(None);
+    }
+    Ok(advice)
 }
 
 /// The texts of an encoded column.

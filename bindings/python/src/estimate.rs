@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use eigenveil_estimation::statistics::{MomentEstimate, regress};
+use eigenveil_estimation::{
+    planning::known_error,
+    statistics::{MomentEstimate, regress},
+};
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{estimate::Estimate, preprocess::Row};
 use nalgebra::DMatrix;
@@ -96,9 +99,13 @@ impl PyEstimate {
                 "names": estimate.feature_names(),
                 "named": estimate.params.feature_names().is_some(),
                 "variance": column(&|c| Some(c.variance)),
+                "variance_se": column(&|c| estimate.variance_error(c)),
+                "variances_are_lower_bounds": estimate.variances_are_lower_bounds(),
                 "alignment": column(&|c| c.alignment),
                 "alignment_se": column(&|c| c.alignment_se()),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
+                "count": estimate.count_in_sentences(),
+                "error_unknown": known_error(estimate).err().map(|why| why.to_string()),
                 "table": table.collect::<Vec<_>>(),
             })
             .to_string())

@@ -133,6 +133,7 @@ pub(crate) fn report(
                 let done = match progress {
                     UploadProgress::Made(made, _) => made,
                     UploadProgress::Sent(sent, pending) => total.saturating_sub(pending - sent),
+                    UploadProgress::Waiting(_) => return ControlFlow::Continue(()),
                 };
                 control.set_progress(done, total);
                 match control.is_stopped() {

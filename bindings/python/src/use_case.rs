@@ -10,9 +10,10 @@ use std::{
 
 use eigenveil_audit::AuditSettings;
 use eigenveil_central::{CentralRequest, SimulateRequest};
+use eigenveil_client::Holders;
 use eigenveil_estimation::{
     Cancel, Table,
-    planning::{self, PlanRequest, PrepareRequest, PublicColumn},
+    planning::{self, PlanRequest, PrepareRequest, PublicColumn, PublicRows},
 };
 use eigenveil_figures::{Figure, plan_chart, sweep_chart};
 use eigenveil_shared::{
@@ -20,7 +21,8 @@ use eigenveil_shared::{
     privacy::{self, AccountRequest},
 };
 use eigenveil_tables::{
-    ExpectedColumns, RowTable, Settings, features, parse_frame, parse_usable, read_text,
+    ExpectedColumns, RowTable, Settings, features, identifiers, parse_frame, parse_usable,
+    read_text,
 };
 use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -121,7 +123,8 @@ pub(crate) fn plan(
     })
 }
 
-/// Public constants from the rows of a data frame, whose text columns may become categories.
+/// Public constants from the rows of a data frame, whose text columns may become categories; `persons` has an identifier
+/// for each row.
 #[pyfunction]
 pub(crate) fn prepare(
     py: Python<'_>,
@@ -130,21 +133,27 @@ pub(crate) fn prepare(
     values: PyReadonlyArray2<'_, f64>,
     texts: Vec<(usize, Vec<String>)>,
     one_hot: Vec<String>,
+    persons: Option<Vec<String>>,
 ) -> PyResult<Answer> {
     let columns = frame_columns(&values, texts);
     run_interruptible(py, None, move |control| {
         let request: PrepareRequest = request(&arguments)?;
         let settings = Settings {
             one_hot: Some(one_hot),
+            public_rows: true,
             ..Settings::default()
         };
         let mut table = parse_frame(Some(names), columns, &settings, None)?;
-        table.check_usable(false)?;
-        table.note_identifiers();
-        let rows = Table {
-            len: table.len(),
-            columns: table.dimension(),
-            row: &|index| table.row(index),
+        table.check_usable(true)?;
+        table.note_identifiers(true);
+        let holders = match &persons {
+            Some(labels) => {
+                let persons = identifiers(labels);
+                let persons =
+                    persons.map_err(|error| Failure::from_table_error(&error, "wrong-persons"));
+                Holders::persons(persons?)
+            }
+            None => Holders::Rows(table.len()),
         };
         let names = table.names().unwrap_or_default().iter();
         let columns = names.enumerate().map(|(index, name)| PublicColumn {
@@ -153,14 +162,19 @@ pub(crate) fn prepare(
                 .is_category(index)
                 .then(|| table.file_columns()[index]),
         });
+        let columns: Vec<PublicColumn> = columns.collect();
+        let rows = PublicRows {
+            table: Table {
+                len: table.len(),
+                columns: table.dimension(),
+                row: &|index| table.row(index),
+            },
+            columns: &columns,
+            persons: holders.rows_of_persons(),
+        };
         let is_stopped = || control.is_stopped();
-        let prepared = planning::prepare(
-            &request,
-            &columns.collect::<Vec<_>>(),
-            rows,
-            &mut |_, _| (),
-            Cancel::when(&is_stopped),
-        )?;
+        let cancel = Cancel::when(&is_stopped);
+        let prepared = planning::prepare(&request, rows, &mut |_, _| (), cancel)?;
         let notes = table.notes().iter().cloned();
         answer(&prepared, notes.collect())
     })

@@ -63,7 +63,7 @@ def test_correlations_and_regressions_have_intervals_or_reasons(wine_estimate, w
     for i in range(13):
         for j in range(i + 1, 13):
             assert np.isnan(correlation.value[i, j]) == ((names[i], names[j]) in refused)
-    assert len(refused) < 78
+    assert len(refused) < 78 and correlation.of == wine_estimate.covariance().of == "directions"
     try:
         value, error, low, high = wine_estimate.regress("flavanoids", "total_phenols")["total_phenols"]
         assert low < value < high and error > 0
@@ -111,7 +111,7 @@ def test_an_estimate_survives_pickling_files_and_scikit_learn(wine_estimate, win
 def test_pictures_and_tables(wine_estimate, wines):
     html = wine_estimate._repr_html_()
     assert "<svg" in html and "above" in html
-    assert {"scree.svg", "alignment.svg"} <= set(wine_estimate.figures())
+    assert {"scree.svg", "alignment.svg", "correlations.svg"} <= set(wine_estimate.figures())
     pytest.importorskip("pandas")
     frame = wine_estimate.to_frame()
     assert list(frame.index) == ["component1", "component2"] and frame.loc["component1", "verdict"] == "above"
@@ -122,6 +122,8 @@ def test_pictures_and_tables(wine_estimate, wines):
     np.testing.assert_array_equal(shown[:2], wine_estimate.explained_variance_)
     assert len(shown) == 13 and max(shown) == shown[0]
     assert len(wine_estimate.plot_loadings(1).patches) == 13
+    drawn = wine_estimate.plot_correlations(top=5).images[0].get_array()
+    assert drawn.shape == (5, 5) and np.isnan(np.ma.getdata(drawn)[0, 0])
     assert len(wine_estimate.plot_biplot(wines[1]).collections[0].get_offsets()) == 178
     with pytest.raises(errors.InputError):
         wine_estimate.plot_loadings(3)

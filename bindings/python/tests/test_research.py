@@ -186,6 +186,9 @@ def test_what_a_pipeline_does_not_know_is_nan():
     # All directions are components, or none are.
     every = eigenveil.LocalDPPCA(6, 4, random_state=1).fit(rows).estimate_.to_sklearn()
     assert every[-1].noise_variance_ == 0
+    assert eigenveil.LocalDPPCA(2, 4, random_state=1).fit(rows).estimate_.k_shares_ is None
+    chosen = eigenveil.LocalDPPCA("auto", 4, random_state=1).fit(rows).estimate_
+    assert 0 <= chosen.k_shares_["same"] <= 1 and "would choose k = " in chosen._repr_html_()
     none = eigenveil.LocalDPPCA("auto", 0.1, random_state=1).fit(rows[:300]).estimate_.to_sklearn()
     assert none[-1].noise_variance_ == 1 / 6 and none.transform(rows).shape == (2_000, 0)
 
@@ -200,6 +203,7 @@ def test_sparse_finds_the_features():
     assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"] and fit.expected_error_ < 0.5
     shrunk = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=False).fit(rows).estimate_
     assert np.isnan([shrunk.expected_error_, *shrunk.alignments_]).all() and shrunk.expected_error_range_ is None
+    assert "error not known: the components are not refitted" in repr(shrunk)
 
 
 def test_every_baseline_runs_and_states_its_privacy():
@@ -235,8 +239,27 @@ def test_prepare_plans_with_public_rows(wines, analyst):
     study = analyst.create_study("prepared", features=prepared, epsilon=4)
     assert study.feature_names == names
     rows = np.where(np.arange(rows.size).reshape(rows.shape) == 30, np.nan, rows)
-    with pytest.raises(errors.InputError, match=f"^line 3, column 5 .{names[4]}.: the value is missing"):
-        eigenveil.prepare(pandas.DataFrame(rows, columns=names), k=2, n=20_000, epsilon=4)
+    prepared = eigenveil.prepare(pandas.DataFrame(rows, columns=names), k=2, n=20_000, epsilon=4)
+    assert prepared["features"][4]["observed"] == pytest.approx(1 - 1 / len(rows), abs=1e-3)
+    assert prepared["features"][0]["observed"] == 1 and "no correlations" in " ".join(prepared["warnings"])
+
+
+def test_prepare_counts_persons_and_encodes_two_values():
+    pandas = pytest.importorskip("pandas")
+    visits = np.arange(160)
+    frame = pandas.DataFrame({"who": visits // 4, "a": visits % 7, "b": visits % 11, "sex": np.where(visits % 3, "f", "m")})
+    given = {"k": 1, "n": 20_000, "epsilon": 4, "one_hot": "sex"}
+    with pytest.warns(eigenveil.EigenveilWarning, match='1 for "m", 0 for "f"'):
+        by_name = eigenveil.prepare(frame, persons="who", **given)
+    assert [feature["name"] for feature in by_name["features"]] == ["a", "b", "sex=m|f"]
+    assert "40 persons" in by_name["columns"][0]["reason"] and by_name["columns"][0]["scale_factor"] > 1
+    with pytest.warns(eigenveil.EigenveilWarning):
+        assert eigenveil.prepare(frame.drop(columns="who"), persons=frame["who"], **given) == by_name
+    with pytest.warns(eigenveil.EigenveilWarning) as told:
+        eigenveil.prepare(frame, **given)
+    assert any("of which each fills a few rows" in str(warning.message) for warning in told)
+    with pytest.raises(errors.InputError, match="row 10 does not say whose it is"):
+        eigenveil.prepare(frame, persons=np.where(visits == 9, "", "a"), **given)
 
 
 def test_errors_of_commands_name_arguments_and_not_flags():
@@ -245,7 +268,7 @@ def test_errors_of_commands_name_arguments_and_not_flags():
     assert "delta" in str(refused.value) and "--" not in str(refused.value)
     with pytest.raises(errors.InputError, match="^unknown field no_such_flag, expected one of p, "):
         eigenveil.plan(epsilon=4, n=1_000, no_such_flag=1)
-    with pytest.raises(errors.InputError, match="`n`, the participants expected, or `target_error`"):
+    with pytest.raises(errors.InputError, match="`n`, the participants expected: .* `target_error`"):
         eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4)
     with pytest.raises(errors.InputError, match="^invalid value for 'p': .* 4.5"):
         eigenveil.plan(p=4.5, k=2, spectrum=[0.3, 0.2], epsilon=4, n=1_000)

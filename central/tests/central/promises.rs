@@ -313,11 +313,11 @@ fn parameters_that_do_not_fit_are_rejected() {
     for (name, options, says) in [
         ("private-power", with(&[(BLOCK_SIZE, 1)]), "between 2 and 6"),
         ("noisy-power", with(&[(BLOCK_SIZE, 7)]), "between 2 and 6"),
-        ("streaming-power", with(&[(BATCH, 21)]), "n = 20"),
+        ("streaming-power", with(&[(BATCH, 21)]), "n is 20"),
         ("streaming-power", with(&[(BATCH, 3)]), "a block size of 4"),
         ("streaming-power", with(&[(ITERATIONS, 30)]), "n = 20"),
         ("streaming-power", both.clone(), "both set"),
-        ("minibatch-oja", with(&[(BATCH, 21)]), "n = 20"),
+        ("minibatch-oja", with(&[(BATCH, 21)]), "20"),
         ("minibatch-oja", with(&[(ITERATIONS, 21)]), "n = 20"),
         ("minibatch-oja", both, "both set"),
         ("private-oja", unclipped, "above 0 and at most 1"),

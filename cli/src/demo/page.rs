@@ -140,22 +140,22 @@ fn number_tiles(result: &DemoResult) -> Markup {
 fn components_table(estimate: &Estimate) -> Markup {
     let heads = [
         "component",
+        "verdict",
         "variance",
         "explained",
         "expected alignment cos²",
-        "verdict",
     ];
     html! {
-        table {
+        table #components {
             thead { tr { @for head in heads { th scope="col" { (head) } } } }
             tbody {
                 @for row in component_rows(estimate) {
                     tr {
-                        th scope="row" { (row.component) }
-                        td { (row.variance) }
-                        td { (row.explained) }
-                        td { (row.alignment) }
-                        td { (row.verdict) }
+                        th scope="row" data-head=(heads[0]) { (row.component) }
+                        td data-head=(heads[1]) { (row.verdict) }
+                        td data-head=(heads[2]) { (row.variance) }
+                        td data-head=(heads[3]) { (row.explained) }
+                        td data-head=(heads[4]) { (row.alignment) }
                     }
                 }
             }
@@ -173,10 +173,11 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     let (mut private, mut open) = (Vec::new(), Vec::new());
     for (index, component) in estimate.components.iter().take(MAX_CHARTS).enumerate() {
         let reference: Vec<f64> = page.nonprivate.column(index).iter().copied().collect();
-        let trust = component.alignment;
-        let trust = trust.map_or(String::new(), |alignment| {
-            format!("alignment {alignment:.2}")
-        });
+        let trust = match (estimate.group_of(index), component.alignment) {
+            (Some(group), _) => format!("one of {}", group.range()),
+            (None, Some(alignment)) => format!("alignment {alignment:.2}"),
+            (None, None) => String::new(),
+        };
         let eigenvalue = page.nonprivate_eigenvalues[index];
         let eigenvalue = format!("eigenvalue {}", compact(eigenvalue));
         let label = format!("component {}", index + 1);

@@ -28,12 +28,13 @@ use crate::{
 /// use eigenveil_shared::preprocess::Row;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = StudyClient::new("http://localhost:8080")?;
-/// // Shipped with the device: without a pinned fingerprint, special constants could identify it. let pinned =
-/// "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?; let study =
-/// client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?; let mut ledger =
-/// Ledger::open("device.ledger")?; ledger.participate(&study, &Row::new(vec![0.5; study.params().dimension()]))?; let
-/// sent = send_pending(&mut ledger, &HttpSettings::default()).await?; println!("{} accepted, {} still pending",
-/// sent.accepted, sent.pending);
+/// // Shipped with the device: without a pinned fingerprint, special constants could identify it.
+/// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
+/// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
+/// let mut ledger = Ledger::open("device.ledger")?;
+/// ledger.participate(&study, &Row::new(vec![0.5; study.params().dimension()]))?;
+/// let sent = send_pending(&mut ledger, &HttpSettings::default()).await?;
+/// println!("{} accepted, {} still pending", sent.accepted, sent.pending);
 /// # Ok(())
 /// # }
 /// ```

@@ -34,6 +34,36 @@ impl RetrySafety {
     }
 }
 
+/// A wait from which on its reason is worth telling: shorter ones pass before anybody wonders.
+const LONG_WAIT: Duration = Duration::from_secs(2);
+
+/// The repeated attempts of one request or of several, as somebody beside them sees them.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    /// Attempts beyond the first of a request.
+    pub(crate) repeated: AtomicU64,
+    /// Until when, and after which failure.
+    waiting: Mutex<Option<(Instant, String)>>,
+}
+
+impl Attempts {
+    /// The failure after which the next attempt is put off for seconds, if there is one.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn waiting(&self) -> Option<String> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, reason) = waiting.as_ref()?;
+        (*until > Instant::now()).then(|| reason.clone())
+    }
+
+    fn wait_for(&self, delay: Duration, error: &Error) {
+        self.repeated.fetch_add(1, Ordering::Relaxed);
+        if delay >= LONG_WAIT {
+            let waiting = Some((Instant::now() + delay, error.to_string()));
+            *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
+        }
+    }
+}
+
 /// Delays all requests to a server until its `Retry-After` has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
@@ -63,7 +93,7 @@ pub(crate) async fn retry<T, F>(
     policy: &RetryPolicy,
     gate: &Gate,
     retry_safety: RetrySafety,
-    retries: &AtomicU64,
+    made: &Attempts,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T>
 where
@@ -86,8 +116,9 @@ where
         let Some(delay) = policy.delay(attempts, elapsed, retry_after, jitter()) else {
             return Err(match retry_after {
                 Some(retry_after) if attempts < policy.max_attempts => error.with_remark(format_args!(
-                    "the server asks to wait {} s, which is more than the {} s one request may take here",
+                    "the server asks to wait {} s, and {} of the {} s for which one request is repeated here are over",
                     retry_after.as_secs(),
+                    elapsed.as_secs(),
                     policy.max_elapsed.as_secs()
                 )),
                 _ if attempts == 1 => error,
@@ -97,7 +128,7 @@ where
         if let Some(retry_after) = retry_after {
             gate.close_for(retry_after);
         }
-        retries.fetch_add(1, Ordering::Relaxed);
+        made.wait_for(delay, &error);
         sleep(delay).await;
     }
 }
@@ -140,15 +171,15 @@ mod tests {
         let started = Instant::now();
         let failures = RefCell::new(failures.into_iter());
         let times = RefCell::new(Vec::new());
-        let (gate, retries) = (Gate::default(), AtomicU64::new(0));
-        let result = retry(&policy, &gate, RetrySafety::Always, &retries, || {
+        let (gate, made) = (Gate::default(), Attempts::default());
+        let result = retry(&policy, &gate, RetrySafety::Always, &made, || {
             times.borrow_mut().push(started.elapsed());
             let failure = failures.borrow_mut().next();
             async { failure.map_or(Ok("done"), Err) }
         })
         .await;
         let times = times.into_inner();
-        assert_eq!(retries.into_inner() + 1, times.len() as u64);
+        assert_eq!(made.repeated.into_inner() + 1, times.len() as u64);
         (result, times)
     }
 
@@ -193,20 +224,23 @@ mod tests {
         let (result, times) = run(policy, [asking(3_600)]).await;
         let error = result.unwrap_err().to_string();
         assert_eq!(times.len(), 1);
-        assert!(
-            error.contains("3600 s") && error.contains("60 s"),
-            "{error}"
-        );
+        assert!(error.contains("wait 3600 s, and 0 of the 60 s"), "{error}");
         run(policy, [asking(u64::MAX)]).await.0.unwrap_err();
+        // What was waited before is what ran out.
+        let (result, times) = run(policy, [asking(50), asking(20)]).await;
+        let error = result.unwrap_err().to_string();
+        assert_eq!(times.len(), 2);
+        assert!(error.contains("wait 20 s, and 50 of the 60 s"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_requests_wait_for_the_gate() {
-        let (policy, gate, retries) = (RetryPolicy::default(), Gate::default(), AtomicU64::new(0));
+        let (policy, gate) = (RetryPolicy::default(), Gate::default());
+        let made = Attempts::default();
         let started = Instant::now();
         gate.close_for(Duration::from_secs(9));
         gate.close_for(Duration::from_secs(5));
-        let passed = retry(&policy, &gate, RetrySafety::Always, &retries, || async {
+        let passed = retry(&policy, &gate, RetrySafety::Always, &made, || async {
             Ok(started.elapsed())
         });
         assert!(passed.await.unwrap() >= Duration::from_secs(9));

@@ -87,6 +87,9 @@ pub struct SendSummary {
     pub retries: u64,
     /// Duration in seconds.
     pub seconds: f64,
+    /// The failure after which a request is sent again only after some seconds, while it waits.
+    #[serde(skip)]
+    pub waiting: Option<String>,
     /// Reasons why reports are still to be sent. For an unreachable server only the first failures are listed: its
     /// other reports were not tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -408,7 +411,8 @@ impl Sending<'_> {
         let done = self.summary.accepted + self.summary.duplicates + self.summary.refused;
         self.summary.pending = self.total.saturating_sub(done);
         self.summary.bytes = self.counters.bytes.load(Ordering::Relaxed);
-        self.summary.retries = self.counters.retries.load(Ordering::Relaxed);
+        self.summary.retries = self.counters.attempts.repeated.load(Ordering::Relaxed);
+        self.summary.waiting = self.counters.attempts.waiting();
         self.summary.seconds = self.started.elapsed().as_secs_f64();
         &self.summary
     }

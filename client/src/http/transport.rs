@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     proxy::ProxyAddress,
-    retry::{Gate, RetrySafety, retry},
+    retry::{Attempts, Gate, RetrySafety, retry},
     settings::{BearerToken, HttpSettings, root_cause},
 };
 use crate::{
@@ -217,7 +217,7 @@ impl Transport {
             builder.body(body.clone())
         };
         // A report that arrives twice is recognised as a duplicate by its identifier.
-        self.with_retries(RetrySafety::Always, &counters.retries, builder, read)
+        self.with_retries(RetrySafety::Always, &counters.attempts, builder, read)
             .await
     }
 
@@ -241,8 +241,8 @@ impl Transport {
         request: &ApiRequest<'_>,
         read: impl Fn(&Response<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (safety, retries) = (request.retry_safety, AtomicU64::new(0));
-        self.with_retries(safety, &retries, || self.builder(request), read)
+        let (safety, attempts) = (request.retry_safety, Attempts::default());
+        self.with_retries(safety, &attempts, || self.builder(request), read)
             .await
     }
 
@@ -250,7 +250,7 @@ impl Transport {
     async fn with_retries<T>(
         &self,
         safety: RetrySafety,
-        retries: &AtomicU64,
+        attempts: &Attempts,
         builder: impl Fn() -> reqwest::RequestBuilder,
         read: impl Fn(&Response<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -258,7 +258,7 @@ impl Transport {
             &self.settings.retry,
             &self.gate,
             safety,
-            retries,
+            attempts,
             || async {
                 let response = self.receive(builder()).await?;
                 response
@@ -449,7 +449,7 @@ impl fmt::Debug for Transport {
 /// Counters of an upload, over all attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) retries: AtomicU64,
+    pub(crate) attempts: Attempts,
     pub(crate) bytes: AtomicU64,
 }
 

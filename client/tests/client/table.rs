@@ -78,7 +78,7 @@ async fn a_table_is_uploaded_once_also_if_it_was_broken_off() {
         let mut last = None;
         let http = http();
         let answer = upload_table(&mut ledger, admitted, &table, &http, |now| {
-            last = Some(now);
+            last = Some(now.clone());
             match now {
                 UploadProgress::Sent(0, 3) if breaks => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),

@@ -246,6 +246,29 @@ async fn retry_after_is_honoured_by_every_connection() {
     assert!(waited(2) > ms(990), "{:?}", waited(2));
 }
 
+/// A full server asks for a minute; whoever watches the upload knows why nothing happens, and may end it.
+#[tokio::test]
+async fn progress_says_what_an_upload_waits_for() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| {
+        let full = Reply::problem(507, ErrorCode::StoreFull, "there is no room");
+        Some(full.with_header("retry-after", "60"))
+    })
+    .await;
+    let mut set_up = SetUp::new(&server, 40).await;
+    let (ledger, study) = (&mut set_up.ledger, &set_up.study);
+    let mut told = None;
+    let watch = |now: &SendSummary| {
+        told.clone_from(&now.waiting);
+        match told {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    };
+    let sent = send_rows(ledger, study, &http(), &batches(10, 2), watch).await;
+    assert_eq!(sent.unwrap().pending, 40);
+    assert_says(told.unwrap(), &["there is no room", "store-full"]);
+}
+
 #[tokio::test]
 async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
     let (server, store) = study_server(&params(1.0), |number, _, _| {

@@ -23,6 +23,9 @@ use crate::{
     report::warning::{Outlook, Warning},
 };
 
+/// Less than this is no excess of alignments.
+const ROUND_OFF: f64 = 1e-12;
+
 /// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorReport {
@@ -77,7 +80,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         Some((losses, error)) => count_selection(&mut components, &losses, error),
         None => vec![0.0; components.len()],
     };
-    let (groups, of_groups) = groups::group(
+    let (mut groups, of_groups) = groups::group(
         &counted.judging,
         &verdicts,
         measured,
@@ -86,6 +89,9 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         whole,
         counted.floor.components_above,
     );
+    if let Some(error) = expected_error.filter(|_| measured.k_is_open) {
+        obey_error(&mut components, &mut groups, error);
+    }
     let (mut warnings, outlook) = warnings::of_floor(measured, &counted.floor, &verdicts);
     warnings.extend(of_groups);
     Ok(FloorReport {
@@ -352,6 +358,34 @@ fn count_selection(components: &mut [Component], losses: &[SelectionLoss], error
     components.iter_mut().zip(left).map(count).collect()
 }
 
+/// Lowers the alignments until they add up to k − E²/2 at most, as those of k components do (see [`count_selection`]): E
+/// is the cautious end of its range, because the gap after the last component is open. So the last ones lose first, and
+/// those of a group alike.
+fn obey_error(components: &mut [Component], groups: &mut [ComponentGroup], error: f64) {
+    let alignments = components
+        .iter()
+        .filter_map(|component| component.alignment);
+    let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
+    let mut excess = alignments.sum::<f64>() - most;
+    let mut last = components.len();
+    while last > 0 && excess > ROUND_OFF {
+        let group = groups.iter_mut().find(|group| group.last == last);
+        let first = group.as_ref().map_or(last, |group| group.first);
+        let members = &mut components[first - 1..last];
+        let size = members.len() as f64;
+        // Members have their group's.
+        let each = members[0].alignment.unwrap_or(0.0);
+        let left = (each - excess / size).max(0.0);
+        excess -= size * (each - left);
+        let group = group.map(|group| &mut group.alignment);
+        let members = members.iter_mut().map(|member| &mut member.alignment);
+        for alignment in members.chain(group).filter(|alignment| alignment.is_some()) {
+            *alignment = Some(left);
+        }
+        last = first - 1;
+    }
+}
+
 /// The floor for the components of an estimate, confined to `rows` selected rows.
 fn on_support(whole: &Floor, measured: &Measured<'_>, rows: usize) -> Result<Floor> {
     let Eigenvalues {
@@ -478,6 +512,43 @@ mod tests {
             panic!("{both:?}");
         };
         assert_eq!(both.warnings, [Warning::Inseparable(group.clone())]);
+    }
+
+    /// The error shown is the cautious one, and the alignments add up to what it leaves: the open gap is the last
+    /// component's, or the last group's, and the first keeps its own.
+    #[test]
+    fn alignments_beside_an_open_k_obey_the_error_shown() {
+        let spectrum: Vec<f64> = [0.6, 0.50, 0.49].into_iter().chain(vec![0.0; 37]).collect();
+        let noise = NoiseModel::gaussian(0.5);
+        for k in [2, 3] {
+            let vectors = DMatrix::identity(40, k);
+            let found = |k_is_open| {
+                let closed = measured(&vectors, &spectrum[..k], &spectrum, &noise, 1e3);
+                assess(&Measured {
+                    k_is_open,
+                    ..closed
+                })
+                .unwrap()
+            };
+            let alignments = |report: &FloorReport| -> Vec<f64> {
+                let components = report.components.iter();
+                components.map(|c| c.alignment.unwrap()).collect()
+            };
+            let (open, closed) = (found(true), found(false));
+            let error = open.expected_error.unwrap();
+            assert_eq!(error, open.expected_error_range.unwrap().1);
+            let (own, before) = (alignments(&open), alignments(&closed));
+            let sum: f64 = own.iter().sum();
+            assert!(sum <= k as f64 - 0.5 * error * error + 1e-9, "{own:?}");
+            assert!(
+                own[0] == before[0] && own[1] < before[1],
+                "{own:?} {before:?}"
+            );
+            for group in &open.groups {
+                assert_eq!(group.alignment, Some(own[group.first - 1]));
+            }
+            assert_eq!(open.groups.len(), k - 2);
+        }
     }
 
     #[test]

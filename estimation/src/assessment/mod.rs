@@ -25,8 +25,8 @@ pub use closed_form::{
     participants_for_error, participants_for_visibility, predict, resolution,
 };
 pub(crate) use closed_form::{check_reports, checked_deviation, require_gap_after};
+pub(crate) use component_count::{ChosenCount, checked_rank, count_components};
 pub use component_count::{SURE_GAP, gap_after, gap_between};
-pub(crate) use component_count::{checked_rank, count_components};
 pub use expected_error::{ExpectedError, Participants, SpectrumRange};
 pub use measured::{Measured, Refitted, Support};
 pub use noise_floor::{EigenvalueVerdict, Eigenvalues, Floor};

@@ -86,6 +86,7 @@ pub(crate) fn principal(
         floor_report,
         sparse: None,
         k_is_open: count.is_open,
+        k_shares: count.shares,
         bucket_agreement: None,
     };
     if with_bars {

@@ -130,10 +130,15 @@ impl ObservedShares {
         sums.iter().map(divide).collect()
     }
 
+    /// By what entry i of the mean of rows is multiplied.
+    pub(crate) fn mean_factor(&self, i: usize) -> f64 {
+        self.factor(i, self.shares.len())
+    }
+
     /// By what the variance of an entry of the estimated mean is multiplied, averaged over the entries.
     pub(crate) fn mean_variance_factor(&self) -> f64 {
         let p = self.shares.len();
-        let squares = (0..p).map(|i| self.factor(i, p).powi(2));
+        let squares = (0..p).map(|i| self.mean_factor(i).powi(2));
         squares.sum::<f64>() / p as f64
     }
 

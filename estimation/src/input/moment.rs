@@ -90,6 +90,16 @@ impl NoisyMoment {
         Self::from_decoded(buckets, params.noise_model(), params.preprocessing())
     }
 
+    /// The moment behind the sum of the outer products of `n` prepared rows: centred if the study is.
+    pub(crate) fn without_noise(
+        params: &StudyParams,
+        sum: PackedSymmetric,
+        n: u64,
+    ) -> Result<Self> {
+        let sum = Accumulator::from_parts(sum, n)?;
+        Self::from_decoded(vec![sum], NoiseModel::gaussian(0.0), params.preprocessing())
+    }
+
     /// Makes a moment from sums of decoded reports with noise of this distribution: what preprocessing did to the rows
     /// is taken back, missing cells first, then the constant of private centring.
     pub(crate) fn from_decoded(

@@ -8,26 +8,33 @@ use eigenveil_shared::{
     preprocess::{
         DEFAULT_CENTRING, DOMINANT_MEAN_SHARE, Feature, Norm, Preprocessing, dominant_column_share,
     },
+    privacy::Budget,
     study::{StudyDesign, StudyParams},
     word,
     wording::percent,
 };
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DMatrix;
 use serde::{Deserialize, Serialize};
 
 use super::{
     columns::rounded,
+    correlations::{CorrelationOutlook, outlook},
+    moments::{Moments, moments},
+    sample::{PublicRows, Sample},
     target::{PlanTarget, meet, reject},
 };
 use crate::{
-    Cancel, Table,
+    Cancel,
     centring::planned_noise,
     floor::{Spectrum, SpectrumRange},
-    linalg::{GramSum, packed_to_dense, symmetric_eigen},
 };
 
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
+/// Largest number of eigenvalues that are given.
+const MAX_EIGENVALUES: usize = 100;
+/// Their smallest difference is the inverse of this: a plan takes them as those of rows in the unit ball to 1e-6.
+const ROUNDING: f64 = 1e7;
 
 /// The study that public rows are prepared for.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -55,6 +62,8 @@ pub struct Choice {
     pub norm: Norm,
     /// Constant of private centring.
     pub centring: Option<f64>,
+    /// Features.
+    pub p: usize,
     /// Components.
     pub k: usize,
     /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F, V of rows prepared this way.
@@ -67,6 +76,15 @@ pub struct Choice {
     pub squared_mean_over_squared_length: f64,
     /// Set if the first component is mostly one column or the mean.
     pub warning: Option<String>,
+    /// What a plan with the same figures takes: the leading eigenvalues of `E[xxᵀ]`, or with private centring of the
+    /// covariance, rounded down; all p of few.
+    pub spectrum: Vec<f64>,
+    /// E‖x‖² of the prepared rows.
+    pub mean_squared_length: f64,
+    /// ‖E x‖ of the prepared rows.
+    pub mean_length: f64,
+    /// The correlations to expect; `null` where the reports show none, where cells are missing and for many features.
+    pub correlations: Option<CorrelationOutlook>,
 }
 
 impl Choice {
@@ -92,15 +110,37 @@ impl fmt::Display for Choice {
     }
 }
 
+/// One way to prepare rows.
+struct Way<'a> {
+    uses_centers_and_scales: bool,
+    features: &'a [Feature],
+    norm: Norm,
+    centring: Option<f64>,
+}
+
+impl Way<'_> {
+    /// The study that prepares rows so.
+    fn params(&self, mechanism: MechanismKind, budget: Budget) -> Result<StudyParams> {
+        StudyParams::freeze(StudyDesign {
+            features: Some(self.features.to_vec()),
+            norm: self.norm,
+            centring: self.centring,
+            ..StudyDesign::new(mechanism, self.features.len(), budget)
+        })
+    }
+}
+
+/// Every way to prepare the rows with these features, or with their names alone, and what a study would get; `values`
+/// are the correlations of the values.
 pub(super) fn choices(
-    table: Table<'_>,
-    features: &[Feature],
+    rows: &PublicRows<'_>,
+    (features, values): (&[Feature], Option<&DMatrix<f64>>),
     request: &PrepareRequest,
     progress: &mut dyn FnMut(u64, u64),
     cancel: Cancel<'_>,
 ) -> Result<Vec<Choice>> {
     let budget = request.mechanism.budget(request.epsilon, request.delta)?;
-    let p = table.columns;
+    let p = features.len();
     if !(1..p).contains(&request.k) {
         return reject(format!(
             "`k` is {}; it must be between 1 and p − 1 = {}",
@@ -114,53 +154,73 @@ pub(super) fn choices(
         ..feature.clone()
     });
     let named: Vec<Feature> = named.collect();
-    let mut ways = Vec::new();
-    for (prepared, features) in [(false, named.as_slice()), (true, features)] {
-        let radii = radii(table, features).into_iter();
-        let norms =
-            std::iter::once(Norm::Normalize).chain(radii.map(|radius| Norm::Clip { radius }));
-        ways.extend(norms.map(|norm| (prepared, features, norm)));
-    }
-    let centrings = [None, Some(DEFAULT_CENTRING)];
-    let total = (ways.len() * centrings.len()) as u64;
+    let ways = ways(rows, [named.as_slice(), features]);
+    let total = ways.len() as u64;
     progress(0, total);
-    let mut all = Vec::new();
-    for (prepared, features, norm) in ways {
-        let rows = prepared_rows(table, features, norm)?;
-        for centring in centrings {
-            let params = StudyParams::freeze(StudyDesign {
-                features: Some(features.to_vec()),
-                norm,
-                centring,
-                ..StudyDesign::new(request.mechanism, p, budget)
-            })?;
-            let choice = choice(&rows, &params, features, prepared, request, cancel)?;
-            all.push(Choice {
-                error_se: jackknife(&rows, |rest| {
-                    Ok(self::choice(rest, &params, features, prepared, request, cancel)?.error)
-                }),
-                ..choice
-            });
-            // A jackknife that was stopped is not one of rows without a statistic.
-            cancel.check()?;
-            progress(all.len() as u64, total);
-        }
+    let mut all: Vec<Choice> = Vec::new();
+    let mut last: Option<(Norm, bool, Sample)> = None;
+    for (done, way) in (1..).zip(&ways) {
+        // With missing cells some ways are no study: the reports would not show what they are divided by.
+        let params = match way.params(request.mechanism, budget) {
+            Err(_) if features[0].observed.is_some() && way.norm != Norm::Normalize => continue,
+            params => params?,
+        };
+        let key = (way.norm, way.uses_centers_and_scales);
+        let sample = match last.take() {
+            Some((norm, prepared, sample)) if (norm, prepared) == key => sample,
+            _ => rows.prepared(&Preprocessing {
+                features: Some(way.features.to_vec()),
+                ..Preprocessing::new(p, way.norm)
+            })?,
+        };
+        let choice = choice(&sample, &params, way, request, cancel)?;
+        let correlations = match values {
+            Some(values) => outlook(&sample, &params, values, request.n.get())?,
+            None => None,
+        };
+        all.push(Choice {
+            error_se: jackknife(&sample, |rest| {
+                Ok(self::choice(rest, &params, way, request, cancel)?.error)
+            }),
+            correlations,
+            ..choice
+        });
+        // A jackknife that was stopped is not one of rows without a statistic.
+        cancel.check()?;
+        last = Some((way.norm, way.uses_centers_and_scales, sample));
+        progress(done, total);
     }
     Ok(all)
 }
 
-/// The jackknife's standard error of a statistic of few rows: √((n − 1)/n·Σ(tᵢ − t̄)²), tᵢ without row i (Efron & Stein
-/// 1981, The jackknife estimate of variance). None for many rows, and where a part of them has no statistic.
-fn jackknife(rows: &[Vec<f64>], statistic: impl Fn(&[Vec<f64>]) -> Result<f64>) -> Option<f64> {
-    let n = rows.len();
+/// The norms with radii that these rows suggest, with and without private centring, for the features as they come and
+/// for the prepared ones.
+fn ways<'a>(rows: &PublicRows<'_>, [named, prepared]: [&'a [Feature]; 2]) -> Vec<Way<'a>> {
+    let mut ways = Vec::new();
+    for (uses_centers_and_scales, features) in [(false, named), (true, prepared)] {
+        let clips = radii(rows, features).into_iter();
+        let clips = clips.map(|radius| Norm::Clip { radius });
+        for norm in std::iter::once(Norm::Normalize).chain(clips) {
+            ways.extend([None, Some(DEFAULT_CENTRING)].map(|centring| Way {
+                uses_centers_and_scales,
+                features,
+                norm,
+                centring,
+            }));
+        }
+    }
+    ways
+}
+
+/// The jackknife's standard error of a statistic of few people's rows: √((n − 1)/n·Σ(tᵢ − t̄)²), tᵢ without person i
+/// (Efron & Stein 1981, The jackknife estimate of variance). None for many people, and where a part of them has no
+/// statistic.
+fn jackknife(sample: &Sample, statistic: impl Fn(&Sample) -> Result<f64>) -> Option<f64> {
+    let n = sample.people();
     if !(3..=MAX_FEW_ROWS).contains(&n) {
         return None;
     }
-    let without = (0..n).map(|left_out| {
-        let mut rest = rows.to_vec();
-        rest.remove(left_out);
-        statistic(&rest).ok()
-    });
+    let without = (0..n).map(|left_out| statistic(&sample.without(left_out)).ok());
     let without = without.collect::<Option<Vec<f64>>>()?;
     let mean = without.iter().sum::<f64>() / n as f64;
     let squares: f64 = without.iter().map(|t| (t - mean).powi(2)).sum();
@@ -168,51 +228,39 @@ fn jackknife(rows: &[Vec<f64>], statistic: impl Fn(&[Vec<f64>]) -> Result<f64>) 
 }
 
 /// Distinct quantiles of the lengths of rows prepared with these constants.
-fn radii(table: Table<'_>, features: &[Feature]) -> Vec<f64> {
-    let lengths = (0..table.len).map(|index| {
-        let row = (table.row)(index);
-        let entries = row.values().iter().zip(features);
-        let squares = entries.map(|(x, f)| ((x - f.center) / f.scale).powi(2));
-        squares.sum::<f64>().sqrt()
-    });
-    let mut lengths: Vec<f64> = lengths.collect();
-    lengths.sort_by(f64::total_cmp);
-    let place = |q: f64| ((lengths.len() - 1) as f64 * q).round() as usize;
-    let radii = QUANTILES.iter().map(|&q| rounded(lengths[place(q)]));
+fn radii(rows: &PublicRows<'_>, features: &[Feature]) -> Vec<f64> {
+    let lengths = rows.lengths(features);
+    let total: f64 = lengths.iter().map(|(_, weight)| weight).sum();
+    // The first length up to which rows with this share of all are as long or shorter.
+    let quantile = |share: f64| {
+        let mut below = 0.0;
+        let mut lengths = lengths.iter().filter(|(_, weight)| {
+            below += weight;
+            below >= share * total * (1.0 - 1e-9)
+        });
+        lengths.next().map_or(0.0, |(length, _)| *length)
+    };
+    let radii = QUANTILES.iter().map(|&share| rounded(quantile(share)));
     let mut radii: Vec<f64> = radii.filter(|radius| *radius > 0.0).collect();
     radii.dedup();
     radii
 }
 
-fn prepared_rows(table: Table<'_>, features: &[Feature], norm: Norm) -> Result<Vec<Vec<f64>>> {
-    let preprocessing = Preprocessing {
-        features: Some(features.to_vec()),
-        ..Preprocessing::new(table.columns, norm)
-    };
-    let preprocessor = preprocessing.preprocessor()?;
-    let prepared = (0..table.len).map(|index| {
-        let row = preprocessor.prepare_features_nth(index, &(table.row)(index))?;
-        Ok(row.as_slice().to_vec())
-    });
-    prepared.collect()
-}
-
 fn choice(
-    rows: &[Vec<f64>],
+    sample: &Sample,
     params: &StudyParams,
-    features: &[Feature],
-    prepared: bool,
+    way: &Way<'_>,
     request: &PrepareRequest,
     cancel: Cancel<'_>,
 ) -> Result<Choice> {
-    let p = features.len();
+    let p = params.dimension();
     let centring = params.preprocessing().centring;
     let Moments {
         squared_mean,
         values,
         along,
         first,
-    } = moments(rows, p, centring.is_some(), cancel)?;
+    } = moments(sample, params, cancel)?;
     let mut spectrum = Spectrum::from_eigenvalues(&values, request.k)?;
     let mut total = spectrum.total();
     if let Some(a) = centring {
@@ -224,7 +272,10 @@ fn choice(
         true => squared_mean / total,
         false => 0.0,
     };
-    let noise = planned_noise(params, spectrum.total(), squared_mean.sqrt())?;
+    // Dividing by what missing cells took may give a little more than rows in the unit ball have.
+    let mean_length = squared_mean.min(1.0).sqrt();
+    let most = 1.0 - centring.map_or(0.0, |_| mean_length * mean_length);
+    let noise = planned_noise(params, spectrum.total().min(most), mean_length)?;
     let target = PlanTarget::Participants(request.n.get());
     let planned = meet(&SpectrumRange::known(spectrum), &noise, target)?;
     let weights = first.iter().map(|x| x * x).enumerate();
@@ -236,131 +287,31 @@ fn choice(
         let share = percent(along / values[0]);
         Some(format!("the mean ({share} of its variance)"))
     } else if weight > dominant_column_share(p) {
-        let name = &features[column].name;
+        let name = &way.features[column].name;
         Some(format!("{} of it is {name:?}", percent(weight)))
     } else {
         None
     };
+    // Rounded down, all of them add up to no more than the total.
+    let down = |x: f64| (x * ROUNDING).floor() / ROUNDING;
+    let leading = values.iter().take(MAX_EIGENVALUES);
     Ok(Choice {
-        uses_centers_and_scales: prepared,
-        norm: params.preprocessing().norm,
+        uses_centers_and_scales: way.uses_centers_and_scales,
+        norm: way.norm,
         centring,
+        p,
         k: request.k,
         error: planned.error.map_or(f64::INFINITY, |error| error.central),
         error_se: None,
         components_above_floor: planned.components_above.unwrap_or(0),
         squared_mean_over_squared_length: mean_share,
         warning,
+        spectrum: leading.map(|&value| down(value)).collect(),
+        mean_squared_length: ((total * ROUNDING).ceil() / ROUNDING).min(1.0),
+        mean_length: down(mean_length),
+        correlations: None,
     })
 }
 
-/// The eigenvectors of the second moment of rows, around their mean or around 0.
-struct Moments {
-    /// Squared length of the mean.
-    squared_mean: f64,
-    /// The p eigenvalues, descending.
-    values: Vec<f64>,
-    /// The mean's coordinate along each eigenvector.
-    along: Vec<f64>,
-    /// The first eigenvector.
-    first: DVector<f64>,
-}
-
-fn moments(rows: &[Vec<f64>], p: usize, around_mean: bool, cancel: Cancel<'_>) -> Result<Moments> {
-    let weight = 1.0 / rows.len() as f64;
-    let mut mean = DVector::<f64>::zeros(p);
-    for row in rows {
-        mean += weight * DVector::from_column_slice(row);
-    }
-    // The moment is the sum of yyᵀ over these vectors. The mean is removed before rows are multiplied: a large one would
-    // leave nothing but rounding of the rest.
-    let centred = rows
-        .iter()
-        .map(|row| weight.sqrt() * (DVector::from_column_slice(row) - &mean));
-    let vectors = centred.chain((!around_mean).then(|| mean.clone()));
-    let count = rows.len() + usize::from(!around_mean);
-    let squared_mean = mean.norm_squared();
-    if count >= p {
-        let mut sum = GramSum::<f64>::new(p);
-        for vector in vectors {
-            cancel.check()?;
-            sum.add(vector.as_slice(), 1.0);
-        }
-        let eigen = symmetric_eigen(&packed_to_dense(&sum.finish()))?;
-        return Ok(Moments {
-            squared_mean,
-            // Rounding can leave a zero slightly negative.
-            values: eigen.values.iter().map(|x| x.max(0.0)).collect(),
-            along: eigen.vectors.tr_mul(&mean).as_slice().to_vec(),
-            first: eigen.vectors.column(0).into_owned(),
-        });
-    }
-    // The products of fewer vectors than columns, yᵢ·yⱼ, have the same eigenvalues, and p² numbers are never there.
-    let table = DMatrix::from_columns(&vectors.collect::<Vec<_>>()).transpose();
-    let mut sum = GramSum::<f64>::new(count);
-    for column in 0..p {
-        cancel.check()?;
-        sum.add(table.column(column).as_slice(), 1.0);
-    }
-    let eigen = symmetric_eigen(&packed_to_dense(&sum.finish()))?;
-    let rounding = eigen.values[0] * count as f64 * f64::EPSILON;
-    let rank = eigen
-        .values
-        .iter()
-        .filter(|value| **value > rounding)
-        .count();
-    let projected = &table * &mean;
-    let (mut values, mut along) = (vec![0.0; p], vec![0.0; p]);
-    for (j, &value) in eigen.values.iter().take(rank).enumerate() {
-        values[j] = value;
-        along[j] = eigen.vectors.column(j).dot(&projected) / value.sqrt();
-    }
-    // All of the other eigenvalues are 0; the rest of the mean lies along one of their eigenvectors.
-    let rest = squared_mean - along.iter().map(|m| m * m).sum::<f64>();
-    along[rank] = rest.max(0.0).sqrt();
-    let length = values[0].sqrt().max(f64::MIN_POSITIVE);
-    Ok(Moments {
-        squared_mean,
-        values,
-        along,
-        first: table.tr_mul(&eigen.vectors.column(0)) / length,
-    })
-}
-
-/// Up to this many public rows are called few: a center is then known to a fifth of its scale, or worse.
+/// Up to this many people are called few: a center is then known to a fifth of its scale, or worse.
 pub(super) const MAX_FEW_ROWS: usize = 25;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each row twice is the same population, whose p × p moment is decomposed.
-    #[test]
-    fn few_rows_have_the_moments_of_their_copies() {
-        let (n, p) = (7, 12);
-        let entry = |i: usize, j: usize| ((i * 31 + j * 17 + i * i * j) % 13) as f64 / 13.0 - 0.3;
-        let row = |i: usize| (0..p).map(|j| entry(i, j)).collect::<Vec<_>>();
-        let few: Vec<Vec<f64>> = (0..n).map(row).collect();
-        let many = [few.clone(), few.clone()].concat();
-        for around_mean in [false, true] {
-            let few = moments(&few, p, around_mean, Cancel::NEVER).unwrap();
-            let many = moments(&many, p, around_mean, Cancel::NEVER).unwrap();
-            let rank = if around_mean { n - 1 } else { n };
-            assert_eq!((few.values.len(), few.along.len()), (p, p));
-            assert!(few.values[rank - 1] > 1e-6 && few.values[rank..].iter().all(|x| *x == 0.0));
-            let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-10, "{a} {b}");
-            close(few.squared_mean, many.squared_mean);
-            close(few.first.dot(&many.first).abs(), 1.0);
-            let pairs = |of: &Moments| -> Vec<(f64, f64)> {
-                let along = of.along.iter().map(|m| m.abs());
-                of.values.iter().copied().zip(along).take(rank).collect()
-            };
-            for (few, many) in pairs(&few).into_iter().zip(pairs(&many)) {
-                close(few.0, many.0);
-                close(few.1, many.1);
-            }
-            let rest = |along: &[f64]| along[rank..].iter().map(|m| m * m).sum::<f64>();
-            close(rest(&few.along), rest(&many.along));
-        }
-    }
-}

@@ -6,18 +6,26 @@
 
 mod choices;
 mod columns;
+mod correlations;
+mod missing;
+mod moments;
 mod plan;
 mod prepare;
+mod sample;
 mod target;
+mod unknown_error;
 
 pub use choices::{Choice, PrepareRequest};
-pub use columns::{Column, ColumnDescription, PublicColumn};
+pub use columns::{Column, ColumnDescription};
+pub use correlations::{CorrelationOutlook, MovedCorrelation};
 pub use plan::{
     DEFAULT_COMPONENTS, ErrorPlan, PlanAnswer, PlanRequest, PlanRow, PlanSetting, SizePlan,
     SizeRow, plan, slow_report_note,
 };
 pub use prepare::{PrepareAnswer, describe, prepare};
+pub use sample::{PublicColumn, PublicRows};
 pub use target::{
     PlanResult, PlanTarget, assumed_of_pilot, error_curve, evenly_spaced, meet, pilot_mean_length,
     spectrum_from_eigenvalues, spectrum_from_pilot,
 };
+pub use unknown_error::{UnknownError, known_error, known_spectrum};

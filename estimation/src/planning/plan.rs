@@ -26,6 +26,8 @@ use crate::{
 
 /// Components planned for where nothing says how many.
 pub const DEFAULT_COMPONENTS: usize = 3;
+/// Each request that is complete; what is missing from one may be several things.
+const COMPLETE_REQUESTS: &str = "a plan needs `p`, the dimension, and `n`, the participants expected: it then says how small a component they can show. For an error, add `k` and `spectrum`, or give `pilot` in place of `p`; then `target_error` may stand in place of `n`";
 /// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
 const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
 
@@ -283,7 +285,7 @@ fn errors(
 
 fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
     let Some(p) = request.p else {
-        return reject("plan needs `pilot`, or `p` with `spectrum`, or `p` with `n`");
+        return reject(COMPLETE_REQUESTS);
     };
     if let Some(target) = request.target_error {
         return reject(format!(
@@ -336,11 +338,11 @@ struct Population {
 
 impl PlanRequest {
     fn check(&self, has_pilot: bool) -> Result<()> {
+        let has_population = has_pilot || self.p.is_some();
         match (self.target_error, self.n.is_empty()) {
-            (None, true) => {
-                return reject("plan needs `n`, the participants expected, or `target_error`");
-            }
             (Some(_), false) => return reject("give `n` or `target_error`, not both"),
+            (None, true) => return reject(COMPLETE_REQUESTS),
+            _ if !has_population => return reject(COMPLETE_REQUESTS),
             _ => {}
         }
         let of_pilot = [

@@ -28,6 +28,7 @@ use eigenveil_shared::{
     mechanism::NoiseModel,
 };
 
+use super::unknown_error::shown_spectrum;
 use crate::{
     floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
     format::people,
@@ -176,38 +177,22 @@ pub fn spectrum_from_pilot(
     let unknown = pilot.total_variance.is_none();
     let unused = [("mean_squared_length", total.is_some() && !unknown)];
     Error::reject_if_given(&unused, "the pilot shows that of its rows")?;
-    let Some(spectrum) = &pilot.spectrum else {
-        return reject(match &pilot.sparse {
-            Some(sparse) if !sparse.refit => "the pilot's components are not refitted on the features that it selected, so nothing is known of their error: estimate it again with `refit`, or give `spectrum`".to_owned(),
-            Some(_) => "the pilot selected no more features than it has components: it does not show how other directions mix with them; run it with a smaller lambda or without selecting features, or give `spectrum`".to_owned(),
-            None => "the pilot's document lacks its spectrum: estimate it again".to_owned(),
-        });
+    require_gap_after(k, pilot.p)?;
+    let spectrum = match shown_spectrum(pilot, k, total) {
+        Ok(spectrum) => spectrum,
+        Err(why) => {
+            return reject(format!(
+                "the pilot tells no error: {why}; {}",
+                why.way_out()
+            ));
+        }
     };
-    let (seen, p) = (spectrum.standing.len(), pilot.p);
-    require_gap_after(k, p)?;
-    if k > seen {
-        return reject(match seen {
-            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give `spectrum`".to_owned(),
-            _ => format!(
-                "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen} or fewer, run a larger pilot or give `spectrum`",
-                seen + 1
-            ),
-        });
-    }
     // What reports do not show of the total, a step under every eigenvalue.
     check_total(total)?;
-    let step = match (unknown, total) {
-        (false, _) => 0.0,
-        (true, Some(total)) => {
-            let total = total - pilot_mean_length(pilot).powi(2);
-            (total - spectrum.standing.iter().sum::<f64>()).max(0.0) / p as f64
-        }
-        (true, None) => {
-            return reject(
-                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (`mean_squared_length`)".to_owned(),
-            );
-        }
-    };
+    let step = total.map_or(0.0, |total| {
+        let total = total - pilot_mean_length(pilot).powi(2);
+        (total - spectrum.standing.iter().sum::<f64>()).max(0.0) / pilot.p as f64
+    });
     let lift = |values: &[f64]| values.iter().map(|value| value + step).collect();
     let lifted = SpectrumEstimate {
         standing: lift(&spectrum.standing),

@@ -28,6 +28,7 @@ pub(crate) fn document(
         floor_report,
         sparse,
         k_is_open,
+        k_shares,
         bucket_agreement,
     } = findings;
     let mean = probable_mean_warning(params, &floor_report);
@@ -64,6 +65,7 @@ pub(crate) fn document(
         floor: floor_report.floor,
         spectrum: floor_report.spectrum,
         k_is_open,
+        k_shares,
         expected_error: floor_report.expected_error,
         expected_error_range: floor_report.expected_error_range,
         influence: params

@@ -8,11 +8,13 @@
 
 mod answer;
 mod double_cap_direction;
+mod example_reports;
 mod experiment;
 mod noisy_sum;
 mod participants;
 
 pub use answer::{SimulateAnswer, Sweep};
+pub use example_reports::{ExampleReports, example_reports, has_example_reports};
 pub use experiment::{Experiment, Repeat, Summary, run, summarize};
 pub use noisy_sum::{NoisePath, noisy_sum};
 pub use participants::{RowSource, SimulatedParticipants};

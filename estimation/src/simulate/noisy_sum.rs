@@ -14,10 +14,7 @@ use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 use serde::Serialize;
 
-use super::{
-    double_cap_direction::DirectionDistribution,
-    participants::{SimulatedParticipants, without_noise},
-};
+use super::{double_cap_direction::DirectionDistribution, participants::SimulatedParticipants};
 use crate::{
     input::{
         accumulate::{Accumulator, ReportSum, SeedSum},
@@ -129,7 +126,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         };
         buckets.push(accumulator);
     }
-    let mut clean = without_noise(params, clean, n)?;
+    let mut clean = NoisyMoment::without_noise(params, clean, n)?;
     if let Some((a, centre)) = &centre {
         clean = clean.moved(centre, *a);
     }

@@ -2,8 +2,6 @@
 
 use eigenveil_shared::{
     Error, Result,
-    mechanism::NoiseModel,
-    packed::PackedSymmetric,
     preprocess::{BoundedRow, Preprocessor, Row},
     study::StudyParams,
 };
@@ -12,7 +10,7 @@ use rand::{Rng, RngExt};
 
 use crate::{
     dense::pca::{pca, pca_of_rows},
-    input::{accumulate::Accumulator, moment::NoisyMoment},
+    input::moment::NoisyMoment,
     linalg::GramSum,
     models::{Model, Population},
 };
@@ -99,7 +97,7 @@ impl<'a> SimulatedParticipants<'a> {
                         let mut sum = GramSum::<f64>::new(params.report_dimension());
                         prepared.iter().for_each(|row| sum.add(row.as_slice(), 1.0));
                         let n = prepared.len() as u64;
-                        let moment = without_noise(params, sum.finish(), n)?;
+                        let moment = NoisyMoment::without_noise(params, sum.finish(), n)?;
                         (pca(&moment.dense(), k)?.vectors, None)
                     }
                     _ => {
@@ -179,15 +177,4 @@ impl<'a> SimulatedParticipants<'a> {
         }
         Ok(())
     }
-}
-
-/// The moment behind the sum of the outer products of `n` prepared rows: centred if the study is.
-pub(super) fn without_noise(
-    params: &StudyParams,
-    sum: PackedSymmetric,
-    n: u64,
-) -> Result<NoisyMoment> {
-    let no_noise = NoiseModel::gaussian(0.0);
-    let sum = Accumulator::from_parts(sum, n)?;
-    NoisyMoment::from_decoded(vec![sum], no_noise, params.preprocessing())
 }

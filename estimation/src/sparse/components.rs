@@ -94,6 +94,7 @@ pub fn sparse_components(
         ..sparse_outcome(&solution, settings)
     };
     let mut findings = sparse_report(&measured, outcome, convergence_warning(&solution))?;
+    findings.k_shares = count.shares;
     findings.compare_buckets(moment);
     Ok(findings)
 }
@@ -177,6 +178,7 @@ pub(crate) fn sparse_report(
         floor_report,
         sparse: Some(outcome),
         k_is_open: measured.k_is_open,
+        k_shares: None,
         bucket_agreement: None,
     })
 }

@@ -34,12 +34,14 @@ impl MomentEstimate {
         self.correlation_in(self.raw(), i, j)
     }
 
-    /// The [correlations](Self::correlation) of all features i < j, or why there is none.
+    /// The [correlations](Self::correlation) of all features i < j, or why there is none; without pairs of categories
+    /// of one variable.
     pub fn correlations(
         &self,
     ) -> impl Iterator<Item = (usize, usize, Result<Correlation, Refusal>)> + '_ {
         let p = self.dimension();
         let pairs = (0..p).flat_map(move |i| (i + 1..p).map(move |j| (i, j)));
+        let pairs = pairs.filter(|&(i, j)| !self.are_of_one_variable(i, j));
         pairs.map(|(i, j)| (i, j, self.correlation(i, j)))
     }
 

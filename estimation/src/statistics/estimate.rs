@@ -17,6 +17,9 @@ pub(super) const BETWEEN: [f64; 3] = [0.0, 0.5, 0.0];
 /// Slopes of the variance along q.
 pub(super) const ALONG: [f64; 3] = [1.0, 0.0, 0.0];
 
+/// Why some studies have no moment: told when one is made, and when it is asked for its moment.
+pub(crate) const NO_MOMENT: &str = "reports of a study with missing cells or weights are divided by their rates, and how far off that may be is not known: such a study gives components, and no correlations or regressions";
+
 /// The point around which second moments are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
@@ -50,6 +53,8 @@ pub struct MomentEstimate {
     has_variances: bool,
     /// Moments that the rows may have, for the noise that follows them: one, or two where their length is not known.
     populations: Vec<Population>,
+    /// The variable of each feature that is a category of one.
+    variables: Vec<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -93,24 +98,29 @@ impl MomentEstimate {
             dimension: dimension as f64,
         };
         let report = packed_to_dense(mean_report);
-        match params.preprocessing().centring {
-            Some(a) => Self::centred(law, &report, a, params.preprocessing().norm),
-            None => Self::uncentred(law, report, params.preprocessing().norm),
-        }
+        let preprocessing = params.preprocessing();
+        let moment = match preprocessing.centring {
+            Some(a) => Self::centred(law, &report, a, preprocessing.norm),
+            None => Self::uncentred(law, report, preprocessing.norm),
+        }?;
+        let features = preprocessing.features.iter().flatten();
+        let variables = features.map(|feature| feature.variable().map(str::to_owned));
+        Ok(Self {
+            variables: variables.collect(),
+            ..moment
+        })
     }
 
     /// Whether the errors of a moment of this study are known.
     ///
     /// # Errors
-    /// `invalid-request` for a study that allows missing cells or weights: its mean report is divided by their rates.
+    /// `invalid-request` for a study that allows missing cells or weights; the sentence is for whoever makes one, too.
     pub fn check_study(params: &StudyParams) -> Result<()> {
         let preprocessing = params.preprocessing();
         if !preprocessing.allows_missing_cells() && preprocessing.weights.is_none() {
             return Ok(());
         }
-        Err(Error::invalid_request(
-            "the study allows missing cells or weights, for which the errors of a moment are not known; it gives components only",
-        ))
+        Err(Error::invalid_request(NO_MOMENT))
     }
 
     /// From the document of an estimate that was requested with the moment.
@@ -160,6 +170,7 @@ impl MomentEstimate {
             centring: None,
             has_variances: known || !without_trace,
             populations,
+            variables: Vec::new(),
         })
     }
 
@@ -198,7 +209,15 @@ impl MomentEstimate {
             }),
             has_variances: true,
             populations: vec![population],
+            variables: Vec::new(),
         })
+    }
+
+    /// Whether both features are categories of one variable, whose correlation says nothing but that one excludes the
+    /// other.
+    pub(super) fn are_of_one_variable(&self, i: usize, j: usize) -> bool {
+        let [own, other] = [i, j].map(|feature| self.variables.get(feature)?.as_deref());
+        own.is_some() && own == other
     }
 
     /// p.

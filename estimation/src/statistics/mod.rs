@@ -13,10 +13,11 @@ mod refusal;
 mod regression;
 
 pub use correlation::Correlation;
+pub(crate) use estimate::NO_MOMENT;
 pub use estimate::{Around, MomentEstimate};
 pub use moment::{
     MomentAnswer, MomentRequest, MomentTables, NamedCoefficient, NamedCorrelation, NamedRegression,
-    moment, regress,
+    correlation_of, moment, norm_caveat, regress,
 };
 pub use projection::nearest_with_trace;
 pub use refusal::Refusal;

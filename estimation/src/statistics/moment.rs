@@ -10,6 +10,23 @@ use super::{Around, Coefficient, Correlation, MomentEstimate, Refusal, Regressio
 /// Most features named in a message.
 const MAX_NAMES_SHOWN: usize = 12;
 
+/// Explains what the second moment of rows bounded this way describes; a sentence without the final stop.
+pub fn norm_caveat(norm: Norm) -> String {
+    match norm {
+        Norm::Normalize => "normalize: these numbers describe directions only, not values; every participant counts equally and row lengths are discarded, so that a correlation of the values may lie outside the interval (in one table it is 0.82 where that of the directions is 0.65)".to_owned(),
+        Norm::Clip { radius } => format!("clip: rows longer than {radius} count with that length"),
+        Norm::Require { radius } => format!("require: rows longer than {radius} count as zero rows"),
+    }
+}
+
+/// The name of a correlation of rows bounded this way.
+pub fn correlation_of(norm: Norm) -> &'static str {
+    match norm {
+        Norm::Normalize => "correlation of directions",
+        Norm::Clip { .. } | Norm::Require { .. } => "correlation",
+    }
+}
+
 /// A request for statistics of the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +51,7 @@ pub struct MomentAnswer {
     pub directions_only: bool,
     /// Whether second moments are taken around the mean.
     pub around_the_mean: bool,
-    /// Pairs of features.
+    /// Pairs of features, but for those of categories of one variable.
     pub pairs: usize,
     /// Pairs without a correlation.
     pub refused: usize,

@@ -1,7 +1,7 @@
 use eigenveil_shared::{
     mechanism::{Decoding, MechanismKind, NoiseModel},
     packed::PackedSymmetric,
-    preprocess::{Norm, Weights},
+    preprocess::{Feature, Norm, Weights},
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::{DMatrix, DVector};
@@ -78,6 +78,21 @@ const KINDS: [MechanismKind; 3] = [
     MechanismKind::SymmetricGaussian,
     MechanismKind::IsotropicGaussian,
 ];
+
+/// That one category of a variable excludes the others is no news.
+#[test]
+fn categories_of_one_variable_are_not_correlated() {
+    let features = ["c=a", "c=b", "age", "d=b"].map(|name| Feature::new(name, 0.0, 1.0));
+    let kind = MechanismKind::DoubleCap;
+    let params = StudyParams::freeze(StudyDesign {
+        features: Some(features.to_vec()),
+        ..StudyDesign::new(kind, 4, kind.budget(4.0, None).unwrap())
+    });
+    let report = PackedSymmetric::zeros(4);
+    let moment = MomentEstimate::new(&report, 1 << 40, &params.unwrap()).unwrap();
+    let pairs: Vec<(usize, usize)> = moment.correlations().map(|(i, j, _)| (i, j)).collect();
+    assert_eq!(pairs, [(0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+}
 
 /// Without noise every statistic is the plain one.
 #[test]

@@ -9,6 +9,7 @@
 mod common;
 
 mod centring;
+mod component_count;
 mod component_groups;
 mod fantope;
 mod feasibility;

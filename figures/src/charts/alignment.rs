@@ -76,22 +76,51 @@ impl Figure for AlignmentChart {
         let bottom = area.bottom() + 26.0;
         let middle = area.x + area.w / 2.0;
         let height = caption_under(&mut svg, &under, middle, bottom, width);
-        let description: Vec<String> = components.iter().enumerate().map(in_words).collect();
+        let description: Vec<String> = starts(components).into_iter().map(in_words).collect();
         svg.finish(width, height, &self.title, &description.join(" "))
     }
 
-    /// The numbers as a table, one row for each component shown.
+    /// The numbers as a table, one row for each component or group shown.
     fn to_table(&self) -> DataTable {
         let headers = ["Component", "Noise floor", ALIGNMENT, "Standard error"];
-        let rows = self.shown().iter().enumerate().map(|(i, component)| {
+        let rows = starts(self.shown()).into_iter().map(|(i, component)| {
             vec![
-                (i + 1).to_string(),
+                numbers((i, component)),
                 component.verdict.as_str().to_owned(),
                 number_or_empty(component.alignment),
                 error_of(component).map(compact).unwrap_or_default(),
             ]
         });
         DataTable::new(&self.title, headers, rows)
+    }
+}
+
+/// The components and the groups, each with the place of its first component.
+pub(crate) fn starts(components: &[ScreeComponent]) -> Vec<(usize, &ScreeComponent)> {
+    let mut next = 0;
+    let mut starts = Vec::new();
+    for (i, component) in components.iter().enumerate() {
+        if i >= next {
+            next = i + component.span.max(1);
+            starts.push((i, component));
+        }
+    }
+    starts
+}
+
+/// "1", or "2–4" of a group.
+fn numbers((i, component): (usize, &ScreeComponent)) -> String {
+    match component.span {
+        0 | 1 => (i + 1).to_string(),
+        span => format!("{}–{}", i + 1, i + span),
+    }
+}
+
+/// "Component 1", "Components 2–4 together".
+pub(crate) fn name(start: (usize, &ScreeComponent)) -> String {
+    match start.1.span {
+        0 | 1 => format!("Component {}", numbers(start)),
+        _ => format!("Components {} together", numbers(start)),
     }
 }
 
@@ -116,14 +145,14 @@ fn in_words((i, component): (usize, &ScreeComponent)) -> String {
     };
     let error = error_of(component).map_or(String::new(), |e| format!(" ± {}", compact(e)));
     format!(
-        "Component {}, {}: {value}{error}.",
-        i + 1,
+        "{}, {}: {value}{error}.",
+        name((i, component)),
         component.verdict.in_words()
     )
 }
 
-/// Draws bars of the alignments from 0 to 1 in `n` slots, under a label at the top of `area`; returns the area of the
-/// bars.
+/// Draws bars of the alignments from 0 to 1 in `n` slots, under a label at the top of `area`; that of a group spans the
+/// slots of its components. Returns the area of the bars.
 pub(crate) fn panel(
     svg: &mut Svg,
     components: &[ScreeComponent],
@@ -147,13 +176,16 @@ pub(crate) fn panel(
     axes(svg, area, &x, &y);
     let slot = area.w / n.max(1) as f64;
     let bar = (slot * 0.55).clamp(2.0, if marked { 44.0 } else { 26.0 });
-    for (i, component) in components.iter().enumerate() {
+    for (i, component) in starts(components) {
         if !component.alignment.is_finite() {
             continue;
         }
         let value = component.alignment.clamp(0.0, 1.0);
         let class = verdict::class(component.verdict);
-        let (centre, upper) = (x.at(rank(i)), y.at(value));
+        let last = (i + component.span.max(1)).min(n.max(i + 1)) - 1;
+        let (from, to) = (x.at(rank(i)), x.at(rank(last)));
+        let (centre, upper) = ((from + to) / 2.0, y.at(value));
+        let bar = bar + to - from;
         svg.open_group(class, &in_words((i, component)));
         let fill = Area::new(centre - bar / 2.0, upper, bar, area.bottom() - upper);
         if marked {

@@ -21,8 +21,7 @@ use crate::{
         svg::{Anchor, Area, Path, Svg},
         text::Role,
     },
-    estimate::titled,
-    figure::WIDTH,
+    figure::{WIDTH, titled},
     number::{compact, drawable},
 };
 
@@ -35,9 +34,53 @@ const MAX_DISTINCT_LABELS: usize = 100;
 /// Maximum number of arrows; the longest are drawn.
 const MAX_ARROWS: usize = 10;
 
-/// A group of points of one colour and shape: its name (empty when there is no legend), and the scores on the two
-/// components.
-type PointGroup = (String, Vec<(f64, f64)>);
+/// Shapes of labels; the ring is that of points without one.
+const SHAPES: [Marker; 7] = [
+    Marker::Circle,
+    Marker::Square,
+    Marker::Triangle,
+    Marker::Diamond,
+    Marker::TriangleDown,
+    Marker::Cross,
+    Marker::Plus,
+];
+/// Name and colour of points without a label, beside others: no label has this colour.
+const NO_LABEL: (&str, &str) = ("no label", "vb");
+
+/// Points of one colour and shape.
+#[derive(Clone, Debug, PartialEq)]
+struct PointGroup {
+    /// Empty when there is no legend.
+    name: String,
+    /// Class of the colour.
+    colour: String,
+    shape: Marker,
+    /// Scores on the two components.
+    points: Vec<(f64, f64)>,
+}
+
+impl PointGroup {
+    /// That of the label at this place. The shape changes after every eight colours: the ninth group has the first
+    /// colour and another shape.
+    fn of_label(index: usize, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            colour: colour(index),
+            shape: SHAPES[(index + index / SERIES_COLOURS) % SHAPES.len()],
+            points: Vec::new(),
+        }
+    }
+
+    fn without_label() -> Self {
+        let (name, colour) = NO_LABEL;
+        Self {
+            name: name.to_owned(),
+            colour: colour.to_owned(),
+            shape: Marker::Ring,
+            points: Vec::new(),
+        }
+    }
+}
 
 /// Loadings of one feature on the two components.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +123,7 @@ impl Biplot {
     }
 
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let all = self.groups.iter().flat_map(|(_, points)| points);
+        let all = self.groups.iter().flat_map(|group| &group.points);
         all.copied().filter(|(x, y)| drawable(*x) && drawable(*y))
     }
 
@@ -95,11 +138,10 @@ impl Biplot {
     }
 
     fn legend(&self) -> Vec<Label> {
-        let named = self.groups.iter().enumerate();
-        let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
-        let label = |(i, (name, _)): (usize, &PointGroup)| {
-            let swatch = Swatch::Series(LineStyle::None, shape(i));
-            Label::above(name, &colour(i), swatch)
+        let named = self.groups.iter().filter(|group| !group.name.is_empty());
+        let label = |group: &PointGroup| {
+            let swatch = Swatch::Series(LineStyle::None, group.shape);
+            Label::above(&group.name, &group.colour, swatch)
         };
         named.map(label).collect()
     }
@@ -149,9 +191,9 @@ impl Biplot {
     }
 
     fn description(&self, count: usize, arrows: &[&Arrow]) -> String {
-        let groups = self.groups.iter().filter(|(name, _)| !name.is_empty());
+        let groups = self.groups.iter().filter(|group| !group.name.is_empty());
         let groups: Vec<String> = groups
-            .map(|(name, points)| format!("{} {name}", points.len()))
+            .map(|group| format!("{} {}", group.points.len(), group.name))
             .collect();
         let arrows: Vec<String> = arrows
             .iter()
@@ -211,11 +253,11 @@ impl Biplot {
             300..1_500 => 3.0,
             _ => 2.2,
         };
-        for (i, (name, points)) in self.groups.iter().enumerate() {
-            svg.open_group(&colour(i), name);
-            for &(px, py) in points {
+        for group in &self.groups {
+            svg.open_group(&group.colour, &group.name);
+            for &(px, py) in &group.points {
                 if drawable(px) && drawable(py) {
-                    shape(i).draw(&mut svg, (x.at(px), y.at(py)), radius);
+                    group.shape.draw(&mut svg, (x.at(px), y.at(py)), radius);
                 }
             }
             svg.close_group();
@@ -251,7 +293,7 @@ impl Biplot {
 }
 
 /// The biplot of rows with these `scores` on all components over two components `(x, y)` (from 0), with one label per
-/// row or none.
+/// row or none; an empty label is none.
 pub fn biplot(
     estimate: &Estimate,
     (first, second): (usize, usize),
@@ -271,21 +313,28 @@ pub fn biplot(
     let arrows = estimate.feature_names().into_iter().zip(loadings);
     let arrow = |(name, (&x, &y)): (String, (&f64, &f64))| Arrow { name, x, y };
     let names = labels.map_or(Ok(Vec::new()), group_names)?;
-    // Unnamed points come last; without labels that is all of them.
-    let mut groups: Vec<PointGroup> = names
-        .iter()
-        .chain([&labels.map_or("", |_| "other")])
-        .map(|name| ((*name).to_owned(), Vec::new()))
+    // Rare labels share a group, and so do points without one; without labels that is all of them.
+    let rare = names.len();
+    let mut groups: Vec<PointGroup> = (0..)
+        .zip(names.iter().chain([&labels.map_or("", |_| "other")]))
+        .map(|(index, name)| PointGroup::of_label(index, name))
         .collect();
+    groups.push(PointGroup::without_label());
     // Every `step`-th row.
     let step = scores.len().div_ceil(MAX_POINTS).max(1);
     for row in (0..scores.len()).step_by(step) {
-        let label = labels.map(|labels| labels[row].as_str());
-        let group = names.iter().position(|name| Some(*name) == label);
-        let (_, points) = &mut groups[group.unwrap_or(names.len())];
-        points.push((scores[row][first], scores[row][second]));
+        let group = match labels.map(|labels| labels[row].as_str()) {
+            None => rare,
+            Some("") => rare + 1,
+            Some(label) => {
+                let place = names.iter().position(|name| *name == label);
+                place.unwrap_or(rare)
+            }
+        };
+        let scores = (scores[row][first], scores[row][second]);
+        groups[group].points.push(scores);
     }
-    groups.retain(|(_, points)| !points.is_empty());
+    groups.retain(|group| !group.points.is_empty());
     let axis = |index: usize| {
         let component = &components[index];
         let verdict = match component.verdict {
@@ -296,7 +345,9 @@ pub fn biplot(
         let share = share.map_or_else(String::new, |share| {
             format!(" ({:.1} % of the variance)", 100.0 * share)
         });
-        format!("Component {}{share}{verdict}", index + 1)
+        let group = estimate.group_of(index);
+        let group = group.map_or_else(String::new, |group| format!(", one of {}", group.range()));
+        format!("Component {}{share}{verdict}{group}", index + 1)
     };
     let drawn = with_thousands(scores.len().div_ceil(step) as u64);
     let all = with_thousands(scores.len() as u64);
@@ -316,7 +367,7 @@ pub fn biplot(
 /// The labels with their own colour, most frequent first, then by name.
 fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for label in labels {
+    for label in labels.iter().filter(|label| !label.is_empty()) {
         *counts.entry(label).or_default() += 1;
     }
     if counts.len() > MAX_DISTINCT_LABELS {
@@ -331,11 +382,6 @@ fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
         names.truncate(MAX_LABELS - 1);
     }
     Ok(names.into_iter().map(|(name, _)| name).collect())
-}
-
-/// The shape changes after every eight colours: the ninth group has the first colour and the second shape.
-fn shape(index: usize) -> Marker {
-    Marker::Auto.resolve(index + index / SERIES_COLOURS)
 }
 
 /// A line with a head at its end.
@@ -387,6 +433,8 @@ mod tests {
         assert_eq!(names.len(), MAX_LABELS);
         let names = group_names(&labels[..3]).unwrap();
         assert_eq!(names, ["l0", "l1", "l4"]);
+        let gaps = ["", "a", ""].map(str::to_owned);
+        assert_eq!(group_names(&gaps).unwrap(), ["a"]);
         let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();
         assert!(group_names(&many).is_err());
     }

@@ -14,7 +14,7 @@ use crate::{
         text::Role,
     },
     figure::Figure,
-    number::compact,
+    number::{compact, drawable},
     table::DataTable,
 };
 
@@ -27,6 +27,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// One standard deviation for each point, drawn in both directions.
     pub error_bars: Option<Vec<f64>>,
+    /// Lower and upper end of a range for each point, shaded.
+    pub ranges: Option<Vec<(f64, f64)>>,
     /// Stroke of the line.
     pub style: LineStyle,
     /// Shape of the points.
@@ -50,6 +52,23 @@ impl Series {
     pub fn with_error_bars(mut self, deviations: impl IntoIterator<Item = f64>) -> Self {
         self.error_bars = Some(deviations.into_iter().collect());
         self
+    }
+
+    /// Adds a shaded range, from a lower to an upper end for each point.
+    #[must_use]
+    pub fn with_ranges(mut self, ends: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.ranges = Some(ends.into_iter().collect());
+        self
+    }
+
+    /// The places of the range: x, lower and upper end.
+    fn shaded(&self) -> Vec<(f64, f64, f64)> {
+        let ranges = self.ranges.as_deref().unwrap_or_default();
+        let places = self.points.iter().zip(ranges);
+        places
+            .map(|(&(x, _), &(low, high))| (x, low, high))
+            .filter(|&(x, low, high)| drawable(x) && drawable(low) && drawable(high))
+            .collect()
     }
 
     /// Sets the stroke.
@@ -175,6 +194,14 @@ impl LineChart {
                 ),
                 _ => format!(" {name}: no data."),
             });
+            if let Some((x, low, high)) = series.shaded().last() {
+                text.push_str(&format!(
+                    " Its range ends with {} to {} at {}.",
+                    compact(*low),
+                    compact(*high),
+                    compact(*x)
+                ));
+            }
         }
         for (name, level) in &self.reference_lines {
             text.push_str(&format!(" Reference: {name} at {}.", compact(*level)));
@@ -195,6 +222,9 @@ impl Figure for LineChart {
             let d = deviation.unwrap_or(0.0);
             ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.can_show(v)));
         }
+        let ends = self.series.iter().flat_map(Series::shaded);
+        let ends = ends.flat_map(|(_, low, high)| [low, high]);
+        ys.extend(ends.filter(|&v| self.y.can_show(v)));
 
         let mut svg = Svg::default();
         let mut top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width);
@@ -259,13 +289,19 @@ impl Figure for LineChart {
         let deviations = self.series.iter().any(|s| s.error_bars.is_some());
         let mut headers = vec!["Series", &self.x.label, &self.y.label];
         headers.extend(deviations.then_some("± s.d."));
+        let ranges = self.series.iter().any(|s| s.ranges.is_some());
+        headers.extend(ranges.then_some(["from", "to"]).into_iter().flatten());
         let mut rows = Vec::new();
         for series in &self.series {
+            let shaded = series.shaded();
             for (x, y, deviation) in self.drawable(series) {
                 let mut row = vec![series.name.clone(), compact(x), compact(y)];
                 if deviations {
                     row.push(deviation.map(compact).unwrap_or_default());
                 }
+                let ends = shaded.iter().find(|(place, _, _)| *place == x);
+                row.extend(ends.into_iter().flat_map(|end| [end.1, end.2].map(compact)));
+                row.resize(headers.len(), String::new());
                 rows.push(row);
             }
         }
@@ -299,6 +335,13 @@ fn draw_series(
     svg.open_group(&colour(series.colour.unwrap_or(index)), "");
     let (x0, y0) = (area.x - 6.0, area.y - 2.0);
     svg.open_clip(Area::new(x0, y0, area.w + 12.0, area.h + 4.0));
+    let shaded = series.shaded();
+    let upper = shaded.iter().map(|end| (x.at(end.0), y.at(end.2)));
+    let lower = shaded.iter().rev().map(|end| (x.at(end.0), y.at(end.1)));
+    let around: Vec<(f64, f64)> = upper.chain(lower).collect();
+    if shaded.len() > 1 {
+        svg.tinted_path("fill", &Path::through(&around, true), 0.14);
+    }
     for (&(px, py, deviation), &(cx, _)) in points.iter().zip(&at) {
         let Some(d) = deviation else { continue };
         if !x.shows(px) {

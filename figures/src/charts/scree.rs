@@ -3,7 +3,7 @@
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
 use crate::{
-    charts::alignment::{ALIGNMENT, number_or_empty, panel},
+    charts::alignment::{ALIGNMENT, name, number_or_empty, panel, starts},
     drawing::{
         frame::{
             MARGIN, axes, caption_under, clamp_width, draw_lines, fit_y, heading_and_legend,
@@ -35,11 +35,16 @@ pub struct Scree {
     pub floor: Option<VarianceFloor>,
     /// Details of the leading components; the verdicts of the others follow from the floor.
     pub components: Vec<ScreeComponent>,
+    /// Whether the variances are lower bounds: then there are no whiskers.
+    pub lower_bounds: bool,
+    /// Where other studies of the same people would end the components: after how many, and in which share.
+    pub ends: Vec<(usize, f64)>,
     /// The spectrum of the same data without noise, in the same units.
     pub without_noise: Option<Vec<f64>>,
 }
 
 const VARIANCE: &str = "Variance";
+const AT_LEAST: &str = "Variance, at least";
 const WITHOUT_NOISE: &str = "without noise (non-private)";
 const VARIANCE_LOG: &str = "Variance (logarithmic)";
 /// On a linear axis a leading variance this much above the threshold would flatten the rest.
@@ -56,8 +61,15 @@ impl Scree {
             eigenvalues: eigenvalues.into_iter().collect(),
             floor: None,
             components: Vec::new(),
+            lower_bounds: false,
+            ends: Vec::new(),
             without_noise: None,
         }
+    }
+
+    /// "≥ " before a lower bound.
+    fn sign(&self) -> &'static str {
+        if self.lower_bounds { "≥ " } else { "" }
     }
 
     /// The vertical axis: logarithmic, starting at the floor level, if the first variance would dwarf the others.
@@ -71,6 +83,7 @@ impl Scree {
             {
                 Axis::log(VARIANCE_LOG).between(0.8 * floor.level, 1.3 * largest)
             }
+            _ if self.lower_bounds => Axis::linear(AT_LEAST),
             _ => Axis::linear(VARIANCE),
         }
     }
@@ -133,6 +146,39 @@ impl Scree {
         }
     }
 
+    /// The ends that are shown: between two of the first `n` components, and in a share that is not nearly 0.
+    fn shown_ends(&self, n: usize) -> impl Iterator<Item = (usize, f64)> {
+        let ends = self
+            .ends
+            .iter()
+            .map(|&(count, share)| (count, share.min(1.0)));
+        ends.filter(move |&(count, share)| (1..=n).contains(&count) && share >= 0.005)
+    }
+
+    /// A line between two components as high as the share of the studies that would end there.
+    fn draw_ends(&self, svg: &mut Svg, area: Area, x: &AxisScale, n: usize) {
+        for (count, share) in self.shown_ends(n) {
+            let at = x.at(rank(count - 1) + 0.5);
+            let h = area.h * share;
+            let tooltip = format!("{count} components: {:.0} % of such studies", 100.0 * share);
+            svg.open_group("c3", &tooltip);
+            let line = Area::new(at - 1.5, area.bottom() - h, 3.0, h);
+            svg.tinted("fill", line, 0.6);
+            svg.close_group();
+        }
+    }
+
+    fn ends_in_words(&self, n: usize) -> Option<String> {
+        let ends = self.shown_ends(n);
+        let ends: Vec<String> = ends
+            .map(|(count, share)| format!("after {count} in {:.0}\u{a0}%", 100.0 * share))
+            .collect();
+        let list = ends.join(", ");
+        (!ends.is_empty()).then(|| {
+            format!("Upright lines: where such studies of the same people would end, {list}")
+        })
+    }
+
     fn draw_values(&self, svg: &mut Svg, values: &[(usize, f64)], x: &AxisScale, y: &AxisScale) {
         let at: Vec<_> = values
             .iter()
@@ -144,7 +190,8 @@ impl Scree {
         for (&(i, value), place) in values.iter().zip(at) {
             let verdict = self.verdict(i, value);
             let words = verdict.map_or(String::new(), |v| format!(", {}", v.in_words()));
-            let tooltip = format!("Component {}: {}{words}", i + 1, compact(value));
+            let sign = self.sign();
+            let tooltip = format!("Component {}: {sign}{}{words}", i + 1, compact(value));
             if let Some((upper, lower)) = self.whisker_of(i, value) {
                 let lower = if y.shows(lower) { lower } else { y.domain.0 };
                 svg.open_group("c5", "");
@@ -185,10 +232,11 @@ impl Scree {
                 text.push_str(&format!(" {count} {}.", verdict.in_words()));
             }
         }
-        for (i, component) in self.components.iter().take(n).enumerate() {
-            if component.alignment.is_finite() {
-                let alignment = compact(component.alignment);
-                text.push_str(&format!(" Component {}: {ALIGNMENT} {alignment}.", i + 1));
+        for start in starts(&self.components[..self.components.len().min(n)]) {
+            let alignment = start.1.alignment;
+            if alignment.is_finite() {
+                let alignment = compact(alignment);
+                text.push_str(&format!(" {}: {ALIGNMENT} {alignment}.", name(start)));
             }
         }
         text
@@ -205,8 +253,9 @@ fn draw_reference(svg: &mut Svg, points: &[(f64, f64)]) {
 }
 
 /// The lines under the chart; `rest` eigenvalues are not in it.
-fn notes(rest: usize, has_whiskers: bool) -> Vec<String> {
+fn notes(rest: usize, has_whiskers: bool, ends: Option<String>) -> Vec<String> {
     let mut notes = vec!["Component, by rank".to_owned()];
+    notes.extend(ends);
     if rest > 0 {
         let s = if rest == 1 { "" } else { "s" };
         notes.push(format!("… and {rest} smaller one{s}, not shown"));
@@ -267,6 +316,7 @@ impl Figure for Scree {
         self.draw_floor(&mut svg, area, &y);
         axes(&mut svg, area, &x, &y);
         self.draw_levels(&mut svg, area, &y);
+        self.draw_ends(&mut svg, area, &x, n);
         if let Some(points) = &reference {
             let at: Vec<_> = points
                 .iter()
@@ -291,7 +341,10 @@ impl Figure for Scree {
             bottom = area.bottom() + 26.0;
         }
         let has_whiskers = values.iter().any(|&(i, v)| self.whisker_of(i, v).is_some());
-        let under = notes(total - n, has_whiskers);
+        let mut under = notes(total - n, has_whiskers, self.ends_in_words(n));
+        if self.lower_bounds {
+            under.push("Lower bounds: the reports do not show how long the rows are".to_owned());
+        }
         let middle = area.x + area.w / 2.0;
         let height = caption_under(&mut svg, &under, middle, bottom, width);
         svg.finish(width, height, &self.title, &self.description(n))
@@ -314,10 +367,16 @@ impl Figure for Scree {
             let verdict = self.verdict(i, value).map_or("", Verdict::as_str);
             let mut row = vec![
                 (i + 1).to_string(),
-                compact(value),
+                format!("{}{}", self.sign(), compact(value)),
                 error.map(compact).unwrap_or_default(),
                 verdict.to_owned(),
-                component.map_or(String::new(), |c| number_or_empty(c.alignment)),
+                component.map_or(String::new(), |c| {
+                    let value = number_or_empty(c.alignment);
+                    match c.span {
+                        2.. if !value.is_empty() => format!("{value} ({}–{})", i + 1, i + c.span),
+                        _ => value,
+                    }
+                }),
             ];
             if let Some(others) = &self.without_noise {
                 row.push(others.get(i).copied().map(compact).unwrap_or_default());

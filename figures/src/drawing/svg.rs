@@ -67,6 +67,16 @@ impl Svg {
         let _ = write!(self.body, "<path class=\"{class}\" d=\"{}\"/>", path.0);
     }
 
+    /// A translucent area.
+    pub(crate) fn tinted_path(&mut self, class: &str, path: &Path, opacity: f64) {
+        let opacity = num(opacity);
+        let _ = write!(
+            self.body,
+            "<path class=\"{class}\" fill-opacity=\"{opacity}\" d=\"{}\"/>",
+            path.0
+        );
+    }
+
     /// A line of text with its baseline at `at`; `class` may be empty.
     pub(crate) fn text(
         &mut self,

@@ -7,7 +7,7 @@ use eigenveil_figures::{
 use eigenveil_shared::estimate::Estimate;
 
 pub(crate) fn all() -> Vec<(String, String)> {
-    let estimate = estimate();
+    let estimate = with_moment();
     let without_noise = [0.55, 0.21, 0.19, 0.03, 0.01, 0.01];
     let drawn = estimate_figures(&estimate, Some(&without_noise)).into_iter();
     let mut figures: Vec<(&str, Box<dyn Figure>)> = drawn.map(|f| (f.file, f.figure)).collect();
@@ -41,6 +41,18 @@ pub(crate) fn all() -> Vec<(String, String)> {
 /// names of popular example tables.
 pub(crate) fn estimate() -> Estimate {
     serde_json::from_str(include_str!("estimate.json")).expect("an estimate")
+}
+
+/// That estimate with the mean report of more participants: the first two features have a correlation of 0.6, and the
+/// others none.
+pub(crate) fn with_moment() -> Estimate {
+    let mut report = vec![0.0; 21];
+    report[1] = 0.1;
+    Estimate {
+        n: 1_000_000,
+        mean_report: Some(report),
+        ..estimate()
+    }
 }
 
 /// Error against privacy.

@@ -177,13 +177,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     operator: &Operator,
     request: Request,
 ) -> Result<T> {
-    let (parts, body) = request.into_parts();
-    let media_type = media_type(&parts.headers);
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
-        return Err(unsupported_media_type(media_type, "application/json"));
-    }
-    let (bytes, _reservation) = read(app, &parts, body, MAX_JSON_BYTES).await?;
+    let (bytes, _reservation) = read_json_bytes(app, request, MAX_JSON_BYTES).await?;
     operator.check_still_valid(app)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         error!(
@@ -191,6 +185,32 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
             "the JSON body does not fit this endpoint: {error}"
         )
     })
+}
+
+/// Reads anybody's short JSON body, of the form that the error tells: it does not echo what was sent, which may be a
+/// token.
+pub(crate) async fn read_secret_json<T: DeserializeOwned>(
+    app: &AppState,
+    request: Request,
+    form: &str,
+) -> Result<T> {
+    let (bytes, _reservation) = read_json_bytes(app, request, MAX_SMALL_BYTES).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|_| error!(MalformedJson, "the JSON body is not of the form {form}"))
+}
+
+async fn read_json_bytes(
+    app: &AppState,
+    request: Request,
+    limit: usize,
+) -> Result<(Bytes, Reservation)> {
+    let (parts, body) = request.into_parts();
+    let media_type = media_type(&parts.headers);
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(unsupported_media_type(media_type, "application/json"));
+    }
+    read(app, &parts, body, limit).await
 }
 
 /// The content type as sent; empty if there is none, or if it is not text.

@@ -12,6 +12,7 @@ use eigenveil_shared::{
     api::{EstimateJob, EstimateRequest, EstimateState, MAX_MOMENT_DIMENSION},
     error,
     estimate::Estimate,
+    parameters::Parameters,
 };
 use eigenveil_store::{StoredEstimate, Study};
 use serde::{Deserialize, Serialize};
@@ -65,19 +66,28 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let body: EstimateRequest = body::read_json(&app, &operator, request).await?;
     if body.moment {
-        MomentEstimate::check_study(study.params())?;
-    }
-    let p = study.params().dimension();
-    if body.moment && p > MAX_MOMENT_DIMENSION {
-        return Err(Error::invalid_request(format!(
-            "the moment is available for at most {MAX_MOMENT_DIMENSION} features, not {p}, because it has {p} × {p} numbers: ask for components instead"
-        ))
-        .into());
+        check_moment(study.params())?;
     }
     let job = app.jobs().add(&study, body).await?;
     let location = format!("{public_path}/{}", job.number);
     let accepted = [(header::LOCATION, location)];
     Ok((StatusCode::ACCEPTED, accepted, Json(job)).into_response())
+}
+
+/// Whether an estimate of this study may have the mean report.
+///
+/// # Errors
+/// `invalid-request` for a study whose moment has no errors, or that has too many features.
+pub(crate) fn check_moment(params: &Parameters) -> Result<(), Error> {
+    let params = params.rows()?;
+    MomentEstimate::check_study(params)?;
+    let p = params.dimension();
+    if p > MAX_MOMENT_DIMENSION {
+        return Err(Error::invalid_request(format!(
+            "the moment is available for at most {MAX_MOMENT_DIMENSION} features, not {p}, because it has {p} × {p} numbers: ask for components instead"
+        )));
+    }
+    Ok(())
 }
 
 /// List the estimates of a study

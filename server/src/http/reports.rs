@@ -18,7 +18,7 @@ use eigenveil_shared::{
     enrolment::{Enrolment, Frame},
     error,
 };
-use eigenveil_store::{ClientKey, NewReport, Reservation, Study, SubmitOutcome};
+use eigenveil_store::{ClientKey, NewReport, Reservation, Store, Study, SubmitOutcome, no_batches};
 use smallvec::{SmallVec, smallvec};
 
 use super::{
@@ -27,6 +27,7 @@ use super::{
     openapi::{Binary, ErrorResponses},
     problem::ApiError,
     rate_limit_layer::client_key,
+    run_blocking,
 };
 use crate::app::AppState;
 
@@ -85,6 +86,9 @@ async fn store_reports(
         )
         .into());
     };
+    if frame.batched && study.has_sites() {
+        return Err(no_batches(&study).into());
+    }
     let payload_len = study.payload_len();
     // Reports counted before are recognised in any state; a study with no reports has none.
     let over = study.about().is_over(app.store().unix_ms());
@@ -99,7 +103,7 @@ async fn store_reports(
         reservation = reservation.low_priority();
     }
     let limit = frame.body_limit(payload_len);
-    let (bytes, reservation) =
+    let (bytes, mut reservation) =
         body::read_into(app, &parts.headers, content, limit, reservation).await?;
     if frame.batched {
         let decoded = decode_batch(&bytes, frame, &study)?;
@@ -113,7 +117,7 @@ async fn store_reports(
                 .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
-        let response = batch.response(&study, &stored)?;
+        let response = batch.response(app.store(), &study, &stored)?;
         let metrics = app.metrics();
         metrics.reports_counted(response.accepted, response.duplicates);
         for report in &response.refused {
@@ -121,7 +125,15 @@ async fn store_reports(
         }
         return Ok(Json(UploadResponse::Batch(response)).into_response());
     }
-    let report = decode_report(&bytes, frame, &study)?;
+    let report = match study.has_sites() {
+        false => decode_report(&bytes, frame, &study)?,
+        true => {
+            // Decoded, and in a full square.
+            reservation.grow(3 * payload_len)?;
+            read_site_report(app, &study, &bytes, frame).await?
+        }
+    };
+    let failed = report.refusal().cloned();
     // Both are in the buffer that the connection's next request may use.
     drop((bytes, parts));
     let stored = app
@@ -129,8 +141,9 @@ async fn store_reports(
         .submit_reserved(&study, smallvec![report], reservation)
         .await?;
     let stored = stored.first().copied().unwrap_or(SubmitOutcome::NotOpen);
-    if let Some(error) = refusal(&study, stored) {
-        return Err(error.into());
+    if let Some(error) = refusal(app.store(), &study, stored) {
+        let own = failed.filter(|failed| failed.code() == error.code());
+        return Err(own.unwrap_or(error).into());
     }
     let (status, outcome) = match stored {
         SubmitOutcome::Accepted => (StatusCode::CREATED, ReportOutcome::Accepted),
@@ -147,6 +160,23 @@ fn decode_report(bytes: &Bytes, frame: Frame, study: &Study) -> Result<NewReport
     let (admissions, report) = frame.split(bytes)?;
     let report = NewReport::decode(&bytes.slice_ref(report), study)?;
     Ok(report.admitted_by(&admissions.get(0)))
+}
+
+/// Decodes and tests a site's report, outside the serving threads.
+async fn read_site_report(
+    app: &AppState,
+    study: &Arc<Study>,
+    bytes: &Bytes,
+    frame: Frame,
+) -> Result<NewReport, Error> {
+    let (app, study, bytes) = (app.clone(), Arc::clone(study), bytes.clone());
+    let read = move || {
+        let (admissions, report) = frame.split(&bytes)?;
+        let report = bytes.slice_ref(report);
+        app.store()
+            .read_site_report(&study, &report, &admissions.get(0))
+    };
+    run_blocking(read).await
 }
 
 fn decode_batch(
@@ -212,6 +242,7 @@ impl Batch {
     /// were counted before: then each report gets its own outcome.
     fn response(
         mut self,
+        store: &Store,
         study: &Study,
         stored: &[SubmitOutcome],
     ) -> Result<BatchResponse, ApiError> {
@@ -221,7 +252,7 @@ impl Batch {
             count(SubmitOutcome::Duplicate),
         );
         for (&index, &stored) in self.positions.iter().zip(stored) {
-            let Some(error) = refusal(study, stored) else {
+            let Some(error) = refusal(store, study, stored) else {
                 continue;
             };
             if accepted + duplicates == 0 && !matches!(stored, SubmitOutcome::NotAdmitted(_)) {
@@ -246,12 +277,13 @@ fn rejected(index: u32, error: &Error) -> RefusedReport {
     }
 }
 
-fn refusal(study: &Study, outcome: SubmitOutcome) -> Option<Error> {
+fn refusal(store: &Store, study: &Study, outcome: SubmitOutcome) -> Option<Error> {
     Some(match outcome {
         SubmitOutcome::Accepted | SubmitOutcome::Duplicate => return None,
         SubmitOutcome::NotOpen => not_accepting_error(study, false),
         SubmitOutcome::Ended => not_accepting_error(study, true),
         SubmitOutcome::NotAdmitted(code) => token_error(code),
+        SubmitOutcome::NoRoom => store.no_room(study),
         SubmitOutcome::StudyDeleted => error!(
             StudyNotFound,
             "study {} was deleted; nothing was counted",
@@ -265,6 +297,8 @@ fn token_error(code: ErrorCode) -> Error {
         ErrorCode::TokenRequired => {
             "this study accepts reports only with a one-time token, and this one has none; ask the people who run the study for a token"
         }
+        // The test of the report says more.
+        ErrorCode::ImplausibleReport => "no site of this study sends such a report",
         ErrorCode::TokenSpent => {
             "another report was counted with this token, which is valid for one; ask the people who run the study for another"
         }

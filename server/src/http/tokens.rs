@@ -6,15 +6,19 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use eigenveil_shared::api::{
-    AnalystTokenList, CreateAnalystTokenRequest, CreateAnalystTokenResponse, IssueTokensRequest,
-    IssueTokensResponse, RotateOperatorTokenResponse, TokenCounts,
+use eigenveil_shared::{
+    api::{
+        AnalystTokenList, CreateAnalystTokenRequest, CreateAnalystTokenResponse,
+        IssueTokensRequest, IssueTokensResponse, LookUpTokenRequest, RotateOperatorTokenResponse,
+        SiteToken, TokenCounts,
+    },
+    enrolment::ParticipantToken,
 };
 use serde::Serialize;
 
 use super::{
     body,
-    extract::{Operator, StudyInPath, TokenInPath},
+    extract::{Operator, StudyInPath, TokenInPath, hide_draft},
     openapi::ErrorResponses,
     problem::ApiError,
     run_blocking,
@@ -29,7 +33,8 @@ fn secret(status: StatusCode, content: impl Serialize) -> Response {
 
 /// Create one-time participant tokens
 ///
-/// For a study with enrolment `token`. The text of the tokens is only in this response.
+/// For a study with enrolment `token`: so many, or in a study of sites one for each that is named. The text of the tokens
+/// is only in this response.
 #[utoipa::path(
     post, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
@@ -43,9 +48,9 @@ pub(crate) async fn issue(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let IssueTokensRequest { count } = body::read_json(&app, &operator, request).await?;
-    let issued = app.store().issue_tokens(&study, count).await?;
-    tracing::info!(study = %study.id(), count, "participant tokens created");
+    let body: IssueTokensRequest = body::read_json(&app, &operator, request).await?;
+    let issued = app.store().issue(&study, body).await?;
+    tracing::info!(study = %study.id(), count = issued.tokens.len(), "participant tokens created");
     Ok(secret(StatusCode::CREATED, issued))
 }
 
@@ -53,7 +58,7 @@ pub(crate) async fn issue(
 #[utoipa::path(
     get, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "How many were issued and spent", body = TokenCounts), ErrorResponses),
+    responses((status = 200, description = "How many were issued and spent, and the site of each in a study of sites", body = TokenCounts), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn count(
@@ -64,6 +69,30 @@ pub(crate) async fn count(
     Ok(Json(
         run_blocking(move || app.store().token_counts(&study)).await?,
     ))
+}
+
+/// Look up the site of a token
+///
+/// Whoever has a token of a study of sites is told for which site and for how many rows it is, before anything is sent
+/// or charged. Nothing is spent.
+#[utoipa::path(
+    post, path = "/v1/studies/{id}/tokens/lookup", tag = "tokens",
+    params(("id" = String, Path, description = "Identifier of the study")),
+    request_body = LookUpTokenRequest,
+    responses((status = 200, description = "The site of the token", body = SiteToken), ErrorResponses),
+)]
+pub(crate) async fn look_up(
+    StudyInPath(study): StudyInPath,
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Json<SiteToken>, ApiError> {
+    hide_draft(&study, false)?;
+    study.params().sites()?;
+    let form = "{\"token\": \"64 hexadecimal digits\"}";
+    let LookUpTokenRequest { token } = body::read_secret_json(&app, request, form).await?;
+    let token = ParticipantToken::parse(&token)?;
+    let found = run_blocking(move || app.store().look_up_token(&study, &token)).await?;
+    Ok(Json(found))
 }
 
 /// Create an analyst token

@@ -5,6 +5,7 @@ use eigenveil_shared::{
     enrolment::Enrolment,
     estimate::ComponentCount,
     preprocess::{Feature, Norm},
+    site_study::SiteWeights,
 };
 use eigenveil_store::Study;
 use maud::{Markup, html};
@@ -79,10 +80,24 @@ pub(super) fn parameters(study: &Study) -> Markup {
                     @if let Some(mean) = weights.mean { "; their mean is " (mean) }
                 }
             }
+            @if let Ok(sites) = params.sites() {
+                @let (terms, unit) = (sites.terms(), sites.terms().unit());
+                dt { "Tables" } dd {
+                    (with_thousands(terms.min_rows)) " to " (with_thousands(terms.max_rows)) " " (unit)
+                    @if let Some(cap) = terms.rows_per_person { "; of a person the first " (cap) " rows count" }
+                }
+                dt { "Sites count" } dd {
+                    @match terms.site_weights {
+                        SiteWeights::Rows => { "by the number of their " (unit) }
+                        SiteWeights::Precision => { "by how precise their reports are" }
+                    }
+                }
+            }
             dt { "One report" } dd { (with_thousands(privacy.report_bytes as u64)) " bytes" }
             dt { "Who may take part" } dd {
                 @match study.enrolment() {
                     Enrolment::Open => "anybody who knows the study's address",
+                    Enrolment::Token if study.has_sites() => "sites, each with a one-time token that has its name",
                     Enrolment::Token => "anybody with a one-time token",
                 }
             }

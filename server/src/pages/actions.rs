@@ -21,7 +21,7 @@ use super::{
 };
 use crate::http::{
     ApiError,
-    estimates::{Format, estimate_file},
+    estimates::{Format, check_moment, estimate_file},
     extract::{NumberInPath, StudyInPath},
     run_blocking,
 };
@@ -66,16 +66,12 @@ pub(super) async fn request_estimate(
         }),
         false => None,
     };
-    app.jobs()
-        .add(
-            &study,
-            EstimateRequest {
-                k,
-                sparse,
-                moment: false,
-            },
-        )
-        .await?;
+    let moment = fields.has("moment");
+    if moment {
+        check_moment(study.params())?;
+    }
+    let request = EstimateRequest { k, sparse, moment };
+    app.jobs().add(&study, request).await?;
     Ok(redirect_to_study(&visitor, &study))
 }
 

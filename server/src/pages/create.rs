@@ -5,7 +5,10 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use eigenveil_estimation::format::with_thousands;
+use eigenveil_estimation::{
+    format::{three_digits, with_thousands},
+    statistics::MomentEstimate,
+};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{Error, error, mechanism::MechanismKind};
 use maud::{Markup, html};
@@ -141,11 +144,16 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     fieldset {
                         legend { "The data" }
                         (form.text("name", "Name", "Shown to everybody.", "text"))
-                        (form.text("dimension", "Features p", "Numbers in each participant's row.", "number"))
+                        (form.text("features", "Features (optional)", "The file that eigenveil prepare writes, pasted; or one feature a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
+                        // Shown by the script, which reads the file into the field above.
+                        div #features-from .field hidden {
+                            label for="features-file" { "Read the features from a file" }
+                            input #features-file type="file" accept=".csv,.tsv,.txt,text/plain,text/csv";
+                        }
+                        (form.text("dimension", "Features p", "Numbers in each participant's row; not used where features are listed.", "number"))
                         (form.text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
                         (form.choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
                         (form.text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
-                        (form.text("features", "Features (optional)", "One a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
                         (form.checkbox("centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {
@@ -154,7 +162,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (form.text("purpose", "Purpose", "What the results are for, in a sentence or two.", "text"))
                         (form.text("responsible_party", "Responsible", "The person or organisation responsible for the study.", "text"))
                         (form.text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
-                        (form.text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is accepted after it. Empty: until you close the study.", "text"))
+                        (form.text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is accepted after it. Empty: until you close the study.", "date"))
                     }
                     fieldset {
                         legend { "Privacy and people" }
@@ -168,8 +176,20 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (form.checkbox("draft", "Create it as a draft: nobody can take part before you open it"))
                     }
                     fieldset {
+                        legend { "Sites (optional)" }
+                        (form.choice("unit", "Who sends a report", "A site, such as a hospital, has a table of many rows, and a token with its name. Private centring is on.", &[
+                            ("row", "a participant, of a single row"),
+                            ("site", "a site, of a table"),
+                        ]))
+                        (form.text("max_rows", "Rows of the largest table", "Of sites only; persons, where persons are protected.", "number"))
+                        (form.text("rows_per_person", "Rows of a person that count (optional)", "Of sites only, at most 1,000: a person is then protected, and not each row alone.", "number"))
+                    }
+                    fieldset {
                         legend { "For the planner only" }
                         (form.text("users", "Participants expected", "Not part of the study.", "number"))
+                        (form.text("spectrum", "Eigenvalues (optional)", "The leading ones of public rows, such as 0.3,0.2,0.05: what eigenveil prepare prints after --spectrum. With them the planner says the error to expect.", "text"))
+                        (form.text("mean_squared_length", "Mean squared length", "Of the prepared rows, at most 1: what it prints after --mean-squared-length. For the eigenvalues.", "decimal"))
+                        (form.text("mean_length", "Length of the mean", "Of the prepared rows: what it prints after --mean-length. For the eigenvalues.", "decimal"))
                     }
                     p .actions {
                         button type="submit" name="step" value="plan" { "Show what it can show" }
@@ -194,6 +214,13 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             };
         }
     };
+    if design.request.sites.is_some() {
+        return html! {
+            h2 { "What it can show" }
+            p { "Studies of sites are not planned here." }
+            (privacy_section(&design))
+        };
+    }
     let Some(outlook) = design.outlook(design.request.epsilon) else {
         return html! {
             h2 { "What it can show" }
@@ -206,9 +233,14 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
         design.users.saturating_mul(10),
     ]
     .map(|n| n.max(1));
-    let query = fields.query(PLANNED);
+    // The features, which are not in the query, say how many they are.
+    let query = fields.with("dimension", &design.request.dimension.to_string());
+    let query = query.query(PLANNED);
     html! {
         h2 { "What it can show" }
+        @if design.request.features.is_some() {
+            p #listed .muted { "p = " (design.request.dimension) ", the features that are listed." }
+        }
         p #visible { (outlook.sentences(design.users).unwrap_or_default()) }
         (images::figure(visitor, &format!("/studies/new/curve.svg?{query}"), "The smallest direction that shows against the number of participants, for three values of epsilon; the table below has numbers."))
         div .scroll tabindex="0" role="region" aria-label="The smallest direction that shows" {
@@ -230,7 +262,40 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                 }
             }
         }
+        @if design.population.is_some() { (expected_errors(&design, numbers)) }
+        @if let Some(Err(why)) = design.params().rows().ok().map(MomentEstimate::check_study) {
+            p #no-moment .help { "No correlations: " (why.detail()) "." }
+        }
         (privacy_section(&design))
+    }
+}
+
+/// The figures of a plan for people like the public rows.
+fn expected_errors(design: &Design, numbers: [u64; 3]) -> Markup {
+    let k = design.components();
+    let cell = |epsilon: f64, n: u64| {
+        let plan = design.expected(epsilon, n)?;
+        let (error, above) = (plan.error?.central, plan.components_above?);
+        Some(format!("{} ({above} of {k})", three_digits(error)))
+    };
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="The error to expect" {
+            table #expected {
+                caption { "Expected error ‖V̂V̂ᵀ − VVᵀ‖ for k = " (k) ", of people like the public rows, and how many components stand above the noise floor" }
+                thead { tr {
+                    th scope="col" { "ε" }
+                    @for n in numbers { th scope="col" { "n = " (with_thousands(n)) } }
+                } }
+                tbody {
+                    @for epsilon in design.epsilons() {
+                        tr {
+                            th scope="row" { (epsilon) }
+                            @for n in numbers { td { (cell(epsilon, n).unwrap_or_else(|| "–".to_owned())) } }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -258,12 +323,13 @@ impl Form<'_> {
             "decimal" => Some("decimal"),
             _ => None,
         };
+        let of_input = if kind == "date" { "date" } else { "text" };
         self.field(name, label, help, |described, invalid| {
             html! {
                 @if kind == "lines" {
                     textarea id=(name) name=(name) rows="3" aria-describedby=(described) aria-invalid=[invalid] { (value) }
                 } @else {
-                    input id=(name) type="text" inputmode=[mode] name=(name) value=(value)
+                    input id=(name) type=(of_input) inputmode=[mode] name=(name) value=(value)
                         autocomplete="off" aria-describedby=(described) aria-invalid=[invalid];
                 }
             }

@@ -1,7 +1,8 @@
 //! Parsing the form of a new study.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, path::Path};
 
+use eigenveil_estimation::planning::{DEFAULT_COMPONENTS, PlanResult};
 use eigenveil_shared::{
     Error, Result,
     about::{StudyNotice, UtcDate},
@@ -9,13 +10,20 @@ use eigenveil_shared::{
     enrolment::Enrolment,
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
+    parameters::Parameters,
     preprocess::{DEFAULT_CENTRING, Feature, Norm},
     privacy::{MAX_EPSILON, PrivacyStatement},
+    site_study::SiteTerms,
     study::StudyParams,
 };
 use eigenveil_store::{check_component_count, check_name};
+use eigenveil_tables::features as features_file;
 
-use super::{planner::Outlook, visitor::Fields};
+use super::{
+    planner::Outlook,
+    population::Population,
+    visitor::{Fields, wrong},
+};
 
 pub(super) const NORMS: &[(&str, &str)] = &[
     ("normalize", "dividing by their length"),
@@ -85,7 +93,9 @@ impl FieldErrors {
 pub(super) struct Design {
     pub(super) request: CreateStudyRequest,
     pub(super) users: u64,
-    params: StudyParams,
+    /// The people whose spectrum public rows show.
+    pub(super) population: Option<Population>,
+    params: Parameters,
 }
 
 impl Design {
@@ -113,7 +123,7 @@ impl Design {
         let mechanism = errors.value_or(mechanism, MechanismKind::default());
         let delta = match mechanism.is_pure() || fields.get("delta").is_empty() {
             true => None,
-            false => Some(errors.value_or(number(fields, "delta"), 1e-6)),
+            false => Some(errors.value_or(fields.number("delta"), 1e-6)),
         };
         let k = match fields.get("k") {
             "" | "auto" => Ok(ComponentCount::Auto),
@@ -122,11 +132,15 @@ impl Design {
                 .map(ComponentCount::Fixed)
                 .map_err(|_| wrong("k", text, "a whole number such as 5, or auto")),
         };
-        let radius = |errors: &mut FieldErrors| errors.value_or(number(fields, "radius"), 1.0);
+        let radius = |errors: &mut FieldErrors| errors.value_or(fields.number("radius"), 1.0);
+        let features = errors.value_or(features(fields.get("features")), None);
         let request = CreateStudyRequest {
             name: fields.get("name").to_owned(),
-            dimension: errors.value_or(whole(fields, "dimension"), 2) as usize,
-            features: errors.value_or(features(fields.get("features")), None),
+            dimension: match &features {
+                Some(features) => features.len(),
+                None => errors.value_or(whole(fields, "dimension"), 2) as usize,
+            },
+            features,
             norm: match fields.get("norm") {
                 "clip" => Norm::Clip {
                     radius: radius(&mut errors),
@@ -138,17 +152,19 @@ impl Design {
             },
             centring: fields.has("centring").then_some(DEFAULT_CENTRING),
             weights: None,
-            mechanism,
+            mechanism: Some(mechanism),
             calibration: Calibration::default(),
-            epsilon: errors.value_or(number(fields, "epsilon"), 1.0),
+            epsilon: errors.value_or(fields.number("epsilon"), 1.0),
             delta,
             default_k: errors.value_or(k, ComponentCount::Auto),
             draft: fields.has("draft"),
-            enrolment: match fields.get("enrolment") {
-                "token" => Enrolment::Token,
+            enrolment: match (fields.get("enrolment"), fields.get("unit")) {
+                // Of sites only with tokens.
+                ("token", _) | (_, "site") => Enrolment::Token,
                 _ => Enrolment::Open,
             },
             about: StudyNotice::default(),
+            sites: (fields.get("unit") == "site").then(|| sites(fields, &mut errors)),
         };
         let users = errors.value_or(whole(fields, "users"), 1);
         if !errors.is_empty() {
@@ -156,11 +172,26 @@ impl Design {
         }
         let params = request.params()?;
         check_component_count(request.default_k, params.dimension())?;
+        let k = components(request.default_k, params.dimension());
         Ok(Self {
             request,
             users,
+            population: match params.rows() {
+                Ok(params) => Population::read(fields, params, k)?,
+                Err(_) => None,
+            },
             params,
         })
+    }
+
+    /// The study of the request.
+    pub(super) fn params(&self) -> &Parameters {
+        &self.params
+    }
+
+    /// Components that the planner looks at.
+    pub(super) fn components(&self) -> usize {
+        components(self.request.default_k, self.params.dimension())
     }
 
     /// Half of ε, ε and twice ε, as far as a study may have them.
@@ -172,35 +203,49 @@ impl Design {
             .collect()
     }
 
-    /// The outlook of the study at this ε; `None` if all components are requested.
+    /// The outlook of the study at this ε; `None` if all components are requested, and for a study of sites.
     pub(super) fn outlook(&self, epsilon: f64) -> Option<Outlook> {
-        let other;
-        let params = if epsilon == self.request.epsilon {
-            &self.params
-        } else {
-            let request = CreateStudyRequest {
-                epsilon,
-                ..self.request.clone()
-            };
-            other = request.params().ok()?;
-            &other
+        Outlook::of(&self.params_at(epsilon)?, self.request.default_k)
+    }
+
+    /// The error to expect at this ε of `n` people like the public rows; `None` without their spectrum.
+    pub(super) fn expected(&self, epsilon: f64, n: u64) -> Option<PlanResult> {
+        let population = self.population.as_ref()?;
+        population.with_participants(&self.params_at(epsilon)?, n)
+    }
+
+    fn params_at(&self, epsilon: f64) -> Option<StudyParams> {
+        if epsilon == self.request.epsilon {
+            return self.params.rows().ok().cloned();
+        }
+        let request = CreateStudyRequest {
+            epsilon,
+            ..self.request.clone()
         };
-        Outlook::of(params, self.request.default_k)
+        request.params().ok()?.into_rows().ok()
     }
 
     pub(super) fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::new(&self.params)
+        self.params.privacy()
     }
 }
 
-fn wrong(field: &'static str, text: &str, what: &str) -> Error {
-    Error::invalid_request(format!("{field} is {text:?}; it must be {what}")).with_field(field)
+/// The terms of a study of sites.
+fn sites(fields: &Fields, errors: &mut FieldErrors) -> SiteTerms {
+    let mut terms = SiteTerms::new(errors.value_or(whole(fields, "max_rows"), 1));
+    if !fields.get("rows_per_person").is_empty() {
+        let rows =
+            whole(fields, "rows_per_person").map(|rows| u16::try_from(rows).unwrap_or(u16::MAX));
+        terms.rows_per_person = Some(errors.value_or(rows, 1));
+    }
+    terms
 }
 
-fn number(fields: &Fields, name: &'static str) -> Result<f64> {
-    let text = fields.get(name);
-    let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
-    value.ok_or_else(|| wrong(name, text, "a number such as 1.5"))
+fn components(k: ComponentCount, p: usize) -> usize {
+    match k {
+        ComponentCount::Fixed(k) => k,
+        ComponentCount::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
+    }
 }
 
 fn whole(fields: &Fields, name: &'static str) -> Result<u64> {
@@ -236,10 +281,16 @@ fn last_day(text: &str) -> Result<Option<UtcDate>> {
         .transpose()
 }
 
-/// One feature a line: a name, or a name with its public center and scale.
+/// A features file, as it was pasted or read by the page; or one feature a line: a name, or a name with its public
+/// center and scale.
 fn features(text: &str) -> Result<Option<Vec<Feature>>> {
     if text.is_empty() {
         return Ok(None);
+    }
+    let wrong = |why: &str| Error::invalid_request(why).with_field("features");
+    if features_file::is_table(text) {
+        let read = features_file::parse_constants(Path::new("features"), text);
+        return read.map(Some).map_err(|error| wrong(error.detail()));
     }
     let feature = |(i, line): (usize, &str)| {
         let parts: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -269,23 +320,18 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>> {
             )),
         }
     };
-    // The header of a features file, which somebody pastes.
-    let is_header = |line: &str| {
-        line.trim()
-            .to_ascii_lowercase()
-            .starts_with("name,center,scale")
-    };
-    text.lines()
-        .enumerate()
-        .filter(|(i, line)| *i > 0 || !is_header(line))
-        .map(feature)
-        .collect::<Result<_, String>>()
-        .map(Some)
-        .map_err(|wrong| Error::invalid_request(wrong).with_field("features"))
+    let features = text.lines().enumerate().map(feature);
+    let features = features.collect::<Result<_, String>>();
+    features.map(Some).map_err(|why| wrong(&why))
 }
 
 #[cfg(test)]
 mod tests {
+    use eigenveil_estimation::{
+        Cancel,
+        planning::{PlanAnswer, PlanRequest, plan},
+    };
+
     use super::*;
 
     const GOOD: &str =
@@ -312,7 +358,24 @@ mod tests {
             ("norm=normalize", "norm=clip&radius=", "radius"),
             ("users=1000", "users=-1", "users"),
             ("users=1000", "users=0", "users"),
-            ("epsilon=4", "epsilon=4&features=a%0Ab", "features"),
+            ("epsilon=4", "epsilon=4&features=a%0Aa", "features"),
+            (
+                "epsilon=4",
+                "epsilon=4&features=name;scale%0Aa;x",
+                "features",
+            ),
+            ("epsilon=4", "epsilon=4&spectrum=0.3,x", "spectrum"),
+            ("epsilon=4", "epsilon=4&spectrum=0.3", "spectrum"),
+            (
+                "epsilon=4",
+                "epsilon=4&spectrum=0.3,0.2&centring=yes",
+                "mean_length",
+            ),
+            (
+                "norm=normalize",
+                "norm=clip&radius=2&spectrum=0.3,0.2",
+                "mean_squared_length",
+            ),
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
             ("name=n", "name=n&purpose=a%0Ab", "purpose"),
@@ -332,6 +395,37 @@ mod tests {
         let several = read("k=2").err().unwrap();
         for field in ["name", "dimension", "mechanism", "epsilon", "users"] {
             assert!(several.of_field(field).is_some(), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_site_has_terms_and_a_token() {
+        let sites = GOOD.replace(
+            "double-cap",
+            "discrete-gaussian&unit=site&max_rows=20,000&rows_per_person=5",
+        );
+        let design = read(&sites).unwrap();
+        let terms = design.request.sites.unwrap();
+        assert_eq!((terms.max_rows, terms.rows_per_person), (20_000, Some(5)));
+        assert_eq!(design.request.enrolment, Enrolment::Token);
+        assert!(design.outlook(4.0).is_none());
+        assert!(
+            design
+                .privacy()
+                .sentence
+                .contains("Each person at one site")
+        );
+        for (from, to, field) in [
+            ("max_rows=20,000", "max_rows=", "max_rows"),
+            (
+                "rows_per_person=5",
+                "rows_per_person=5000",
+                "rows_per_person",
+            ),
+            ("discrete-gaussian", "double-cap", "mechanism"),
+        ] {
+            let errors = read(&sites.replace(from, to)).err().unwrap();
+            assert!(errors.of_field(field).is_some(), "{to}: {errors:?}");
         }
     }
 
@@ -362,6 +456,60 @@ mod tests {
             assert!(!design.0.contains("name=") && !design.0.contains("purpose="));
             assert_eq!(planned(&design.0), design);
         }
+    }
+
+    /// A pasted file says how many features there are, whatever separates its columns.
+    #[test]
+    fn a_features_file_is_read_as_the_commands_read_it() {
+        let file = "name;center;scale%0D%0Aage;40;20%0D%0A%22size, cm%22;1;2%0D%0Ax;0;1";
+        let design = read(&format!("{GOOD}&features={file}")).unwrap();
+        assert_eq!(
+            (design.request.dimension, design.params.dimension()),
+            (3, 3)
+        );
+        let features = design.request.features.unwrap();
+        assert_eq!(
+            (features[1].name.as_str(), features[1].scale),
+            ("size, cm", 2.0)
+        );
+    }
+
+    /// The figures of `prepare` and `plan`.
+    #[test]
+    fn a_spectrum_gives_the_errors_of_a_plan() {
+        for (design, request) in [
+            ("", r#"{"bound_rows": "normalize"}"#),
+            (
+                "&norm=clip&radius=3&mean_squared_length=0.8&centring=yes&mean_length=0.2",
+                r#"{"bound_rows": "clip", "mean_squared_length": 0.8, "centring": 0.7071067811865476, "mean_length": 0.2}"#,
+            ),
+        ] {
+            let given = design
+                .contains("norm=")
+                .then(|| GOOD.replace("norm=normalize&", ""));
+            let given = given.unwrap_or_else(|| GOOD.to_owned());
+            let spectrum = "0.3,0.2,0.1,0.05";
+            let design = read(&format!("{given}{design}&spectrum={spectrum}")).unwrap();
+            let found = design.expected(4.0, 30_000).unwrap();
+            let mut request: serde_json::Value = serde_json::from_str(request).unwrap();
+            request["p"] = 8.into();
+            request["k"] = 2.into();
+            request["epsilon"] = vec![4.0].into();
+            request["n"] = vec![30_000].into();
+            request["mechanism"] = vec!["double-cap"].into();
+            request["spectrum"] = vec![0.3, 0.2, 0.1, 0.05].into();
+            let request: PlanRequest = serde_json::from_value(request).unwrap();
+            let PlanAnswer::Errors(planned) = plan(&request, None, Cancel::NEVER).unwrap().0 else {
+                panic!("a plan without errors")
+            };
+            let error = found.error.map(|error| error.central);
+            assert_eq!(error, planned.rows[0].error);
+            assert_eq!(
+                found.components_above,
+                planned.rows[0].components_above_floor
+            );
+        }
+        assert!(read(GOOD).unwrap().expected(4.0, 1_000).is_none());
     }
 
     #[test]

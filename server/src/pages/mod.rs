@@ -11,7 +11,9 @@ mod events;
 mod login;
 mod participate;
 mod planner;
+mod population;
 mod shared;
+mod sites;
 mod studies;
 mod study;
 mod view;
@@ -50,6 +52,7 @@ pub(crate) fn routes(app: AppState) -> Router<AppState> {
         )
         .route("/studies/{id}/participate", get(participate::show))
         .route("/studies/{id}/belief.svg", get(participate::belief))
+        .route("/studies/{id}/report.svg", get(participate::report))
         .route("/studies/{id}/open", post(actions::open))
         .route("/studies/{id}/close", post(actions::close))
         .route("/studies/{id}/estimates", post(actions::request_estimate))

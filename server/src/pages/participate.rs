@@ -1,19 +1,26 @@
 //! For participants: what one report reveals, as prior and posterior beliefs.
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use eigenveil_estimation::format::with_thousands;
-use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
+use eigenveil_estimation::{
+    format::with_thousands,
+    simulate::{example_reports, has_example_reports},
+};
+use eigenveil_figures::{
+    Axis, Figure as _, LineChart, LineStyle, Marker, ReportPicture, ReportedRow, Series,
+};
 use eigenveil_shared::{
+    Error,
     api::StudyState,
     enrolment::Enrolment,
     privacy::{PrivacyStatement, format_rounded_up},
 };
 use eigenveil_store::Study;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::{
     about, images, layout,
     render_cache::{ChartKind, PageKind},
+    sites,
     state::{self, Pages},
     study::hide_drafts,
     visitor::{Fields, Visitor},
@@ -45,7 +52,7 @@ fn effective_epsilon(privacy: &PrivacyStatement) -> f64 {
 /// Probability that the bound fails: 0 for a pure mechanism.
 fn bound_failure_probability(study: &Study) -> f64 {
     let epsilon = effective_epsilon(study.privacy());
-    study.params().mechanism().privacy_loss_tail(epsilon)
+    study.params().privacy_loss_tail(epsilon)
 }
 
 /// A probability that is at most this, or else at least, rounded to that side: never to 100 %, nor to 0.
@@ -129,7 +136,17 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
     let privacy = study.privacy();
     let epsilon = effective_epsilon(privacy);
     let failure = bound_failure_probability(study);
+    let whose = match study
+        .params()
+        .sites()
+        .map(|params| params.terms().rows_per_person)
+    {
+        Err(_) => "your data",
+        Ok(None) => "one row",
+        Ok(Some(_)) => "one person",
+    };
     let seeds = study.has_seeds();
+    let picture = report_picture(study);
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
@@ -138,7 +155,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             h2 #h-belief { "What an observer can learn about you" }
             p { (privacy.sentence) }
             p #belief {
-                "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
+                "Suppose somebody thinks that a statement about " (whose) " is as likely to be true as false (50 %). After seeing the report they can be at most "
                 strong { (percent(max_posterior(0.5, epsilon), true)) } " sure of it."
                 @if failure > 0.0 { " With a probability of at most " (format_rounded_up(failure, 2)) " they can be more certain." }
             }
@@ -160,7 +177,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 }
                 }
             }
-            p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
+            p { "This holds for every observer" @if study.has_sites() { " but the site itself" } ", whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
             (layout::warning_list(None, &privacy.warnings))
         }
         section aria-labelledby="h-about" {
@@ -178,6 +195,34 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 (about::parameters(study))
             }
         }
+        @if let Ok(params) = study.params().sites() { (sites::sent_and_stored(study, params)) }
+        @else { (sent_and_stored(study, state, traces)) }
+        section aria-labelledby="h-back" {
+            h2 #h-back { "It cannot be withdrawn" }
+            p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
+        }
+        section aria-labelledby="h-check" {
+            h2 #h-check { "How to check" }
+            ul {
+                li { "The response to your report says that it was accepted, or that it was counted before." }
+                li { "Your device keeps a ledger of what it has spent, and refuses to exceed your own limit." }
+                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.fingerprint()) } }
+                li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
+            }
+        }
+        @if study.has_sites() {
+            (sites::tokens())
+            @if state == StudyState::Open { (sites::command(visitor, study)) }
+        } @else {
+            @if study.enrolment() == Enrolment::Token { (tokens(traces)) }
+            @if state == StudyState::Open { (commands(visitor, study)) }
+        }
+    }
+}
+
+fn sent_and_stored(study: &Study, state: StudyState, traces: Traces) -> Markup {
+    let (privacy, seeds) = (study.privacy(), study.has_seeds());
+    html! {
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }
             ul {
@@ -185,6 +230,14 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 li { @if seeds { "It holds a random seed that leans a little towards your row." } @else { "It holds a matrix made of your row, with random noise added to each of its numbers." } }
                 li { "It has an identifier, so that it is counted once. The identifier shows when the report was made." }
                 @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, in a list of its own." } }
+            }
+            @if let Some(picture) = picture {
+                (images::figure(visitor, &format!("{path}/report.svg"), "Two made-up rows as bars, and beside each two of its reports as squares of changing shades; the table below has their bytes."))
+                details #report-bytes {
+                    summary { "Their bytes" }
+                    div .scroll tabindex="0" role="region" aria-label="Bytes of the reports" { (PreEscaped(picture.to_table().to_html())) }
+                }
+                p .muted { "Two rows that nobody has, and two reports of each, made with this study's parameters as a device makes yours. Every report of the same row looks different, and none shows what the row was with more certainty than is said above." }
             }
         }
         section aria-labelledby="h-stored" {
@@ -201,21 +254,6 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             }
             p #traces { (traces.sentences(study, state)) }
         }
-        section aria-labelledby="h-back" {
-            h2 #h-back { "It cannot be withdrawn" }
-            p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
-        }
-        section aria-labelledby="h-check" {
-            h2 #h-check { "How to check" }
-            ul {
-                li { "The response to your report says that it was accepted, or that it was counted before." }
-                li { "Your device keeps a ledger of what it has spent, and refuses to exceed your own limit." }
-                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.fingerprint()) } }
-                li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
-            }
-        }
-        @if study.enrolment() == Enrolment::Token { (tokens(traces)) }
-        @if state == StudyState::Open { (commands(visitor, study)) }
     }
 }
 
@@ -292,6 +330,42 @@ pub(super) async fn belief(
     let what = (study.id(), ChartKind::Belief);
     let chart = move |_: &Visitor| Ok(belief_chart(&study));
     state::cached_chart(&app, visitor, what, fields, chart).await
+}
+
+/// What a report looks like beside its row.
+pub(super) async fn report(
+    StudyInPath(study): StudyInPath,
+    State(app): State<Pages>,
+    visitor: Visitor,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    hide_drafts(&visitor, &study)?;
+    let what = (study.id(), ChartKind::Report);
+    let picture = move |_: &Visitor| {
+        report_picture(&study).ok_or_else(|| {
+            Error::invalid_request("a report of this study takes too long to be drawn on a page")
+        })
+    };
+    state::cached_chart(&app, visitor, what, fields, picture).await
+}
+
+/// Rows that nobody has, with their reports; `None` where those take noticeably long.
+fn report_picture(study: &Study) -> Option<ReportPicture> {
+    let params = study.params();
+    if !has_example_reports(params) {
+        return None;
+    }
+    let examples = example_reports(params).ok()?.into_iter();
+    let rows = examples.map(|example| ReportedRow {
+        values: example.row,
+        reports: example.payloads,
+    });
+    let numbered = || (1..=params.dimension()).map(|i| format!("x{i}")).collect();
+    Some(ReportPicture {
+        title: "What a report looks like".to_owned(),
+        features: params.feature_names().unwrap_or_else(numbered),
+        rows: rows.collect(),
+    })
 }
 
 fn belief_chart(study: &Study) -> LineChart {

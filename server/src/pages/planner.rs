@@ -5,13 +5,16 @@ use eigenveil_estimation::{
     floor::{ExpectedError, Resolution, SpectrumRange, resolution},
     format::{three_digits, with_thousands},
     metrics::max_error,
-    planning::{DEFAULT_COMPONENTS, assumed_of_pilot, error_curve, spectrum_from_pilot},
+    planning::{
+        DEFAULT_COMPONENTS, UnknownError, assumed_of_pilot, error_curve, known_error,
+        known_spectrum, spectrum_from_pilot,
+    },
 };
 use eigenveil_figures::{
     Axis, LineChart, LineStyle, Marker, Series, expected_error, number::rounded,
 };
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     study::StudyParams,
@@ -27,25 +30,28 @@ pub(super) struct Forecast {
     k: usize,
     error: f64,
     range: (f64, f64),
-    /// `None` where nothing can be said of other numbers: no component stands above the noise, or all are requested.
-    others: Option<(SpectrumRange, NoiseModel)>,
+    /// The source of the error of other numbers.
+    others: Result<(SpectrumRange, NoiseModel), UnknownError>,
     assumed: Option<&'static str>,
 }
 
 impl Forecast {
-    /// By this estimate; `None` if it has no component, or says nothing of its error.
-    pub(super) fn by(estimate: &Estimate, number: u64) -> Option<Self> {
-        let k = estimate.k;
-        let (error, range) = estimate.expected_error.zip(estimate.expected_error_range)?;
-        let spectrum = spectrum_from_pilot(estimate, k, None).ok();
-        (k > 0).then(|| Self {
+    /// By this estimate, unless it tells no error.
+    pub(super) fn by(estimate: &Estimate, number: u64) -> Result<Self, UnknownError> {
+        let error = known_error(estimate)?;
+        let others = known_spectrum(estimate).and_then(|spectrum| {
+            let range = spectrum_from_pilot(estimate, estimate.k, None);
+            let range = range.map_err(|_| UnknownError::NoSpectrum)?;
+            Ok((range, spectrum.noise))
+        });
+        Ok(Self {
             number,
             n: estimate.n,
             p: estimate.p,
-            k,
+            k: estimate.k,
             error,
-            range,
-            others: spectrum.zip(estimate.spectrum.as_ref().map(|spectrum| spectrum.noise)),
+            range: estimate.expected_error_range.unwrap_or((error, error)),
+            others,
             assumed: assumed_of_pilot(estimate),
         })
     }
@@ -67,10 +73,9 @@ impl Forecast {
     }
 
     /// The figure of a study: the expected error with its range, and the current number of reports.
-    pub(super) fn progress(&self, reports: u64) -> Result<Option<LineChart>> {
-        let Some((spectrum, noise)) = &self.others else {
-            return Ok(None);
-        };
+    pub(super) fn progress(&self, reports: u64) -> Result<LineChart> {
+        let others = self.others.as_ref();
+        let (spectrum, noise) = others.map_err(|why| Error::invalid_request(why.to_string()))?;
         let range = range_around([reports.max(1_000), self.n, 1_000_000]);
         let curve = error_curve(spectrum, noise, range, POINTS)?;
         let line = |name: &str, style, of: fn(&ExpectedError) -> f64| {
@@ -90,16 +95,16 @@ impl Forecast {
             .with_marker(Marker::Diamond),
         ];
         let title = "Expected error as reports arrive";
-        Ok(Some(expected_error(title, &spectrum.central, range, lines)))
+        Ok(expected_error(title, &spectrum.central, range, lines))
     }
 
-    /// Whether the error of other numbers of participants is known.
-    pub(super) fn has_curve(&self) -> bool {
-        self.others.is_some()
+    /// Why the error of other numbers of participants is not known; `None` if it is.
+    pub(super) fn without_curve(&self) -> Option<UnknownError> {
+        self.others.as_ref().err().copied()
     }
 
     pub(super) fn with_participants(&self, n: u64) -> Option<ExpectedError> {
-        let (spectrum, noise) = self.others.as_ref()?;
+        let (spectrum, noise) = self.others.as_ref().ok()?;
         spectrum.error(noise, n.max(1) as f64).ok()
     }
 
@@ -234,7 +239,9 @@ fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget, study::StudyDesign};
+    use eigenveil_shared::{
+        estimate::SpectrumEstimate, mechanism::MechanismKind, privacy::Budget, study::StudyDesign,
+    };
 
     use super::*;
 
@@ -253,6 +260,42 @@ mod tests {
         assert_eq!(range_around([1]), (1, 100));
         assert_eq!(range_around([1_000, 1_000_000]), (100, 100_000_000));
         range_around([u64::MAX]);
+    }
+
+    /// Three components that all stand: where the rows' lengths are unknown, that is the reason, and nothing else.
+    #[test]
+    fn a_forecast_without_a_curve_says_why() {
+        let text = include_str!("../../../figures/tests/samples/estimate.json");
+        let mut estimate: Estimate = serde_json::from_str(text).unwrap();
+        estimate.sparse = None;
+        estimate.components.truncate(3);
+        estimate.k = 3;
+        estimate.spectrum = Some(SpectrumEstimate {
+            standing: vec![0.55, 0.23, 0.2],
+            doubtful: Vec::new(),
+            excess_along_mean: Vec::new(),
+            rest_count: 3,
+            rest_mean: 0.005,
+            rest_half_width: 0.0,
+            unseen: 0.006,
+            unseen_limit: 0.01,
+            noise: estimate.params.noise_model(),
+            selection: None,
+        });
+        let forecast = |estimate: &Estimate| Forecast::by(estimate, 1).ok().unwrap();
+        assert_eq!(forecast(&estimate).without_curve(), None);
+        assert!(forecast(&estimate).progress(2_000).is_ok());
+        estimate.total_variance = None;
+        let clipped = forecast(&estimate);
+        assert_eq!(clipped.without_curve(), Some(UnknownError::UnknownLengths));
+        let refused = clipped.progress(2_000).unwrap_err();
+        assert!(
+            refused.detail().contains("mean squared length"),
+            "{refused}"
+        );
+        estimate.expected_error = None;
+        let shrunk = Forecast::by(&estimate, 1).err();
+        assert_eq!(shrunk, Some(UnknownError::NotRefitted));
     }
 
     #[test]

@@ -116,7 +116,12 @@ fn content(visitor: &Visitor, page: usize, search: &str, shown_page: &StudyPage)
                         }
                         p .numbers {
                             strong { (with_thousands(study.reports_accepted())) }
-                            (if study.reports_accepted() == 1 { " participant" } else { " participants" })
+                            (match (study.has_sites(), study.reports_accepted()) {
+                                (false, 1) => " participant",
+                                (false, _) => " participants",
+                                (true, 1) => " report of a site",
+                                (true, _) => " reports of sites",
+                            })
                             " · " (with_thousands(study.params().dimension() as u64)) " features · "
                             "ε\u{a0}=\u{a0}" (study.privacy().epsilon)
                         }

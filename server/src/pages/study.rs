@@ -24,6 +24,7 @@ use super::{
 };
 use crate::http::{
     ApiError,
+    estimates::check_moment,
     extract::{NumberInPath, StudyInPath, hide_draft},
     run_blocking,
 };
@@ -65,7 +66,23 @@ impl VisibleStudy {
 
     /// The expected error by the newest estimate: all that everybody sees of it.
     fn forecast(&self) -> Option<&Forecast> {
-        self.view.as_ref()?.forecast.as_ref()
+        self.view.as_ref()?.forecast.as_ref().ok()
+    }
+
+    /// The source of the error of other numbers of reports, or a sentence that says why it is not known.
+    fn curve(&self) -> Result<&Forecast, String> {
+        let Some(view) = &self.view else {
+            return Err(
+                "The first estimate tells: the error depends on the participants' own spectrum."
+                    .to_owned(),
+            );
+        };
+        let unknown = |why| format!("Not known: {why}.");
+        let forecast = view.forecast.as_ref().map_err(unknown)?;
+        match forecast.without_curve() {
+            None => Ok(forecast),
+            Some(why) => Err(format!("Not known for other numbers of reports: {why}.")),
+        }
     }
 
     /// The expected error of the newest estimate, formatted; empty before the first one.
@@ -76,7 +93,8 @@ impl VisibleStudy {
     /// The outlook with this many reports, before the first estimate.
     fn outlook(&self) -> Option<String> {
         let n = self.study.reports_accepted();
-        let outlook = Outlook::of(self.study.params(), self.study.default_k())?;
+        let params = self.study.params().rows().ok()?;
+        let outlook = Outlook::of(params, self.study.default_k())?;
         (n > 0 && self.view.is_none()).then(|| outlook.sentences(n))?
     }
 
@@ -175,22 +193,13 @@ pub(super) async fn expected_error(
     let chart = move |visitor: &Visitor| {
         let visible = VisibleStudy::new(&app, visitor, study)?;
         let reports = visible.study.reports_accepted();
-        let chart = visible
-            .forecast()
-            .map(|o| o.progress(reports))
-            .transpose()?;
-        let mut chart = chart.flatten().ok_or_else(no_forecast)?;
+        let forecast = visible.curve().map_err(Error::invalid_request)?;
+        let mut chart = forecast.progress(reports)?;
         // The page has it as a heading.
         chart.title.clear();
         Ok(chart)
     };
     state::cached_chart(&pages, visitor, what, fields, chart).await
-}
-
-fn no_forecast() -> Error {
-    Error::invalid_request(
-        "no error can be predicted before an estimate with fewer than p components, all above the noise",
-    )
 }
 
 /// Cumulative reports; imported ones come first.
@@ -282,7 +291,8 @@ fn content(
             }
             section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
+                @if study.has_sites() { p #not-estimated { "Estimates of studies of sites are not made yet; the reports are kept." } }
+                @else if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
                 div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
             div .figures {
@@ -303,15 +313,13 @@ fn content(
                 }
                 section #error aria-labelledby="h-error" data-swap=(visible.expected_error()) {
                     h2 #h-error { "Expected error as reports arrive" }
-                    @match forecast {
-                        Some(forecast) if forecast.has_curve() => {
+                    @match visible.curve() {
+                        Ok(forecast) => {
                             (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
                             (numbers("error-numbers", &error_table(visible).to_html()))
                             p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
-                        Some(_) => { p { "Not known for other numbers of reports: not all components of the newest estimate stand above the noise." } }
-                        None if visible.view.is_some() => { p { "Not known: the newest estimate has no component, or its components are not refitted on the selected features." } }
-                        None => { p { "The first estimate tells: the error depends on the participants' own spectrum." } }
+                        Err(why) => { p #no-curve { (why) } }
                     }
                 }
             }
@@ -418,6 +426,10 @@ fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Marku
                         div {
                             div .checkbox { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
                             div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked[SparseSettings::default().refit]; " " label for="refit" { "Refit on the selected features" } }
+                            @match check_moment(visible.study.params()) {
+                                Ok(()) => div .checkbox { input #moment type="checkbox" name="moment" value="yes"; " " label for="moment" { "With the moment: correlations, regressions, at no further ε" } },
+                                Err(why) => p #no-moment .help { "No correlations: " (why.detail()) "." },
+                            }
                         }
                     }
                     button .primary type="submit" { "Request an estimate" }

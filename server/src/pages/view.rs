@@ -6,7 +6,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use eigenveil_estimation::format::{three_digits, with_thousands};
+use eigenveil_estimation::{
+    format::{three_digits, with_thousands},
+    planning::{UnknownError, known_error},
+};
 use eigenveil_figures::{
     ComponentRow, DataTable, Figure, component_rows, estimate_figures, largest_correlations,
     loading_bars,
@@ -52,8 +55,8 @@ pub(super) struct View {
     /// Largest correlations as an HTML table, if it has the mean report.
     pub(super) correlations: Option<String>,
     pub(super) seconds: f64,
-    /// The expected error at this and other participant counts; `None` if it has no component.
-    pub(super) forecast: Option<Forecast>,
+    /// The expected error at this and other participant counts, or why it is not known.
+    pub(super) forecast: Result<Forecast, UnknownError>,
 }
 
 /// The estimates shown last.
@@ -113,22 +116,20 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     let total = estimate.k;
     if total > 0 {
         let most = eigenveil_estimation::metrics::max_error(estimate.p, total);
-        let known = estimate.expected_error.zip(estimate.expected_error_range);
-        sentences.push(match known {
-            Some((error, (low, high))) => format!(
-                "The expected error of the subspace is {} of at most {}, range {} to {}.",
-                three_digits(error),
-                rounded(most, 4),
-                three_digits(low),
-                three_digits(high)
-            ),
-            None => "The error of the subspace is not known, because its components are not refitted on the selected features.".to_owned(),
+        sentences.push(match known_error(estimate) {
+            Ok(error) => {
+                let (low, high) = estimate.expected_error_range.unwrap_or((error, error));
+                format!(
+                    "The expected error of the subspace is {} of at most {}, range {} to {}.",
+                    three_digits(error),
+                    rounded(most, 4),
+                    three_digits(low),
+                    three_digits(high)
+                )
+            }
+            Err(why) => format!("The error of the subspace is not known: {why}."),
         });
-        if estimate.k_is_open {
-            sentences.push(format!(
-                "No gap between the components is large enough to say where they end: {total} is the best guess, and the error shown is the upper end of its range."
-            ));
-        }
+        sentences.extend(estimate.count_in_sentences());
     }
     if let Some(sparse) = &estimate.sparse {
         sentences.push(selection(estimate, sparse));
@@ -198,7 +199,7 @@ fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
     if !all.iter().any(|figure| figure.file == "loadings.svg") {
         let bars = (1..).zip(loading_bars(estimate).take(MAX_COMPONENT_CHARTS));
         all.extend(bars.map(|(j, chart)| {
-            let alt_text = format!("Largest loadings of component {j}.");
+            let alt_text = format!("{}.", chart.title);
             figure(format!("loadings-{j}.svg"), alt_text, &chart)
         }));
     }
@@ -226,4 +227,30 @@ fn first_rows(mut table: DataTable) -> DataTable {
         table.rows.truncate(MAX_TABLE_ROWS);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::estimate::CountShares;
+
+    use super::*;
+
+    #[test]
+    fn the_headline_says_how_firm_k_is() {
+        let text = include_str!("../../../figures/tests/samples/estimate.json");
+        let mut estimate: Estimate = serde_json::from_str(text).unwrap();
+        let said = |estimate: &Estimate| verdict(estimate).join(" ");
+        assert!(!said(&estimate).contains("would choose"));
+        estimate.k_is_open = true;
+        estimate.k_shares = Some(CountShares {
+            one_fewer: 0.104,
+            same: 0.618,
+            one_more: 0.002,
+        });
+        let said = said(&estimate);
+        let shares = "about 62 % would choose k = 4, about 10 % k = 3.";
+        for words in ["4 is the best guess", "alignments are given", shares] {
+            assert!(said.contains(words), "{said}");
+        }
+    }
 }

@@ -53,6 +53,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(estimates::create, estimates::list))
         .routes(routes!(estimates::show, estimates::cancel))
         .routes(routes!(tokens::issue, tokens::count))
+        .routes(routes!(tokens::look_up))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::rotate))

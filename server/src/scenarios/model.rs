@@ -35,7 +35,8 @@ impl ParameterSet {
         rng: &mut impl Rng,
         mistake: Option<Mistake>,
     ) -> Self {
-        let format = ReportFormat::new(&document.params);
+        let params = document.params.rows().unwrap();
+        let format = ReportFormat::new(params);
         let mut mark = |number| match format.payload_kind() {
             PayloadKind::Seed => rng.random::<[u8; 16]>().to_vec(),
             PayloadKind::Floats | PayloadKind::Integers { .. } => {
@@ -43,7 +44,7 @@ impl ParameterSet {
             }
         };
         let server = "http://localhost".parse().unwrap();
-        let study = Study::new(&server, &document.id, document.params.clone());
+        let study = Study::new(&server, &document.id, params.clone());
         let devices = (0..REPORTS).map(|number| Device::new(&study, mark(number), mistake));
         Self {
             design,

@@ -30,6 +30,7 @@ use eigenveil_shared::{
     enrolment::{Admission, Enrolment, Frame, ParticipantToken},
     packed::packed_len,
     report::{Report, ReportId},
+    study::StudyParams,
 };
 use eigenveil_store::{
     BucketSums, NewReport, Store, Study, StudyId, database_path, testing::fixtures::SetClock,
@@ -412,8 +413,13 @@ pub fn design(changes: &Value) -> Value {
     design
 }
 
+/// The parameters of a study of single rows.
+pub fn params(study: &StudyDocument) -> &StudyParams {
+    study.params.rows().unwrap()
+}
+
 pub fn format_of(study: &StudyDocument) -> ReportFormat {
-    ReportFormat::new(&study.params)
+    ReportFormat::new(params(study))
 }
 
 /// A fresh identifier.

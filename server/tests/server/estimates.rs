@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     browser::Browser,
-    common::{Harness, at, batch_with, new_id, refused, waiting::until},
+    common::{Harness, at, batch_with, new_id, params, refused, waiting::until},
 };
 
 /// Ten thousand noiseless reports of the row e₂ (a cheap substitute for the law of large numbers), so that the result
@@ -63,11 +63,11 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     assert_eq!(estimate.components[0].loadings, [0.0, 1.0, 0.0, 0.0, 0.0]);
     assert_eq!(estimate.components[0].verdict, Verdict::Above);
     assert!((estimate.total_variance.unwrap() - 1.0).abs() < 1e-12);
-    assert_eq!(estimate.privacy, PrivacyStatement::new(&study.params));
+    assert_eq!(estimate.privacy, PrivacyStatement::new(params(&study)));
     assert_eq!(estimate.fingerprint, study.fingerprint);
-    assert_eq!(estimate.params, study.params);
+    assert_eq!(&estimate.params, params(&study));
     // The influence of one report.
-    let expected = study.params.mechanism().report_influence(5) / 10_000.0;
+    let expected = params(&study).mechanism().report_influence(5) / 10_000.0;
     let influence = estimate.influence;
     assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
 
@@ -187,7 +187,8 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     let page = browser.page(&path).await;
     for words in [
         "1 of 3, 2 refused",
-        "describe directions only",
+        "describe directions only, not values",
+        "Correlation of directions",
         "=f,0 ~ =f,1",
         "0.50",
     ] {
@@ -195,7 +196,7 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     }
 
     for (changes, words) in [
-        (json!({"dimension": 1_001}), "1001 features"),
+        (json!({"dimension": 1_001}), "1000 features, not 1001"),
         (json!({"weights": {"mean": 0.5}}), "weights"),
     ] {
         let path = at(&server.study_with(changes).await, "/estimates");

@@ -21,7 +21,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::{Value, json};
 
-use crate::common::{Harness, batch_with, decoded, design, environment, new_id};
+use crate::common::{Harness, batch_with, decoded, design, environment, new_id, params};
 
 fn population(p: usize, k: usize, s: usize) -> Population {
     // With unit rows each component has 1/(k+1) of the variance: k·p versus p·1.
@@ -59,7 +59,7 @@ async fn seeds_are_streamed_from_the_configured_dimension() {
     let study = server.seed_study(changes).await;
     let population = population(p, 2, 8);
     for batch in 0..60 {
-        let reports = reports(&study.params, &population, batch, 100);
+        let reports = reports(params(&study), &population, batch, 100);
         let receipt = server.receipt(&study, batch_with(&study, &reports)).await;
         assert_eq!(receipt.accepted, 100);
     }
@@ -116,7 +116,7 @@ async fn collect(store: &Store, document: Value, population: &Population, n: u64
             store.create_study(request).await.unwrap()
         }
     };
-    let params = study.params().clone();
+    let params = study.params().rows().unwrap().clone();
     let (first, last) = (study.reports_accepted() / BATCH as u64, n / BATCH as u64);
     let threads = Threads::available().count() as u64;
     let (full, batches) = sync_channel(4);

@@ -139,7 +139,9 @@ async fn the_shipped_configuration_trusts_the_shipped_proxy() {
         }
     }
     let nginx = std::fs::read_to_string(format!("{shipped}nginx.conf")).unwrap();
+    // With its port: pages print commands with the address by which they were reached.
     for line in [
+        "proxy_set_header Host $http_host;",
         "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;",
         "proxy_set_header X-Forwarded-Proto $scheme;",
         "add_header Strict-Transport-Security",

@@ -31,6 +31,7 @@ mod repeated_seeds;
 mod reports;
 mod running;
 mod seeds;
+mod sites;
 mod socket;
 mod store;
 mod store_files;

@@ -23,13 +23,14 @@ use crate::common::{Harness, Reply, at};
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// Public operations. A new path is for the operator unless it is listed here.
-const PUBLIC: [(&str, &str); 6] = [
+const PUBLIC: [(&str, &str); 7] = [
     ("get", "/healthz"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
     ("get", "/v1/studies"),
     ("get", "/v1/studies/{id}"),
     ("post", "/v1/studies/{id}/reports"),
+    ("post", "/v1/studies/{id}/tokens/lookup"),
 ];
 
 const ANALYSTS: [(&str, &str); 3] = [

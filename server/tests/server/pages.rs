@@ -198,6 +198,50 @@ async fn everything_works_without_a_script() {
     assert!(!browser.page(&path).await.has("#operator, #verdict"));
 }
 
+/// The form takes the file that `prepare` writes and the eigenvalues that it prints; an estimate's form has the moment,
+/// unless the study has none, and both forms say why.
+#[tokio::test]
+async fn the_forms_take_what_prepare_writes_and_ask_for_the_moment() {
+    let server = Harness::new();
+    let mut browser = Browser::operator(&server).await;
+    let features = "name;center;scale;observed;section\r\nage;40;20;1;\r\nheight;1;2;0.8;lab\r\nweight;0;1;0.8;lab\r\nx;0;1;1;\r\n";
+    let planned = [
+        ("features", features),
+        ("spectrum", "0.4,0.3,0.2,0.1"),
+        ("step", "plan"),
+    ];
+    let page = Page::new(browser.post("/studies/new", &form(&planned)).await);
+    page.says("#listed", "p = 4");
+    page.says("#visible", "in 4 features");
+    page.says("#expected", "of 2)");
+    assert_eq!(page.all("#expected tbody tr").len(), 3);
+    browser.figure(&page.links("#planner img")[0]).await;
+    let why = "no correlations or regressions";
+    page.says("#no-moment", why);
+    assert!(page.has("input#last_day[type=date]"));
+
+    let study = create(&mut browser, &[("features", features)]).await;
+    assert_eq!(study.params.dimension(), 4);
+    let path = format!("/studies/{}", study.id);
+    let page = browser.page(&path).await;
+    page.says("#no-moment", why);
+    assert!(!page.has("#moment"));
+    let estimates = format!("{path}/estimates");
+    let page = browser.refused(&estimates, &[("moment", "yes")], 422).await;
+    page.says("#error", why);
+
+    let study = create(&mut browser, &[("name", "Whole rows")]).await;
+    upload(&server, &study, 40).await;
+    let path = format!("/studies/{}", study.id);
+    assert!(browser.page(&path).await.has("#moment[type=checkbox]"));
+    let asked = [("k", "2"), ("moment", "yes")];
+    browser.act(&format!("{path}/estimates"), &asked).await;
+    let done = server
+        .wait_for_estimate(&format!("/v1{path}/estimates/1"))
+        .await;
+    assert!(done.request.moment && done.estimate.unwrap().mean_report.is_some());
+}
+
 #[tokio::test]
 async fn names_are_escaped_and_participants_see_what_they_reveal() {
     let server = Harness::new();
@@ -220,10 +264,15 @@ async fn names_are_escaped_and_participants_see_what_they_reveal() {
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
     let picture = anybody.figure(&format!("{path}/belief.svg")).await;
     assert!(String::from_utf8(picture.body).unwrap().contains("98.3"));
+    // Two rows that nobody has, and two reports of each, which are reports of this study.
+    let picture = anybody.figure(&format!("{path}/report.svg")).await;
+    let drawn = String::from_utf8(picture.body).unwrap();
+    assert_eq!(drawn.matches("<title>a report of 16 bytes").count(), 4);
+    page.says("#report-bytes", "Report 2");
 }
 
 /// Public pages. A new route must be listed here, or in the lists of the test below.
-const PUBLIC: [&str; 11] = [
+const PUBLIC: [&str; 12] = [
     "/",
     "/login",
     "/logout",
@@ -233,6 +282,7 @@ const PUBLIC: [&str; 11] = [
     "/studies/{id}/expected-error.svg",
     "/studies/{id}/participate",
     "/studies/{id}/belief.svg",
+    "/studies/{id}/report.svg",
     "/assets/style.css",
     "/assets/live.js",
 ];
@@ -309,6 +359,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         "/arrivals.svg",
         "/expected-error.svg",
         "/belief.svg",
+        "/report.svg",
         "/estimates/1",
     ];
     let mut analyst = Browser::new(&server);

@@ -9,7 +9,7 @@ use eigenveil_shared::{
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 use serde_json::{Value, json};
 
-use crate::common::{Harness, batch_with, new_id};
+use crate::common::{Harness, batch_with, new_id, params};
 
 const P: usize = 8;
 
@@ -23,8 +23,11 @@ async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
 fn honest(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut row: Vec<f64> = (0..P).map(|_| rng.random_range(-1.0..1.0)).collect();
     row[0] *= 4.0;
-    let row = study.params.preprocessor().prepare(&Row::new(row)).unwrap();
-    study.params.mechanism().perturb_with(&row, rng)
+    let row = params(study)
+        .preprocessor()
+        .prepare(&Row::new(row))
+        .unwrap();
+    params(study).mechanism().perturb_with(&row, rng)
 }
 
 async fn estimate(server: &Harness, study: &StudyDocument) -> Estimate {

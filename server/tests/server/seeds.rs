@@ -12,7 +12,7 @@ use eigenveil_shared::{
 use eigenveil_store::StudyId;
 use serde_json::json;
 
-use crate::common::{Harness, batch_with, new_id, waiting::until};
+use crate::common::{Harness, batch_with, new_id, params, waiting::until};
 
 fn new_seed() -> Seed {
     // Any 16 bytes are a seed, even an identifier.
@@ -46,7 +46,7 @@ async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
     };
     let seeds = vec![seeds];
     let source = Source::Seeds(&seeds);
-    let expected = estimate(source, &study.params, &request, Cancel::NEVER);
+    let expected = estimate(source, params(&study), &request, Cancel::NEVER);
     let (stored, expected) = match (done.estimate, expected) {
         (Some(stored), Ok(expected)) => (stored, expected),
         // What one process cannot estimate, the server cannot either, for the same reason.

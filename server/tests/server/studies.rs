@@ -34,7 +34,7 @@ async fn a_study_goes_from_draft_to_open_to_closed() {
     );
     // What a device relies on: the bytes decode to the parameters and have this fingerprint.
     let params = StudyParams::from_canonical(&from_hex(&study.canonical_params).unwrap()).unwrap();
-    assert_eq!(params, study.params);
+    assert_eq!(&params, study.params.rows().unwrap());
     assert_eq!(params.fingerprint().to_string(), study.fingerprint);
 
     let path = at(&study, "");

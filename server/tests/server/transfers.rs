@@ -20,7 +20,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::common::{
-    Harness, at, batch_with, data, environment, format_of, new_id, refused, study_in,
+    Harness, at, batch_with, data, environment, format_of, new_id, params, refused, study_in,
 };
 
 /// A study of each kind of payload with some reports in several commits, and the bodies of its reports.
@@ -252,7 +252,7 @@ async fn impossible_sums_are_rejected() {
         let study = server
             .study_with(json!({"mechanism": mechanism, "epsilon": 4.0}))
             .await;
-        let bound = study.params.mechanism().norm_bound(3).unwrap();
+        let bound = params(&study).mechanism().norm_bound(3).unwrap();
         server.post_batch(&study, some_reports(&study, 5, 1)).await;
         let file = server.export(&study).await;
         let to = Harness::new();

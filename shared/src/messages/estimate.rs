@@ -47,6 +47,21 @@ impl<'de> Deserialize<'de> for ComponentCount {
     }
 }
 
+/// How firm a chosen k is: of studies of the same people, each with noise of its own and as many components above the
+/// floor, the shares that would choose one component fewer, as many and one more, by what the gaps between the
+/// eigenvalues leave open (`docs/derivations/eigengap.md`, "How firm k is"). The others would choose another k.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CountShares {
+    /// k − 1.
+    pub one_fewer: f64,
+    /// k.
+    pub same: f64,
+    /// k + 1.
+    pub one_more: f64,
+}
+
 /// Where a component stands relative to the noise floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -98,7 +113,8 @@ pub struct Component {
     /// sparse components without `refit`.
     pub expected_alignment: Option<f64>,
     /// The alignment to display: the smaller of `expected_alignment` and what the error bar allows, `1 −
-    /// direction_se²`; of a component in a group, the group's. `null` where `expected_alignment` is.
+    /// direction_se²`; of a component in a group, the group's. Where k is open, all of them add up to what
+    /// [`Estimate::expected_error`] leaves, k − E²/2, at most. `null` where `expected_alignment` is.
     pub alignment: Option<f64>,
     /// Where the component stands relative to the noise floor; in a group, where the group stands.
     pub verdict: Verdict,
@@ -152,7 +168,8 @@ pub struct ComponentGroup {
     /// Share of the total variance; `null` where that is.
     pub explained_variance_ratio: Option<f64>,
     /// Mean squared cosine of the space with the true one: the smaller of what the noise floor expects and what
-    /// `subspace_se` leaves; `null` for sparse components without `refit`.
+    /// `subspace_se` leaves, and where k is open what the expected error does; `null` for sparse components without
+    /// `refit`.
     pub alignment: Option<f64>,
     /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
     pub subspace_se: Option<f64>,
@@ -496,6 +513,9 @@ pub struct Estimate {
     /// Whether no gap between eigenvalues is large enough to say where the components end (`k = auto` only): k is the
     /// best guess, and `expected_error` is the cautious end of its range.
     pub k_is_open: bool,
+    /// How firm k is; absent for a fixed k, and where no component stands above the floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k_shares: Option<CountShares>,
     /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; an invisible component counts as fully wrong.
     /// `null` for a sparse estimate without `refit`.
     pub expected_error: Option<f64>,
@@ -559,6 +579,33 @@ impl Estimate {
         match self.count(Verdict::Below) {
             0 => {}
             below => sentences.push(format!("{below} cannot be distinguished from noise.")),
+        }
+        sentences
+    }
+
+    /// How sure it is where the components end, in sentences; none for a fixed k.
+    pub fn count_in_sentences(&self) -> Vec<String> {
+        let k = self.k;
+        let mut sentences = Vec::new();
+        if self.k_is_open {
+            sentences.push(format!(
+                "No gap between the components is large enough to say where they end: {k} is the best guess, and the error shown is the upper end of its range, for which the alignments are given."
+            ));
+        }
+        if let Some(shares) = self.k_shares {
+            let counts = [
+                (k.saturating_sub(1), shares.one_fewer),
+                (k + 1, shares.one_more),
+            ];
+            let others = counts.map(|(other, share)| match share {
+                0.005.. => format!(", {} k = {other}", about(share)),
+                _ => String::new(),
+            });
+            sentences.push(format!(
+                "Of such studies of the same people {} would choose k = {k}{}.",
+                about(shares.same),
+                others.concat()
+            ));
         }
         sentences
     }
@@ -637,6 +684,17 @@ impl Estimate {
         }
     }
 
+    /// Whether the reports do not show E‖x‖², so that each variance is the least that it can be: the bulk is taken as 0.
+    pub fn variances_are_lower_bounds(&self) -> bool {
+        self.total_variance.is_none()
+    }
+
+    /// Standard error of a component's variance; `None` where that is a lower bound.
+    pub fn variance_error(&self, component: &Component) -> Option<f64> {
+        let is_known = !self.variances_are_lower_bounds();
+        component.variance_se.filter(|_| is_known)
+    }
+
     /// The group of component `index`, from 0.
     pub fn group_of(&self, index: usize) -> Option<&ComponentGroup> {
         let number = index + 1;
@@ -649,6 +707,15 @@ impl Estimate {
         self.params
             .feature_names()
             .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
+    }
+}
+
+/// A simulated share in whole percent, never certain.
+fn about(share: f64) -> String {
+    match share {
+        0.995.. => "more than 99 %".to_owned(),
+        ..0.005 => "less than 1 %".to_owned(),
+        _ => format!("about {:.0} %", 100.0 * share),
     }
 }
 

@@ -165,6 +165,47 @@ impl Feature {
         }
     }
 
+    /// The variable of which this feature is a category: the text before `=`, as in `sex=f`.
+    pub fn variable(&self) -> Option<&str> {
+        let (variable, _) = self.name.split_once('=')?;
+        (!variable.is_empty()).then_some(variable)
+    }
+
+    fn check_center_and_scale(&self) -> Result<()> {
+        let Self {
+            name,
+            center,
+            scale,
+            ..
+        } = self;
+        if !SCALE_RANGE.contains(scale) {
+            let way_out = match *scale {
+                0.0 => {
+                    "a column whose values are all equal has scale 0: leave it out, or give it scale 1"
+                }
+                positive if positive > 0.0 => "measure the feature in another unit",
+                _ => "give a positive number, such as the standard deviation",
+            };
+            return Err(error!(
+                InvalidPreprocessing,
+                "feature {name:?} has scale {scale:e}; it must be from {:.1e} to {:.1e}: {way_out}",
+                SCALE_RANGE.start(),
+                SCALE_RANGE.end()
+            )
+            .with_field("features"));
+        }
+        // Both sides are exact or far from the edge; a NaN is refused too.
+        let near = center.abs() <= MAX_CENTER * scale;
+        if !near {
+            return Err(error!(
+                InvalidPreprocessing,
+                "feature {name:?} has center {center:e} and scale {scale:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin"
+            )
+            .with_field("features"));
+        }
+        Ok(())
+    }
+
     /// Checks share and section; `sections` has the share of each section so far.
     fn check_observed<'a>(
         &'a self,
@@ -343,25 +384,7 @@ impl Preprocessing {
                 )
                 .with_field("features"));
             }
-            if !SCALE_RANGE.contains(&feature.scale) {
-                return Err(error!(
-                    InvalidPreprocessing,
-                    "feature {name:?} has scale {:e}; it must be from {:.1e} to {:.1e}: measure the feature in another unit",
-                    feature.scale,
-                    SCALE_RANGE.start(),
-                    SCALE_RANGE.end()
-                ));
-            }
-            // Both sides are exact or far from the edge; a NaN is refused too.
-            let near = feature.center.abs() <= MAX_CENTER * feature.scale;
-            if !near {
-                return Err(error!(
-                    InvalidPreprocessing,
-                    "feature {name:?} has center {:e} and scale {:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin",
-                    feature.center,
-                    feature.scale
-                ));
-            }
+            feature.check_center_and_scale()?;
             feature.check_observed(missing, &mut sections)?;
         }
         Ok(())
@@ -429,6 +452,21 @@ mod tests {
                 ..radius(1.0)
             });
             refused(with(vec![feature("a", 0.0, bad), feature("b", 0.0, 1.0)]));
+        }
+    }
+
+    /// Another unit does not make a scale of 0 one that a study may have.
+    #[test]
+    fn a_scale_that_is_refused_has_its_own_way_out() {
+        for (scale, way_out) in [
+            (0.0, "leave it out, or give it scale 1"),
+            (1e-40, "another unit"),
+            (-2.0, "give a positive number"),
+            (f64::NAN, "give a positive number"),
+        ] {
+            let features = vec![feature("a", 0.0, scale), feature("b", 0.0, 1.0)];
+            let error = with(features).check().unwrap_err();
+            assert!(error.detail().contains(way_out), "{error}");
         }
     }
 

@@ -45,12 +45,12 @@ pub(crate) struct AdmissionRules {
 }
 
 /// A report as far as it decides.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Claim<'a> {
     pub(crate) id: &'a [u8; 16],
     pub(crate) key: Option<&'a AdmissionKey>,
-    /// It failed the test of a site's report.
-    pub(crate) is_implausible: bool,
+    /// Whether it passed the test of a site's report; `None` where there is none, or no unspent token.
+    pub(crate) passed: Option<bool>,
 }
 
 /// The outcome for the key of an admission.
@@ -94,11 +94,10 @@ pub(crate) fn admit<F: Facts>(
         });
     }
     if rules.enrolment == Enrolment::Token && !facts.is_known(id)? {
-        if claim.is_implausible {
-            return Ok(SubmitOutcome::NotAdmitted(ErrorCode::ImplausibleReport));
-        }
-        if rules.room == 0 {
-            return Ok(SubmitOutcome::NoRoom);
+        match claim.passed {
+            Some(false) => return Ok(SubmitOutcome::NotAdmitted(ErrorCode::ImplausibleReport)),
+            Some(true) if rules.room == 0 => return Ok(SubmitOutcome::NoRoom),
+            _ => {}
         }
         let refused = match key.map(|key| facts.spend(key)).transpose()? {
             Some(Spent::Now) => None,
@@ -309,13 +308,13 @@ mod tests {
         maps: &mut Maps,
         id: u8,
         key: Option<u8>,
-        is_implausible: bool,
+        passed: Option<bool>,
     ) -> SubmitOutcome {
         let key = key.map(|byte| [byte; 32]);
         let claim = Claim {
             id: &[id; 16],
             key: key.as_ref(),
-            is_implausible,
+            passed,
         };
         let Ok(outcome) = admit(rules, maps, claim);
         outcome
@@ -348,12 +347,12 @@ mod tests {
             ),
             (8, Some(2), SubmitOutcome::Accepted),
         ] {
-            let found = decided(&mut open, &mut maps, id, key, false);
+            let found = decided(&mut open, &mut maps, id, key, None);
             assert_eq!(found, expected, "{id} {key:?}");
         }
         // An open study asks for no key, nor about one that a report brings.
         let mut anybody = rules(true, false, Enrolment::Open);
-        let found = decided(&mut anybody, &mut maps, 5, Some(9), false);
+        let found = decided(&mut anybody, &mut maps, 5, Some(9), None);
         assert_eq!(found, SubmitOutcome::Accepted);
         // Closed, or over: what was counted is still told.
         for (mut rules, refused) in [
@@ -361,7 +360,7 @@ mod tests {
             (rules(true, true, Enrolment::Open), SubmitOutcome::Ended),
             (rules(false, true, Enrolment::Token), SubmitOutcome::Ended),
         ] {
-            let mut decided = |id| decided(&mut rules, &mut maps, id, None, false);
+            let mut decided = |id| decided(&mut rules, &mut maps, id, None, None);
             assert_eq!(
                 [decided(7), decided(9)],
                 [SubmitOutcome::Duplicate, refused]
@@ -378,21 +377,27 @@ mod tests {
             ..Maps::default()
         };
         let implausible = SubmitOutcome::NotAdmitted(ErrorCode::ImplausibleReport);
-        for (id, key, failed, expected, room) in [
-            (7, 1, true, implausible, 2),
-            (7, 1, false, SubmitOutcome::Accepted, 1),
-            (7, 1, true, SubmitOutcome::Duplicate, 1),
-            (8, 2, false, SubmitOutcome::Accepted, 0),
-            (9, 3, true, implausible, 0),
-            (9, 3, false, SubmitOutcome::NoRoom, 0),
-            (8, 3, false, SubmitOutcome::Duplicate, 0),
+        let spent = SubmitOutcome::NotAdmitted(ErrorCode::TokenSpent);
+        for (id, key, passed, expected, room) in [
+            (7, 1, Some(false), implausible, 2),
+            (7, 1, Some(true), SubmitOutcome::Accepted, 1),
+            (7, 1, Some(false), SubmitOutcome::Duplicate, 1),
+            (8, 2, Some(true), SubmitOutcome::Accepted, 0),
+            (9, 3, Some(false), implausible, 0),
+            (9, 3, Some(true), SubmitOutcome::NoRoom, 0),
+            (9, 1, None, spent, 0),
+            (8, 3, Some(true), SubmitOutcome::Duplicate, 0),
         ] {
-            let found = decided(&mut rules, &mut maps, id, Some(key), failed);
-            assert_eq!((found, rules.room), (expected, room), "{id} {key} {failed}");
+            let found = decided(&mut rules, &mut maps, id, Some(key), passed);
+            assert_eq!(
+                (found, rules.room),
+                (expected, room),
+                "{id} {key} {passed:?}"
+            );
         }
         assert!(!maps.keys[&[3_u8; 32]]);
         rules.room = 1;
-        let found = decided(&mut rules, &mut maps, 9, Some(3), false);
+        let found = decided(&mut rules, &mut maps, 9, Some(3), Some(true));
         assert_eq!(found, SubmitOutcome::Accepted);
     }
 }

@@ -535,7 +535,7 @@ impl Knowledge {
         for submission in group {
             let study = &submission.study;
             let mut outcomes = Outcomes::new();
-            let Some(&(mut rules)) = self.admission_rules.get(&study.key) else {
+            let Some(mut rules) = self.admission_rules.get(&study.key).copied() else {
                 outcomes.resize(submission.reports.len(), SubmitOutcome::StudyDeleted);
                 all.push(outcomes);
                 continue;

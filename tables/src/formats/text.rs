@@ -118,8 +118,8 @@ pub(crate) fn find_form(
         count,
         names: header.then(|| names_of(splitter.cells(first))),
         // A first line of text may be a row, even above numbers: if it was only guessed to be names, messages do not
-        // show it.
-        names_may_be_shown: settings.header == Header::Yes,
+        // show it, unless the rows are public.
+        names_may_be_shown: settings.header == Header::Yes || settings.public_rows,
     };
     lines.drain(..usize::from(header));
     let by_majority = expected.is_none_or(ExpectedColumns::by_majority);

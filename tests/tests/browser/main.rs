@@ -113,6 +113,23 @@ async fn a_study_is_created_watched_and_estimated() {
     })
     .await;
 
+    // A features file says how many features there are.
+    let features = world
+        .folder
+        .write("features.csv", "name,center,scale\na,0,1\nb,0,1\nc,0,1\n");
+    browser.fill("#features-file", &features).await;
+    until("the file is read", async || {
+        browser
+            .evaluate("document.getElementById('features').value.includes('b,0,1')")
+            .await
+            == true
+    })
+    .await;
+    until("the planner knows p", async || {
+        browser.text("#visible").await.contains("in 3 features")
+    })
+    .await;
+
     let id = create(&browser, "Watched").await;
     assert_eq!(browser.text("#reports").await, "0");
     browser.evaluate("window.same = true").await;

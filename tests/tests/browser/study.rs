@@ -78,7 +78,8 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
             "Sleep laboratory, University of Example",
         ),
         ("#contact", "sleep@example.org"),
-        ("#last_day", "2099-12-31"),
+        // The keys that a date picker takes in English.
+        ("#last_day", "12312099"),
     ] {
         browser.fill(field, text).await;
     }

@@ -59,6 +59,13 @@ fn biplot_shows_rows_labels_and_loadings() {
     assert!(labelled_scores.starts_with("row,kind,component_1,component_2\n1,red,"));
     assert!(!folder.read("scatter.svg").contains("<title>red</title>"));
 
+    // A feature may be the label, too.
+    run_json(&format!(
+        "project --estimate {out}/estimate.json --out {scores} --rows {rows} --label a"
+    ));
+    let of_feature = folder.read("scores.csv");
+    assert!(of_feature.starts_with("row,a,component_1,component_2\n1,0,"));
+
     // Errors name what is wrong, never a value of a row.
     let sort = format!("{labelled} --label sort");
     refuses(&project, &[(&sort, "has no column named \"sort\"")]);
@@ -67,7 +74,7 @@ fn biplot_shows_rows_labels_and_loadings() {
         &[
             ("--axes 1,3", "the estimate has 2"),
             ("--axes 1,1", "two different components"),
-            ("--label a", "columns"),
+            ("--label a", "the label column has 300 different values"),
         ],
     );
     // Both outputs are checked before one is written.

@@ -167,6 +167,14 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
         "{loadings:?}"
     );
 
+    // The command says how firm a chosen k is, in its document and in words.
+    let done = server.cli_json(&format!("{estimate} --k auto"));
+    let same = done["k_shares"]["same"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&same), "{done}");
+    let text = succeeded(&server.cli(&format!("{estimate} --k auto")));
+    let firm = format!(" would choose k = {}", done["k"]);
+    assert!(text.contains(&firm), "{text}");
+
     let text = succeeded(&server.cli(&format!("{estimate} --k 1 --lambda cv")));
     assert!(text.contains(" ± "), "{text}");
     let document = folder.read_json("result/estimate.json");
@@ -185,7 +193,8 @@ fn sparse_estimates_carry_settings_error_bars_and_cross_validation() {
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
     check_files_of_a_lambda_path(&folder, &text);
     let shrunk = succeeded(&server.cli(&format!("{estimate} --k 1 --refit=no")));
-    assert!(shrunk.contains("error not known"), "{shrunk}");
+    let why = "error not known: the components are not refitted on the selected features";
+    assert_eq!(shrunk.matches(why).count(), 2, "{shrunk}");
     let names = folder.names("result");
     assert!(
         !names.iter().any(|name| name.ends_with("alignment.svg")),

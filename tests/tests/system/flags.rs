@@ -83,6 +83,7 @@ prepare --description none.csv --out FOLDER/constants.csv
   --delta 1e-6 : cannot be used
   --drop a : cannot be used
   --one-hot a : cannot be used
+  --person a : cannot be used
 prepare --rows ROWS --k 1 --n 1000 --epsilon 4
   --out FOLDER/constants.npy : ends in .csv
 report --study x --rows ROWS --check

@@ -112,6 +112,8 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
         correlation,
     );
     assert!(folder.read("out/covariance.csv").contains("\nage,age,"));
+    let map = folder.read("out/correlations.svg");
+    says(&map, &["height ~ weight: 0.", "1 height"]);
     let regression = folder.read("out/regression.csv");
     assert_eq!(cells(&regression).len(), 2, "{regression}");
 
@@ -128,6 +130,7 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
         &message,
         &[
             "no further epsilon is spent",
+            "largest by correlation of directions, 3 of 3 pairs",
             "height ~ weight",
             "regression of age",
         ],

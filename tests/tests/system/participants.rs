@@ -4,7 +4,7 @@ use roxmltree::Document;
 
 use crate::{
     documentation::as_typed,
-    harness::{Folder, ServerProcess, refused, says, stderr, succeeded},
+    harness::{Folder, ServerProcess, refused, run, says, stderr, succeeded},
     html,
 };
 
@@ -85,6 +85,14 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
             &id,
             &text(&page, "#parameters code"),
         ],
+    );
+    // The rows' file in place of their ledger.
+    let rows = folder.at("mine.csv");
+    let way_out = format!("eigenveil receipt {rows}.ledger");
+    refused(
+        &run(&format!("receipt {rows}")),
+        2,
+        &["is not an Eigenveil ledger", &way_out],
     );
 }
 

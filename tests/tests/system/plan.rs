@@ -91,7 +91,7 @@ fn plan_refuses_wrong_usage() {
             ("--epsilon 4 --target-error 2", "drawn at random"),
             ("--epsilon 4 --target-error -1", "positive"),
             ("--epsilon 17 --target-error 1", "at most 16"),
-            ("--epsilon 4", "--target-error"),
+            ("--epsilon 4", "--target-error may stand in place of --n"),
             ("--epsilon 4 --n 0", "--n"),
             ("--epsilon 4 --target-error 1 --n 5", "cannot be used"),
         ],
@@ -110,13 +110,15 @@ fn plan_refuses_wrong_usage() {
             ("--pilot none.json", "cannot be used"),
         ],
     );
+    // Whatever is missing, the first message says what a whole request is.
+    refuses("plan", &[("--epsilon 4", "--pilot in place of --p")]);
     refuses(
         &format!("plan {ask}"),
         &[
             ("--p 40 --k 2 --spectrum 0.2,0.3", "not descending"),
             ("--p 40 --k 2 --spectrum 0.8,0.3", "sum to"),
             ("--p 40 --k 3 --spectrum 0.3,0.2", "needs 3"),
-            ("", "--p"),
+            ("", "a plan needs --p, the dimension, and --n"),
             ("--p 40", "spectrum: give that of a pilot"),
             ("--pilot /none.json", "/none.json"),
         ],
@@ -149,7 +151,7 @@ fn a_plan_from_a_pilot_is_the_pilots_own_error_with_a_range() {
     assert!((1..10).contains(&above), "{above}");
     let all = run(&format!("{plan} --k {} --target-error 1", above + 1));
     let at_most = format!("k = {above}");
-    refused(&all, 2, &["does not stand above its noise floor", &at_most]);
+    refused(&all, 2, &["does not stand above the noise", &at_most]);
     refuses(&plan, &[("--p 40 --k 1 --n 5", "64")]);
 }
 

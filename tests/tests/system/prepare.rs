@@ -163,6 +163,15 @@ fn report_asks_at_a_terminal() {
     let report = |answer: &str| report_of(&rows, answer);
     let (done, message) = report_of(&one, "n\n");
     assert!(!done && message.contains("Go on? [y/N]"), "{message}");
+    // Its owner learns what cannot be used before it is sent, not after.
+    let missing = folder.write("missing.csv", "a,b,c,d\n1,,3,4\n");
+    let (done, message) = report_of(&missing, "n\n");
+    let counts = "cells without a number: 1, whose rows are sent as zero rows: column 2: 1";
+    let asked = message.find("Go on? [y/N]");
+    assert!(
+        !done && message.find(counts) < asked && message.contains(counts),
+        "{message}"
+    );
     for answer in ["n\n", "\n", "what?\n"] {
         let (done, message) = report(answer);
         assert!(!done && message.contains("Go on? [y/N]"), "{message}");
@@ -266,7 +275,10 @@ fn categories_are_encoded_alike_by_every_command() {
     refused(
         &run(&line),
         2,
-        &["column 2: most of its cells are no numbers", "--one-hot"],
+        &[
+            "column 2 (colour): most of its cells are no numbers",
+            "--one-hot",
+        ],
     );
     run_json(&format!("{line} --one-hot colour"));
     // One scale for the group: √(3·(1/3)(2/3)).
@@ -356,7 +368,7 @@ fn few_rows_identifiers_and_hopeless_plans_are_told() {
     };
     let hopeless = line("a.csv", 50);
     assert!(
-        stderr(&hopeless).contains("column 1 has whole numbers that all differ"),
+        stderr(&hopeless).contains("column 1 (id) has whole numbers that all differ"),
         "{}",
         stderr(&hopeless)
     );
@@ -376,4 +388,110 @@ fn few_rows_identifiers_and_hopeless_plans_are_told() {
         text.contains("without these centers and scales") && !text.contains("hopeless"),
         "{text}"
     );
+}
+
+/// Cells that are missing in public rows become shares of a study, which says what it cannot give.
+#[test]
+fn missing_cells_of_public_rows_become_observed_shares() {
+    let folder = Folder::new();
+    let lines = public_rows();
+    let lines = lines.lines().enumerate().map(|(i, line)| {
+        let cells: Vec<&str> = line.split(',').collect();
+        match (i, i % 5) {
+            (0, _) | (_, 1..) => format!("{line}\n"),
+            // Columns b and c in one row of five.
+            _ => format!("{},,NA,{}\n", cells[0], cells[3]),
+        }
+    });
+    let rows = folder.write("public.csv", lines.collect::<String>());
+    let out = folder.at("features.csv");
+    let answer = prepare(&rows, &out, "--k 1 --n 100000");
+    let written = folder.read("features.csv");
+    let lines: Vec<&str> = written.lines().collect();
+    assert_eq!(lines[0], "name,center,scale,observed,section");
+    assert!(
+        lines[1].ends_with(",1.0,") && lines[4].ends_with(",1.0,"),
+        "{written}"
+    );
+    assert!(
+        lines[2].ends_with(",0.8,b") && lines[3].ends_with(",0.8,b"),
+        "{written}"
+    );
+    let says_why = "no correlations or regressions";
+    says(&answer["warnings"].to_string(), &[says_why]);
+    // The study that it proposes is one, and says so when it is made.
+    let server = folder.server();
+    let created = server.cli(&format!(
+        "study create --json --name x --epsilon 4 --k 1 --features {out} --centring"
+    ));
+    json_of(&created);
+    says(&stderr(&created), &[says_why]);
+}
+
+/// Visits of persons: they count alike, and a column that looks like theirs is named.
+#[test]
+fn persons_are_the_sample_of_prepare() {
+    let folder = Folder::new();
+    let mut text = String::from("patient,a,b,c\n");
+    for (i, line) in public_rows().lines().skip(1).enumerate() {
+        let (cells, _) = line.rsplit_once(',').unwrap();
+        writeln!(text, "{},{cells}", 501 + i / 8).unwrap();
+    }
+    let rows = folder.write("visits.csv", text);
+    let line = |out: &str, more: &str| {
+        let out = folder.at(out);
+        run(&format!(
+            "prepare --rows {rows} --out {out} --epsilon 4 --k 1 --n 20000 {more}"
+        ))
+    };
+    says(
+        &stderr(&line("a.csv", "")),
+        &["column 1 (patient) has whole numbers", "--person"],
+    );
+    let printed = succeeded(&line("b.csv", "--person patient"));
+    says(
+        &printed,
+        &[
+            "the public rows of 25 persons are few",
+            "of 25 persons, who count alike",
+        ],
+    );
+    let written = folder.read("b.csv");
+    assert!(
+        !written.contains("patient") && written.lines().count() == 4,
+        "{written}"
+    );
+    // Who leaves such a column out of reports is told what it may be, too.
+    let server = folder.server();
+    let study = server.create_study(&format!("--epsilon 4 --features {}", folder.at("b.csv")));
+    let reported = server.cli(&format!("report --study {study} --rows {rows}"));
+    refused(&reported, 2, &["--drop patient", "--person"]);
+}
+
+/// Medical spending of 5,574 people (docs/tables.md, "Heavy tails").
+#[test]
+fn prepare_names_heavy_tails_and_how_far_a_scale_may_be_off() {
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/tables");
+    let rows = tables.join("medical_spending.csv");
+    if !rows.exists() {
+        eprintln!("SKIPPED: {} is absent", rows.display());
+        return;
+    }
+    let folder = Folder::new();
+    let answer = prepare(
+        &format!("'{}'", rows.display()),
+        &folder.at("f.csv"),
+        "--k 3 --n 30000",
+    );
+    let warnings = answer["warnings"].to_string();
+    says(
+        &warnings,
+        &["heavy tails: \\\"med\\\" (one row has 42.4 %", "logarithms"],
+    );
+    let factor = |name: &str| {
+        let mut columns = answer["columns"].as_array().unwrap().iter();
+        let column = columns.find(|column| column["name"] == name).unwrap();
+        column["scale_factor"].as_f64().unwrap()
+    };
+    assert!(factor("med") > 1.4 && factor("age") < 1.05, "{answer}");
 }

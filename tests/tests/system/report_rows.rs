@@ -1,11 +1,23 @@
 //! Rows that are not simply one whole row a participant: missing cells, persons with several rows, and the check before
 //! anything is perturbed.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
 
-use serde_json::Value;
+use axum::{
+    Router,
+    http::{Method, StatusCode, header},
+    response::IntoResponse as _,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use crate::harness::{Folder, ServerProcess, has, json_of, refused, says, stderr, succeeded};
+use crate::harness::{
+    Folder, ServerProcess, has, json_of, program, refused, says, stderr, succeeded, words,
+};
 
 const FEATURES: &str = "name,center,scale,observed,section
 height,170,10,1,
@@ -253,4 +265,50 @@ fn weights_are_asked_for_and_sent() {
     ] {
         refused(&server.cli(&format!("{create} {flags}")), 2, &[word]);
     }
+}
+
+/// Whoever waits for a full server reads why at once, also in a log: standard error is no terminal here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_is_named_while_its_reports_wait() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let id = server.create_study("--p 3 --epsilon 1");
+    let study = reqwest::get(format!("{}/v1/studies/{id}", server.url)).await;
+    let study = study.unwrap().bytes().await.unwrap();
+    let full = json!({"code": "store-full", "detail": "the store is full", "status": 507, "title": "full", "type": "about:blank"});
+    let full = full.to_string();
+    let answer = move |method: Method| {
+        let (study, full) = (study.clone(), full.clone());
+        async move {
+            let of = |kind| [(header::CONTENT_TYPE, kind), (header::RETRY_AFTER, "60")];
+            match method {
+                Method::GET => (of("application/json"), study).into_response(),
+                _ => {
+                    let status = StatusCode::INSUFFICIENT_STORAGE;
+                    (status, of("application/problem+json"), full).into_response()
+                }
+            }
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    let rows = folder.write("rows.csv", "1,0,0\n0,1,0\n");
+    let line =
+        format!("report --server http://{address} --study {id} --header no --rows {rows} --yes");
+    let mut report = program();
+    report.args(words(&line)).stdin(Stdio::null());
+    let mut report = report.stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(report.stderr.take().unwrap()).lines();
+    let mut said = said.map(Result::unwrap);
+    let why = said.find(|line| line.starts_with("waiting for the server"));
+    report.kill().unwrap();
+    report.wait().unwrap();
+    says(
+        &why.expect("a reason"),
+        &[
+            "the store is full [store-full]",
+            "sent again for up to 300 s",
+        ],
+    );
 }

@@ -87,7 +87,12 @@ fn missing_data_is_an_error() {
     refused(
         &reproduce("wang-xu-table-1"),
         1,
-        &["isolet.npy", "--data", "scikit-feature", "1 of 1 not run"],
+        &[
+            "isolet.npy",
+            "--data",
+            "scikit-feature",
+            "1 of 1 exhibits were not run",
+        ],
     );
     refused(&reproduce("wang-xu-table-9"), 2, &["wang-xu-table-2"]);
 }

@@ -86,7 +86,8 @@ class Analyst:
             Of one report; ``delta`` for the Gaussian mechanisms only.
         features : optional
             Names, or a frame with the columns ``name``, ``center``, ``scale`` (and ``observed``, ``section``), or what
-            :func:`prepare` returned: public constants, never from the participants' rows.
+            :func:`prepare` returned: public constants, never from the participants' rows. A study with ``observed``
+            shares, or with weights, gives components, and no correlations or regressions.
         dimension : int
             Numbers in a row, where there are no features.
         k : int or "auto"

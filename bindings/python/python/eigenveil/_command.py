@@ -234,11 +234,15 @@ def prepare(
     mechanism: str = "double-cap",
     delta: float | None = None,
     one_hot: Words | None = None,
+    persons: Any = None,
 ) -> dict[str, Any]:
     """Makes the public constants of a study from **public** rows, and predicts the results of a study with them.
 
-    Returns ``columns`` (each a feature with ``name``, ``center``, ``scale`` and the reason), ``features`` (for
-    :meth:`Analyst.create_study`), ``choices``, ``chosen`` and ``warnings``.
+    Returns ``columns`` (each a feature with ``name``, ``center``, ``scale``, the reason, and ``scale_factor``, within
+    which the scale of all people is), ``features`` (for :meth:`Analyst.create_study`), ``choices``, ``chosen``,
+    ``for_correlations`` (the choice to take where correlations of the values are wanted, if it is another one) and
+    ``warnings``. Where cells are missing the features have ``observed`` shares, and a ``section`` where columns lack
+    cells together.
 
     Parameters
     ----------
@@ -249,18 +253,25 @@ def prepare(
     epsilon : float
         Of one report.
     one_hot : str or sequence of str, optional
-        Columns of text that become one column of 0 and 1 for each value; ``country=NA`` says that NA is a value of
-        country, and not a missing one.
+        Columns of text that become one column of 0 and 1 for each value, or one, ``sex=m|f``, for two; ``country=NA``
+        says that NA is a value of country, and not a missing one.
+    persons : str or array, optional
+        A column, or one label a row, that says whose a row is: persons count alike, however many rows they have.
     """
     found = getattr(rows, "column_names", None)
     names = list(found if found is not None else getattr(rows, "columns", []))
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
+    aside = [persons] if isinstance(persons, str) else []
     texts = [_rows.text(column, "one_hot") for column in _listed(one_hot) or []]
-    read = _rows.table(rows, expected=[f"{name}=" for name in texts], what="the table of public rows")
+    expected = [f"{name}=" for name in texts]
+    read = _rows.table(rows, aside=aside, expected=expected, what="the table of public rows")
+    names = [name for name in names if name not in aside]
+    persons = read.aside.get(persons) if isinstance(persons, str) else persons
+    labels, _ = _rows.holders(rows, len(read.values), persons, None)
     request = _to_json({"k": k, "n": n, "epsilon": epsilon, "mechanism": mechanism, "delta": delta})
     columns = list((read.texts or {}).items())
-    answer = _answered(*_core.prepare(request, names, read.values, columns, texts))
+    answer = _answered(*_core.prepare(request, names, read.values, columns, texts, labels))
     keys = ("name", "center", "scale", "observed", "section")
     answer["features"] = [{key: column[key] for key in keys if key in column} for column in answer["columns"]]
     return answer

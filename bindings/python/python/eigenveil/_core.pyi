@@ -14,7 +14,12 @@ def account(arguments: str) -> tuple[str, list[str]]: ...
 def audit(arguments: str) -> tuple[str, list[str]]: ...
 def plan(arguments: str, pilot: Estimate | None, plot: str | None) -> tuple[str, list[str]]: ...
 def prepare(
-    arguments: str, names: list[str], values: Floats, texts: list[tuple[int, list[str]]], one_hot: list[str]
+    arguments: str,
+    names: list[str],
+    values: Floats,
+    texts: list[tuple[int, list[str]]],
+    one_hot: list[str],
+    persons: list[str] | None,
 ) -> tuple[str, list[str]]: ...
 def simulate(
     arguments: str, table: tuple[str, str, str | None] | None, title: str | None, plot: str | None

@@ -18,13 +18,18 @@ _Answer = TypeVar("_Answer")
 
 
 class Intervals(NamedTuple):
-    """Values with their standard errors and 95 % intervals; NaN where a value is refused, and why it is."""
+    """Values with their standard errors and 95 % intervals; NaN where a value is refused, and why it is.
+
+    ``of`` says what they are numbers of: under ``"normalize"`` of directions, and not of values, whose correlations may
+    lie outside the intervals.
+    """
 
     value: Floats
     standard_error: Floats
     low: Floats
     high: Floats
     refused: list[tuple[str, str, str]]
+    of: str
 
 
 class Estimate(_rows.Copies):
@@ -39,11 +44,17 @@ class Estimate(_rows.Copies):
     explained_variance_, explained_variance_ratio_ : array of k
         With the noise removed, in squared units of the prepared rows; NaN where unknown. The ratio is unknown if the
         total variance is unknown (``double-cap`` with ``"clip"`` or ``"require"`` and no private centring); the
-        variance is then the component's excess over the other directions, a lower bound.
+        variance is then the component's excess over the other directions, a lower bound without a standard error.
     mean_ : array of p, or None
         Of the prepared rows, in a study with private centring.
     feature_names_in_ : array of p str
     n_features_in_, n_components_, n_reports_ : int
+    k_is_open_ : bool
+        Whether no gap says where the components end (``k="auto"``): then k is a guess, the expected error the upper end
+        of its range, and the alignments are given for that.
+    k_shares_ : dict, or None
+        How firm k is: the shares of such studies of the same people that would choose ``one_fewer``, the ``same`` and
+        ``one_more``; None for a fixed k.
     verdicts_ : list of str
         ``"above"``, ``"at"`` or ``"below"`` the noise floor.
     groups_ : list of dict
@@ -75,10 +86,12 @@ class Estimate(_rows.Copies):
         loadings = np.array([component["loadings"] for component in components], dtype=np.float64)
         self.components_: Floats = loadings.reshape(self.n_components_, self.n_features_in_)
         self.explained_variance_ = _numbers(derived["variance"])
-        self.explained_variance_errors_ = _numbers(component["variance_se"] for component in components)
+        self.explained_variance_errors_ = _numbers(derived["variance_se"])
         self.explained_variance_ratio_ = _numbers(component["explained_variance_ratio"] for component in components)
         self.mean_ = None if document["mean"] is None else _numbers(document["mean"])
         self.feature_names_in_ = np.array(derived["names"], dtype=object)
+        self.k_is_open_ = bool(document["k_is_open"])
+        self.k_shares_: dict[str, float] | None = document.get("k_shares")
         self.verdicts_: list[str] = [component["verdict"] for component in components]
         self.groups_: list[dict[str, Any]] = document["groups"]
         self.alignments_ = _numbers(derived["alignment"])
@@ -228,13 +241,23 @@ class Estimate(_rows.Copies):
         it is not always positive semidefinite."""
         _, raw, errors = self._statistics(self._core.covariance)
         half = 1.959963984540054 * errors
-        return Intervals(raw, errors, raw - half, raw + half, [])
+        return Intervals(raw, errors, raw - half, raw + half, [], self._described())
+
+    def _described(self) -> str:
+        """What the numbers of the moment describe."""
+        normalized = self._document["params"]["preprocessing"]["norm"]["kind"] == "normalize"
+        return "directions" if normalized else "values"
 
     def correlation(self) -> Intervals:
-        """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none."""
+        """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none.
+
+        Under ``"normalize"`` they are those of directions (``of``), not of values. Two categories of one variable have
+        none.
+        """
         (value, error, low, high), refused = self._statistics(self._core.correlations)
         names = self._derived["names"]
-        return Intervals(value, error, low, high, [(names[i], names[j], why) for i, j, why in refused])
+        refusals = [(names[i], names[j], why) for i, j, why in refused]
+        return Intervals(value, error, low, high, refusals, self._described())
 
     def _statistics(self, statistic: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """The result of a statistic of the moment; ``InputError`` without a moment."""
@@ -268,18 +291,43 @@ class Estimate(_rows.Copies):
         if (floor := self.floor_.get("variance")) is not None:
             ax.axhline(floor["threshold"], linestyle="--", color="0.4", label="a component counts above")
             ax.axhline(floor["edge"], linestyle=":", color="0.6", label="hidden by the noise below")
-        ax.set(xlabel="component", ylabel="variance, noise removed")
+        bound = "at least, " if self._derived["variances_are_lower_bounds"] else ""
+        ax.set(xlabel="component", ylabel=f"variance, {bound}noise removed")
         ax.legend()
         return ax
 
     def plot_loadings(self, component: int = 1, top: int = 20, ax: Any = None) -> Any:
         """The loadings of one component (from 1), the largest first, by matplotlib; returns the axes."""
-        loadings = self.components_[self._place(component)]
+        place = self._place(component)
+        loadings, group = self.components_[place], self._derived["group"][place]
+        stands = f"{self.verdicts_[place]} the noise floor"
+        if group is not None:
+            stands += f", as one of {group[0]}–{group[1]}: a single direction of them is arbitrary"
         order = np.argsort(-np.abs(loadings))[:top][::-1]
         ax = _axes(ax)
         ax.barh([str(self.feature_names_in_[row]) for row in order], loadings[order])
         ax.axvline(0, color="0.4", linewidth=0.8)
-        ax.set(xlabel=f"loading on component {component} ({self.verdicts_[component - 1]} the noise floor)")
+        ax.set(xlabel=f"loading on component {component} ({stands})")
+        return ax
+
+    def plot_correlations(self, top: int = 24, ax: Any = None) -> Any:
+        """The correlations of the ``top`` features that have the largest ones, as colours by matplotlib, with a dot where
+        one may be 0; blank where it is refused. Returns the axes."""
+        found = self.correlation()
+        value = found.value.copy()
+        np.fill_diagonal(value, np.nan)
+        sure = (found.low > 0) | (found.high < 0)
+        largest = np.where(sure & ~np.isnan(value), np.abs(value), 0).max(axis=0)
+        rows = np.sort(np.argsort(-largest, kind="stable")[:top])
+        shown, sure = value[np.ix_(rows, rows)], sure[np.ix_(rows, rows)]
+        ax = _axes(ax)
+        image = ax.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
+        down, across = np.nonzero(~sure & ~np.isnan(shown))
+        ax.plot(across, down, ".", color="0.4", markersize=3)
+        names = [str(name) for name in self.feature_names_in_[rows]]
+        ax.set_xticks(range(len(rows)), names, rotation=90)
+        ax.set_yticks(range(len(rows)), names)
+        ax.figure.colorbar(image, ax=ax, label="correlation (a dot: may be 0)")
         return ax
 
     def plot_biplot(self, rows: Any, axes: tuple[int, int] = (1, 2), top: int = 12, ax: Any = None) -> Any:
@@ -310,8 +358,9 @@ class Estimate(_rows.Copies):
         above, k = self.verdicts_.count("above"), self.n_components_
         found = "no component above the noise floor"
         if k > 0:
-            error = "not known" if np.isnan(self.expected_error_) else f"{self.expected_error_:.3f}"
-            found = f"{above} of {k} components above the noise floor, expected error {error}"
+            unknown = self._derived["error_unknown"]
+            error = f"expected error {self.expected_error_:.3f}" if unknown is None else f"error not known: {unknown}"
+            found = f"{above} of {k} components above the noise floor, {error}"
         return f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {found})"
 
     def _repr_html_(self) -> str:
@@ -319,7 +368,8 @@ class Estimate(_rows.Copies):
         head = "".join(f"<th>{name}</th>" for name in heads)
         rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._derived["table"])
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings_)
+        told = [*self._derived["count"], *self.warnings_]
+        notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"<p>{html.escape(repr(self))}</p>{table}<ul>{notes}</ul>{self.figures().get('scree.svg', '')}"
 

@@ -4,11 +4,16 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use eigenveil_client::http::EstimateFormat;
-use eigenveil_estimation::format::with_thousands;
+use eigenveil_estimation::{
+    format::with_thousands,
+    planning::{UnknownError, known_error, known_spectrum},
+};
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
-    estimate::{BucketVerdict, ComponentCount, Estimate, Feasibility, FeasibilityCheck},
+    estimate::{
+        BucketVerdict, ComponentCount, CountShares, Estimate, Feasibility, FeasibilityCheck,
+    },
     privacy::format_epsilon,
 };
 use serde::Serialize;
@@ -24,7 +29,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("fetches").args(["job", "wait"]).multiple(true)),
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; of a job of eigenveil moment correlations.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -79,9 +84,14 @@ struct EstimateAnswer {
     n: Option<u64>,
     p: Option<usize>,
     k: Option<usize>,
+    k_is_open: Option<bool>,
+    k_shares: Option<CountShares>,
     components_above_floor: Option<usize>,
     expected_error: Option<f64>,
     expected_error_range: Option<(f64, f64)>,
+    /// Why the error is not known, here and with other numbers of participants.
+    error_unknown: Option<String>,
+    other_errors_unknown: Option<String>,
     influence: Option<f64>,
     duplicate_seeds: Option<u64>,
     feasibility: Option<FeasibilityCheck>,
@@ -140,9 +150,13 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         n: estimate.map(|e| e.n),
         p: estimate.map(|e| e.p),
         k: estimate.map(|e| e.k),
+        k_is_open: estimate.map(|e| e.k_is_open),
+        k_shares: estimate.and_then(|e| e.k_shares),
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.and_then(|e| e.expected_error),
         expected_error_range: estimate.and_then(|e| e.expected_error_range),
+        error_unknown: estimate.and_then(|e| Some(known_error(e).err()?.to_string())),
+        other_errors_unknown: estimate.and_then(|e| Some(known_spectrum(e).err()?.to_string())),
         influence: estimate.map(|e| e.influence),
         duplicate_seeds: estimate.map(|e| e.duplicate_seeds),
         feasibility: estimate.and_then(|e| e.feasibility.clone()),
@@ -173,20 +187,23 @@ fn plural(count: u64) -> &'static str {
 /// The components with their verdicts, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let mut verdict = estimate.verdict_in_words();
-    match estimate.expected_error {
-        _ if estimate.k == 0 => {}
-        Some(error) => {
+    match known_error(estimate) {
+        Ok(error) => {
             let error = output::error_text(error, estimate.p, estimate.k);
             let range = estimate.expected_error_range;
             let range = range.map_or(String::new(), output::range_text);
             verdict.push_str(&format!(", expected subspace error {error}{range}"));
         }
-        None => verdict.push_str(", error not known without --refit"),
+        Err(UnknownError::NoComponent) => {}
+        Err(why) => verdict.push_str(&format!(", error not known: {why}")),
     }
     output::text(&format!(
         "{} reports, p = {}, {}: {verdict}",
         estimate.n, estimate.p, estimate.privacy.mechanism
     ))?;
+    for sentence in estimate.count_in_sentences() {
+        output::text(&sentence)?;
+    }
     let privacy = &estimate.privacy;
     let calibration = privacy
         .calibration
@@ -219,6 +236,11 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&output::selection_text(estimate, sparse))?;
     }
     output::text(&table(estimate))?;
+    if let Err(why) = known_spectrum(estimate) {
+        output::text(&format!(
+            "with other numbers of participants: error not known: {why}"
+        ))?;
+    }
     if let Some(agreement) = &estimate.bucket_agreement {
         output::text(&format!(
             "{} buckets of reports {}: largest deviation {:.1} standard deviations, chance alone reaches {:.1} in one study of 1,000; made-up reports spread evenly agree too",
@@ -268,10 +290,8 @@ fn feasibility_text(check: &FeasibilityCheck) -> String {
 
 /// One line per component; after a group of components that cannot be told apart one line for the space they span.
 fn table(estimate: &Estimate) -> String {
-    let heads =
-        "component|variance ± s.e.|explained|alignment ± s.e.|direction|could be made by|verdict";
     let rows = component_rows(estimate).map(|row| {
-        vec![
+        [
             row.component,
             row.variance,
             row.explained,
@@ -281,14 +301,28 @@ fn table(estimate: &Estimate) -> String {
             row.verdict,
         ]
     });
-    let heads = heads.split('|').map(str::to_owned).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+    let rows: Vec<[String; 7]> = rows.collect();
+    // Only where one is known.
+    let with_error = |head: &str, column: usize| {
+        let known = rows.iter().any(|row| row[column].contains('±'));
+        format!("{head}{}", if known { " ± s.e." } else { "" })
+    };
+    let heads = [
+        "component".to_owned(),
+        with_error("variance", 1),
+        "explained".to_owned(),
+        with_error("alignment", 3),
+        "direction".to_owned(),
+        "could be made by".to_owned(),
+        "verdict".to_owned(),
+    ];
+    let lines: Vec<&[String; 7]> = std::iter::once(&heads).chain(&rows).collect();
     let width = |column: usize| {
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |line: &Vec<String>| {
+    let line = |line: &&[String; 7]| {
         let numbers = line.iter().zip(&widths);
         let numbers = numbers.map(|(cell, width)| format!("{cell:>width$}  "));
         numbers.collect::<String>() + &line[6]

@@ -8,10 +8,10 @@ use eigenveil_estimation::{
     format::with_thousands,
     statistics::{
         Correlation, MomentAnswer, MomentRequest, MomentTables, NamedRegression, Refusal, Z_95,
-        moment,
+        correlation_of, moment, norm_caveat,
     },
 };
-use eigenveil_figures::norm_caveat;
+use eigenveil_figures::{Figure as _, correlation_map};
 use eigenveil_shared::{api::EstimateRequest, estimate::Estimate, study::StudyParams};
 use eigenveil_tables::npy;
 use nalgebra::DMatrix;
@@ -30,7 +30,7 @@ use crate::{
 /// reports received so far, at no further privacy cost
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil moment --study ID --out moment/\n  eigenveil moment --estimate moment/estimate.json --regress weight --on height,age\n\nWrites covariance.csv and correlation.csv (a line for each pair of features: value, standard error, interval, or why it is refused), mean.csv with private centring, regression.csv with --regress, moment.npy (unbiased), moment-projected.npy (the nearest moment that a population can have, which the tables show), standard-errors.npy, features.txt (their rows) and estimate.json (the estimate with the mean report: further questions need no server).\nAll values are in units of the prepared rows."
+    after_help = "Examples:\n  eigenveil moment --study ID --out moment/\n  eigenveil moment --estimate moment/estimate.json --regress weight --on height,age\n\nWrites covariance.csv and correlation.csv (a line for each pair of features: value, standard error, interval, or why it is refused), correlations.svg (their map), mean.csv with private centring, regression.csv with --regress, moment.npy (unbiased), moment-projected.npy (the nearest moment that a population can have, which the tables show), standard-errors.npy, features.txt (their rows) and estimate.json (the estimate with the mean report: further questions need no server).\nAll values are in units of the prepared rows."
 )]
 pub(crate) struct MomentArgs {
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) struct MomentArgs {
 }
 
 /// Files that may be written.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "estimate.json",
     "features.txt",
     "moment.npy",
@@ -83,6 +83,7 @@ const FILES: [&str; 9] = [
     "mean.csv",
     "covariance.csv",
     "correlation.csv",
+    "correlations.svg",
     "regression.csv",
 ];
 
@@ -209,6 +210,7 @@ fn files(
         let value = (!shown[(i, j)].is_nan()).then(|| interval(shown[(i, j)], errors[(i, j)]));
         line(&[&names[i], &names[j]], value.ok_or_else(refused))
     });
+    let map = correlation_map(estimate, correlations).to_svg();
     let correlations = correlations.iter().map(|(i, j, found)| {
         let found = found.map(|c| [c.value, c.standard_error, c.low, c.high]);
         let found = found.map_err(|refusal| refusal.in_words(names));
@@ -222,6 +224,7 @@ fn files(
         ("standard-errors.npy", square(&errors)),
         ("covariance.csv", results::table(pair(), covariances)?),
         ("correlation.csv", results::table(pair(), correlations)?),
+        ("correlations.svg", map.into_bytes()),
     ];
     if let Some(projected) = moment.projected() {
         files.push(("moment-projected.npy", square(projected)));
@@ -283,7 +286,8 @@ fn print(
     estimate: &Estimate,
     refusal: Option<String>,
 ) -> Result<()> {
-    output::text(&norm_caveat(estimate.params.preprocessing().norm))?;
+    let norm = estimate.params.preprocessing().norm;
+    output::text(&norm_caveat(norm))?;
     output::text(if answer.around_the_mean {
         "around the mean, which private centring estimates; units of the prepared rows"
     } else {
@@ -297,7 +301,8 @@ fn print(
     let shown_pairs = answer.correlations.len();
     if shown_pairs > 0 {
         output::text(&format!(
-            "\nlargest correlations, {shown_pairs} of {} (with 95 % intervals)",
+            "\nlargest by {}, {shown_pairs} of {} pairs (with 95 % intervals)",
+            correlation_of(norm),
             with_thousands(answer.pairs as u64)
         ))?;
         let rows = answer.correlations.iter().map(|pair| {

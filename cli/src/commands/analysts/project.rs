@@ -36,7 +36,7 @@ pub(crate) struct ProjectArgs {
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Column of a text table with the label or identifier of each row, written beside its scores; in the figure it
-    /// decides the colour; not a feature
+    /// decides the colour. It may be a feature of the estimate, too
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
     /// The two components of the figure

@@ -6,7 +6,10 @@ use clap::Args;
 use eigenveil_client::{Ledger, RowLedger};
 use serde::Serialize;
 
-use crate::{error::Result, output};
+use crate::{
+    error::{CliError, Result},
+    output,
+};
 
 /// Show the receipt of a ledger: which studies a device, or each row of a file, reported to, and what it spent
 #[derive(Debug, Args)]
@@ -19,10 +22,18 @@ pub(crate) struct ReceiptArgs {
 }
 
 pub(crate) fn run(args: &ReceiptArgs, json: bool) -> Result<()> {
-    if RowLedger::is_at(&args.ledger) {
-        show(&RowLedger::open_existing(&args.ledger)?.receipt()?, json)
-    } else {
-        show(&Ledger::open_existing(&args.ledger)?.receipt()?, json)
+    let path = &args.ledger;
+    if RowLedger::is_at(path) {
+        return show(&RowLedger::open_existing(path)?.receipt()?, json);
+    }
+    let beside = output::with_suffix(path, ".ledger");
+    match Ledger::open_existing(path) {
+        // The file of the rows, where their ledger lies beside it.
+        Err(error) if RowLedger::is_at(&beside) => Err(CliError::usage(format!(
+            "{error}; the ledger of its rows is {0}: eigenveil receipt {0}",
+            beside.display()
+        ))),
+        ledger => show(&ledger?.receipt()?, json),
     }
 }
 

@@ -344,7 +344,7 @@ async fn upload(
 ) -> Result<UploadAnswer> {
     let perturbing = output::bar(persons.holders.count() as u64, "perturbing");
     perturbing.set_position(admitted.counts.total());
-    let mut uploading = None;
+    let (mut uploading, mut told) = (None, String::new());
     let sent = upload_table(ledger, admitted, persons, http, |now| {
         match now {
             UploadProgress::Made(done, _) => perturbing.set_position(done),
@@ -355,6 +355,13 @@ async fn upload(
                 });
                 bar.set_position(done);
             }
+            // Once a reason, terminal or not: a bar that stands does not say why.
+            UploadProgress::Waiting(reason) if reason != told => {
+                let bar = uploading.as_ref().unwrap_or(&perturbing);
+                bar.suspend(|| print_waiting(&reason, http));
+                told = reason;
+            }
+            UploadProgress::Waiting(_) => {}
         }
         ControlFlow::Continue(())
     })
@@ -393,6 +400,13 @@ fn unfinished(study: &StudyInfo, error: eigenveil_client::Error, done: &str) -> 
     };
     let message = format!("{detail}{done}; {more}");
     CliError::from(error).with_message(message)
+}
+
+fn print_waiting(reason: &str, http: &HttpSettings) {
+    output::print_error_line(&format!(
+        "waiting for the server: {reason}; the same reports are sent again for up to {} s",
+        http.retry.max_elapsed.as_secs()
+    ));
 }
 
 fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Result<()> {

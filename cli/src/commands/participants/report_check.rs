@@ -120,7 +120,10 @@ impl RowCheck {
             columns.retain(|(_, count)| *count > 0);
             columns.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             let listed = columns.iter();
-            let listed = listed.map(|(column, count)| format!("{} {count}", name(*column)));
+            let listed = listed.map(|(column, count)| match &names {
+                Some(_) => format!("{} {count}", name(*column)),
+                None => format!("column {}: {count}", name(*column)),
+            });
             let listed = first_few(listed, MAX_LISTED, |others| {
                 format!(", and in {others} other columns")
             });

@@ -30,7 +30,7 @@ use crate::{
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
-    #[arg(long, required_unless_present = "pilot")]
+    #[arg(long)]
     p: Option<usize>,
     /// Components wanted [default: all of the pilot's; 3 without a spectrum]
     #[arg(long)]
@@ -60,12 +60,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     pilot: Option<PathBuf>,
     /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
-    #[arg(
-        long,
-        value_name = "X",
-        required_unless_present = "n",
-        conflicts_with = "n"
-    )]
+    #[arg(long, value_name = "X", conflicts_with = "n")]
     target_error: Option<f64>,
     /// Participants expected; several values with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]

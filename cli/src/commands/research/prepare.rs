@@ -6,11 +6,13 @@ use std::{
 };
 
 use clap::Args;
+use eigenveil_client::Holders;
 use eigenveil_estimation::{
     Cancel, Table,
     format::three_digits,
     planning::{
-        Choice, ColumnDescription, PrepareAnswer, PrepareRequest, PublicColumn, describe, prepare,
+        Choice, Column, ColumnDescription, CorrelationOutlook, MovedCorrelation, PrepareAnswer,
+        PrepareRequest, PublicColumn, PublicRows, describe, prepare,
     },
 };
 use eigenveil_shared::{
@@ -18,7 +20,7 @@ use eigenveil_shared::{
     preprocess::{Feature, Norm},
     wording::percent,
 };
-use eigenveil_tables::Settings;
+use eigenveil_tables::{Label, RowTable, Settings, identifiers};
 use serde::Serialize;
 
 use crate::{
@@ -30,15 +32,14 @@ use crate::{
 /// Make a study's features file (centers and scales) from public rows or a description
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys."
+    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n  eigenveil prepare --rows visits.csv --person patient --k 3 --n 20000 --epsilon 4 --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys."
 )]
 pub(crate) struct PrepareArgs {
     /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
     /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
-    # [arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta",
-    # "one_hot", "TableArgs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "person", "TableArgs"])]
     description: Option<PathBuf>,
     /// Components wanted
     #[arg(long, required_unless_present = "description")]
@@ -49,8 +50,7 @@ pub(crate) struct PrepareArgs {
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E", required_unless_present = "description")]
     epsilon: Option<f64>,
-    # [arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser =
-    # crate::args::parse::<MechanismKind>)]
+    #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: MechanismKind,
     /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
     #[arg(long, value_name = "D")]
@@ -60,10 +60,14 @@ pub(crate) struct PrepareArgs {
     out: PathBuf,
     #[command(flatten)]
     table: TableArgs,
-    /// Columns of text that become one column of 0 and 1 for each value found in the public rows, such as sex=f and
-    /// sex=m; country=NA says that NA is a value of country, and not a missing one
+    /// Columns of text that become one column of 0 and 1 for each value found in the public rows, such as town=Rome, or
+    /// one column, sex=m|f, for two values; country=NA says that NA is a value of country, and not a missing one
     #[arg(long, value_name = "NAMES", value_parser = tables::names, requires = "rows")]
     one_hot: Option<Names>,
+    /// Rows with the same text in this column are one person's: persons count alike, however many rows they have, as in
+    /// report --person
+    #[arg(long, value_name = "COLUMN", requires = "rows")]
+    person: Option<String>,
 }
 
 /// The document of `--json`.
@@ -108,33 +112,51 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
 }
 
 fn from_rows(args: &PrepareArgs, path: &Path, request: &PrepareRequest) -> Result<PrepareAnswer> {
+    let label = args.person.clone().map(|column| Label {
+        flag: "--person",
+        column,
+    });
     let settings = Settings {
         one_hot: args.one_hot.clone().map(|names| names.0),
+        public_rows: true,
+        label,
         ..args.table.settings()?
     };
     let table = tables::read_with_constants(path, settings)?.0;
+    let in_file = |error: eigenveil_tables::Error| CliError::from(error).context(path.display());
     // If the names were read as a row, every center and scale would be wrong.
-    let known = table.check_header_is_known().map_err(CliError::from);
-    known.map_err(|error| error.context(path.display()))?;
-    let names = table.names();
-    let column = |at: usize| PublicColumn {
-        name: names.map_or_else(|| format!("column_{}", at + 1), |names| names[at].clone()),
-        category_of: table.is_category(at).then(|| table.file_columns()[at]),
+    table.check_header_is_known().map_err(in_file)?;
+    let holders = match args.person {
+        Some(_) => Holders::persons(identifiers(table.labels()).map_err(in_file)?),
+        None => Holders::Rows(table.len()),
     };
-    let columns: Vec<PublicColumn> = (0..table.dimension()).map(column).collect();
-    let rows = Table {
-        len: table.len(),
-        columns: table.dimension(),
-        row: &|index| table.row(index),
+    let columns = public_columns(&table);
+    let rows = PublicRows {
+        table: Table {
+            len: table.len(),
+            columns: table.dimension(),
+            row: &|index| table.row(index),
+        },
+        columns: &columns,
+        persons: holders.rows_of_persons(),
     };
     let bar = output::bar(0, "choices");
     let mut progress = |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let prepared = prepare(request, &columns, rows, &mut progress, Cancel::NEVER)?;
+    let prepared = prepare(request, rows, &mut progress, Cancel::NEVER)?;
     bar.finish_and_clear();
     Ok(prepared)
+}
+
+fn public_columns(table: &RowTable) -> Vec<PublicColumn> {
+    let names = table.names();
+    let column = |at: usize| PublicColumn {
+        name: names.map_or_else(|| format!("column_{}", at + 1), |names| names[at].clone()),
+        category_of: table.is_category(at).then(|| table.file_columns()[at]),
+    };
+    (0..table.dimension()).map(column).collect()
 }
 
 /// The lines of a description.
@@ -154,10 +176,31 @@ fn descriptions(path: &Path) -> Result<Vec<ColumnDescription>> {
     lines.map(|line| line.map_err(not_a_description)).collect()
 }
 
-fn features_csv<'a>(mut features: impl Iterator<Item = &'a Feature>) -> Result<Vec<u8>> {
+/// A line of a features file whose cells may be missing.
+#[derive(Serialize)]
+struct ObservedLine<'a> {
+    name: &'a str,
+    center: f64,
+    scale: f64,
+    observed: Option<f64>,
+    section: Option<&'a str>,
+}
+
+fn features_csv<'a>(features: impl Iterator<Item = &'a Feature>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let written = features.try_for_each(|own| writer.serialize(own));
-    written.map_err(|error| CliError::failed(error.to_string()))?;
+    for feature in features {
+        let written = match feature.observed {
+            None => writer.serialize(feature),
+            observed => writer.serialize(ObservedLine {
+                name: &feature.name,
+                center: feature.center,
+                scale: feature.scale,
+                observed,
+                section: feature.section.as_deref(),
+            }),
+        };
+        written.map_err(|error| CliError::failed(error.to_string()))?;
+    }
     let bytes = writer.into_inner();
     bytes.map_err(|error| CliError::failed(error.to_string()))
 }
@@ -183,49 +226,11 @@ fn flags(choice: &Choice) -> String {
 }
 
 fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> {
-    output::text(&format!(
-        "{:<30} {:>12} {:>12} {:>9} {:>9}  reason",
-        "column", "center", "scale", "length", "mean"
-    ))?;
-    for column in prepared.columns.iter().take(MAX_COLUMNS_SHOWN) {
-        output::text(&format!(
-            "{:<30} {:>12} {:>12} {:>9} {:>9}  {}",
-            column.feature.name,
-            column.feature.center,
-            column.feature.scale,
-            percent(column.share_of_squared_length),
-            percent(column.share_of_squared_mean),
-            column.reason
-        ))?;
-    }
-    match prepared.columns.len().saturating_sub(MAX_COLUMNS_SHOWN) {
-        0 => {}
-        more => output::text(&format!("… and {more} columns more"))?,
-    }
-    output::text(&format!(
-        "\nlength: the column's share of the raw rows' squared length; mean: its share of the mean's squared length (the mean has {} of the rows' squared length)",
-        percent(prepared.squared_mean_over_squared_length)
-    ))?;
+    print_columns(prepared)?;
     for warning in &prepared.warnings {
         output::text(&format!("warning: {warning}"))?;
     }
-    let ways: Vec<String> = prepared.choices.iter().map(Choice::to_string).collect();
-    let width = ways.iter().map(String::len).max().unwrap_or(0);
-    if !ways.is_empty() {
-        output::text(&format!(
-            "\n{:<width$} {:>14} {:>6} {:>12}  first component",
-            "what a study would get", "error", "above", "mean's share"
-        ))?;
-    }
-    for (way, choice) in ways.iter().zip(&prepared.choices) {
-        output::text(&format!(
-            "{way:<width$} {:>14} {:>6} {:>12}  {}",
-            error_text(choice),
-            format!("{}/{}", choice.components_above_floor, choice.k),
-            percent(choice.squared_mean_over_squared_length),
-            choice.warning.as_deref().unwrap_or("of several columns")
-        ))?;
-    }
+    print_choices(&prepared.choices)?;
     output::text(&format!("\nwritten: {out}"))?;
     let path = output::shell_quoted(out);
     match (&prepared.chosen, args.epsilon) {
@@ -244,7 +249,14 @@ fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> 
                 flags(chosen)
             ))?;
             let passed_over = prepared.passed_over.as_deref();
-            passed_over.map_or(Ok(()), output::text)
+            passed_over.map_or(Ok(()), output::text)?;
+            print_correlations(chosen, prepared.for_correlations.as_ref())?;
+            // A plan knows of no missing cells.
+            let mut columns = prepared.columns.iter();
+            match columns.any(|column| column.feature.observed.is_some()) {
+                true => Ok(()),
+                false => print_plan(args, chosen),
+            }
         }
         (None, Some(_)) => {
             output::text("no such study is worth creating: the warnings above say why")
@@ -254,6 +266,152 @@ fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> 
             three_digits((prepared.columns.len() as f64).sqrt())
         )),
     }
+}
+
+fn print_columns(prepared: &PrepareAnswer) -> Result<()> {
+    output::text(&format!(
+        "{:<30} {:>12} {:>12} {:>8} {:>9} {:>9}  reason",
+        "column", "center", "scale", "within", "length", "mean"
+    ))?;
+    for column in prepared.columns.iter().take(MAX_COLUMNS_SHOWN) {
+        let within = column.scale_factor;
+        output::text(&format!(
+            "{:<30} {:>12} {:>12} {:>8} {:>9} {:>9}  {}",
+            column.feature.name,
+            column.feature.center,
+            column.feature.scale,
+            within.map_or_else(|| "-".to_owned(), |factor| format!("×{factor}")),
+            percent(column.share_of_squared_length),
+            percent(column.share_of_squared_mean),
+            reason(column)
+        ))?;
+    }
+    match prepared.columns.len().saturating_sub(MAX_COLUMNS_SHOWN) {
+        0 => {}
+        more => output::text(&format!("… and {more} columns more"))?,
+    }
+    if prepared
+        .columns
+        .iter()
+        .any(|column| column.scale_factor.is_some())
+    {
+        output::text(
+            "\nwithin: the scale of all people like these is at most so many times larger or smaller, in 19 of 20 cases where tails are not heavy",
+        )?;
+    }
+    output::text(&format!(
+        "\nlength: the column's share of the raw rows' squared length; mean: its share of the mean's squared length (the mean has {} of the rows' squared length)",
+        percent(prepared.squared_mean_over_squared_length)
+    ))
+}
+
+/// Where the constants come from, and how many people have the value.
+fn reason(column: &Column) -> String {
+    let observed = column.feature.observed.filter(|share| *share < 1.0);
+    let observed = observed.map_or_else(String::new, |share| {
+        format!("; {} have a value", percent(share))
+    });
+    let section = column.feature.section.as_ref();
+    let section = section.map_or_else(String::new, |section| {
+        format!(", missing with section {section:?}")
+    });
+    format!("{}{observed}{section}", column.reason)
+}
+
+fn print_choices(choices: &[Choice]) -> Result<()> {
+    let ways: Vec<String> = choices.iter().map(Choice::to_string).collect();
+    let width = ways.iter().map(String::len).max().unwrap_or(0);
+    if ways.is_empty() {
+        return Ok(());
+    }
+    output::text(&format!(
+        "\n{:<width$} {:>14} {:>6} {:>12} {:>12} {:>7}  first component",
+        "what a study would get", "error", "above", "mean's share", "correlations", "off by"
+    ))?;
+    for (way, choice) in ways.iter().zip(choices) {
+        let outlook = choice.correlations.as_ref();
+        let [error, moved] =
+            outlook.map_or_else(|| ["-", "-"].map(str::to_owned), correlation_text);
+        output::text(&format!(
+            "{way:<width$} {:>14} {:>6} {:>12} {error:>12} {moved:>7}  {}",
+            error_text(choice),
+            format!("{}/{}", choice.components_above_floor, choice.k),
+            percent(choice.squared_mean_over_squared_length),
+            choice.warning.as_deref().unwrap_or("of several columns")
+        ))?;
+    }
+    if choices.iter().any(|choice| choice.correlations.is_some()) {
+        output::text(
+            "\ncorrelations: their median standard error, of those that would be given (- if none); off by: the most that preparing rows so moves one from the correlation of the values, however many take part",
+        )?;
+    }
+    Ok(())
+}
+
+/// The median standard error, and how far a correlation is at most from that of the values.
+fn correlation_text(outlook: &CorrelationOutlook) -> [String; 2] {
+    let error = outlook.standard_error;
+    let moved = outlook.furthest.as_ref().map(MovedCorrelation::distance);
+    [
+        error.map_or_else(|| "-".to_owned(), |error| format!("± {error:.3}")),
+        moved.map_or_else(|| "-".to_owned(), |moved| format!("{moved:.2}")),
+    ]
+}
+
+/// What the correlations of the chosen study are, and the study whose correlations are nearer to those of the values.
+fn print_correlations(chosen: &Choice, better: Option<&Choice>) -> Result<()> {
+    let outlook = chosen.correlations.as_ref();
+    if let Some(moved) = outlook.and_then(|outlook| outlook.furthest.as_ref())
+        && chosen.norm == Norm::Normalize
+    {
+        output::text(&format!(
+            "its correlations are those of directions, not of values: {} ~ {} is {:.2} there, and {:.2} in the values",
+            moved.feature, moved.with, moved.value, moved.of_values
+        ))?;
+    }
+    let Some((better, outlook)) = better.and_then(|better| {
+        better
+            .correlations
+            .as_ref()
+            .map(|outlook| (better, outlook))
+    }) else {
+        return Ok(());
+    };
+    let [error, moved] = correlation_text(outlook);
+    output::text(&format!(
+        "if correlations are wanted:{}: expected error {}, correlations {error}, off by {moved} at most",
+        flags(better),
+        error_text(better)
+    ))
+}
+
+/// Largest number of eigenvalues printed; the JSON has more.
+const MAX_EIGENVALUES_SHOWN: usize = 30;
+
+/// The command, and so the fields of the form, with the same figures.
+fn print_plan(args: &PrepareArgs, chosen: &Choice) -> Result<()> {
+    let (Some(n), Some(epsilon)) = (args.n, args.epsilon) else {
+        return Ok(());
+    };
+    let spectrum = chosen.spectrum.iter().take(MAX_EIGENVALUES_SHOWN);
+    let spectrum: Vec<String> = spectrum.map(f64::to_string).collect();
+    let norm = match chosen.norm {
+        Norm::Normalize => String::new(),
+        Norm::Clip { .. } | Norm::Require { .. } => format!(
+            " --bound-rows clip --mean-squared-length {}",
+            chosen.mean_squared_length
+        ),
+    };
+    let centring = chosen.centring.map_or_else(String::new, |_| {
+        format!(" --centring --mean-length {}", chosen.mean_length)
+    });
+    output::text(&format!(
+        "other numbers of participants (the form of the server's page takes the same):\n  eigenveil plan --p {} --k {} --spectrum {} --epsilon {epsilon} --mechanism {} --n {n}{norm}{centring}",
+        chosen.p,
+        chosen.k,
+        spectrum.join(","),
+        args.mechanism
+    ))
 }
 
 #[cfg(test)]

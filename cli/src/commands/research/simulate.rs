@@ -98,7 +98,7 @@ impl From<&SimulateArgs> for SimulateRequest {
             k: args.k.clone(),
             s: args.s.clone(),
             epsilon: args.epsilon.clone(),
-            mechanism: mechanism.mechanism,
+            mechanism: mechanism.mechanism.unwrap_or_default(),
             calibration: mechanism.calibration,
             delta: mechanism.delta,
             features: None,

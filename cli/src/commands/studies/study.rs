@@ -1,17 +1,18 @@
 //! `eigenveil study`: the operator's study management.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
-use eigenveil_estimation::planning::slow_report_note;
+use eigenveil_estimation::{planning::slow_report_note, statistics::MomentEstimate};
 use eigenveil_shared::{
     about::{StudyNotice, UtcDate},
-    api::{CreateStudyRequest, StudyDocument, StudySummary},
-    enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
+    api::{CreateStudyRequest, NewSiteToken, StudyDocument, StudySummary},
+    enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
     estimate::ComponentCount,
     parameters::Parameters,
     preprocess::{MEAN_WEIGHT_RANGE, Weights},
+    site_study::{SiteTerms, SiteWeights},
 };
 
 use crate::commands::{print_written, study_name::resolve_study_id};
@@ -54,17 +55,13 @@ enum StudyCommand {
     Close(StudyId),
     /// Make one-time participant tokens for a study created with --enrolment token
     #[command(
-        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token per line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
+        after_help = "Examples:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --site \"St. Mary\" --max-rows 20000 --out st-mary.txt\n\nThe file has one token per line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count and --site the command shows how many were made and spent, and for\nwhich sites."
     )]
     Tokens {
         #[command(flatten)]
         study: StudyId,
-        /// How many tokens to make
-        #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
-        count: Option<u64>,
-        /// File to write; an existing one is refused
-        #[arg(long, value_name = "FILE", requires = "count")]
-        out: Option<PathBuf>,
+        #[command(flatten)]
+        wanted: TokenArgs,
     },
     /// Write a study to a file: parameters, identifiers, sums or seeds; not its estimates
     #[command(
@@ -114,6 +111,54 @@ impl StudyId {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("made").args(["count", "site"]))]
+struct TokenArgs {
+    /// How many tokens to make
+    #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// In a study of sites: make a token for the site of this name, which is stored with its report
+    #[arg(long, value_name = "NAME", requires = "out")]
+    site: Option<String>,
+    /// Most rows (persons, where persons are protected) of that site's table [default: as many as the study allows]
+    #[arg(long, value_name = "M", requires = "site")]
+    max_rows: Option<u64>,
+    /// File to write; an existing one is refused
+    #[arg(long, value_name = "FILE", requires = "made")]
+    out: Option<PathBuf>,
+}
+
+/// A study of sites.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sites: each report is a whole table")]
+struct SiteArgs {
+    /// Each report is of a site's table of at most so many rows (persons, with --rows-per-person), and each site gets a
+    /// token (see study tokens --site); the mechanism is then discrete-gaussian, and private centring is on (--centring=0:
+    /// off), unless you say otherwise
+    #[arg(long, value_name = "M")]
+    max_rows: Option<u64>,
+    /// Fewest rows of a table [default: 1]
+    #[arg(long, value_name = "M", requires = "max_rows")]
+    min_rows: Option<u64>,
+    /// A person is protected, and not each row alone; the first N rows of each count
+    #[arg(long, value_name = "N", requires = "max_rows")]
+    rows_per_person: Option<u16>,
+    /// What a site counts by: rows, or precision, for a population that all sites share [default: rows]
+    #[arg(long, value_name = "rows|precision", requires = "max_rows", value_parser = parse::<SiteWeights>)]
+    site_weights: Option<SiteWeights>,
+}
+
+impl SiteArgs {
+    fn terms(&self) -> Option<SiteTerms> {
+        Some(SiteTerms {
+            min_rows: self.min_rows.unwrap_or(1),
+            rows_per_person: self.rows_per_person,
+            site_weights: self.site_weights.unwrap_or_default(),
+            ..SiteTerms::new(self.max_rows?)
+        })
+    }
+}
+
+#[derive(Debug, Args)]
 struct CreateArgs {
     /// Name shown to people
     #[arg(long)]
@@ -133,9 +178,9 @@ struct CreateArgs {
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study
-    /// tokens)
-    #[arg(long, default_value = "open", value_parser = parse::<Enrolment>)]
-    enrolment: Enrolment,
+    /// tokens) [default: open; token for a study of sites]
+    #[arg(long, value_parser = parse::<Enrolment>)]
+    enrolment: Option<Enrolment>,
     /// Participants have private weights above 0 and at most 1 (see report --weight) instead of counting equally
     #[arg(long)]
     weights: bool,
@@ -148,6 +193,8 @@ struct CreateArgs {
     /// Create the study although another one has this name: neither can then be found by name
     #[arg(long)]
     same_name: bool,
+    #[command(flatten)]
+    sites: SiteArgs,
     #[command(flatten)]
     about: AboutArgs,
 }
@@ -197,9 +244,9 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Show(study) => client.study(&study.find(&client).await?).await?,
         StudyCommand::Open(study) => client.open(&study.find(&client).await?).await?,
         StudyCommand::Close(study) => client.close(&study.find(&client).await?).await?,
-        StudyCommand::Tokens { study, count, out } => {
+        StudyCommand::Tokens { study, wanted } => {
             let id = study.find(&client).await?;
-            return tokens(&client, &id, count.zip(out.as_deref()), json).await;
+            return tokens(&client, &id, wanted, json).await;
         }
         StudyCommand::Export { study, out } => {
             let id = study.find(&client).await?;
@@ -279,25 +326,38 @@ fn check_name_is_free(studies: &[StudySummary], name: &str) -> Result<()> {
 }
 
 /// Creates tokens, in as many requests as necessary, or counts them.
-async fn tokens(
-    client: &OperatorClient,
-    id: &str,
-    wanted: Option<(u64, &Path)>,
-    json: bool,
-) -> Result<()> {
-    let Some((count, out)) = wanted else {
+async fn tokens(client: &OperatorClient, id: &str, wanted: &TokenArgs, json: bool) -> Result<()> {
+    let Some(out) = &wanted.out else {
         let counts = client.token_counts(id).await?;
-        let text = format!("{} made, {} spent", counts.issued, counts.spent);
+        let mut text = format!("{} made, {} spent", counts.issued, counts.spent);
+        for token in &counts.sites {
+            let used = if token.spent { "spent" } else { "not spent" };
+            text += &format!(
+                "\n{used:<9}  at most {:>10}  {}",
+                token.max_rows, token.site
+            );
+        }
         return output::json_or_text(json, &counts, &text);
     };
     let mut file = files::NewFile::create(out)?;
-    let mut left = usize::try_from(count).unwrap_or(usize::MAX);
-    while left > 0 {
-        let now = left.min(MAX_TOKENS_PER_REQUEST);
-        let issued = client.issue_tokens(id, now).await?;
+    let mut write = |issued: Vec<ParticipantToken>| {
         let lines: String = issued.iter().map(|token| token.reveal() + "\n").collect();
-        file.write(lines.as_bytes())?;
-        left -= now;
+        file.write(lines.as_bytes())
+    };
+    let count = wanted.count.unwrap_or(1);
+    if let Some(site) = &wanted.site {
+        let token = NewSiteToken {
+            site: site.clone(),
+            max_rows: wanted.max_rows,
+        };
+        write(client.issue_site_tokens(id, vec![token]).await?)?;
+    } else {
+        let mut left = usize::try_from(count).unwrap_or(usize::MAX);
+        while left > 0 {
+            let now = left.min(MAX_TOKENS_PER_REQUEST);
+            write(client.issue_tokens(id, now).await?)?;
+            left -= now;
+        }
     }
     file.persist()?;
     let out = out.display().to_string();
@@ -316,18 +376,24 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
     let design = create
         .mechanism
         .study(&create.name, dimension, create.epsilon, features)?;
-    // Fails here, with the server's message, before anything is sent.
-    let params = design.params()?;
+    let sites = create.sites.terms();
+    let usual = match sites {
+        Some(_) => Enrolment::Token,
+        None => Enrolment::Open,
+    };
     let request = CreateStudyRequest {
         default_k: create.k,
         weights: create.weights.then_some(Weights {
             mean: create.mean_weight,
         }),
         draft: create.draft,
-        enrolment: create.enrolment,
+        enrolment: create.enrolment.unwrap_or(usual),
         about: create.about.about()?,
+        sites,
         ..design
     };
+    // Fails here, with the server's message, before anything is sent.
+    let params = request.params()?;
     Ok((request, params))
 }
 
@@ -342,13 +408,19 @@ fn creation_notes(request: &CreateStudyRequest, params: &Parameters) -> Vec<Stri
         ));
     }
     let features = request.features.as_deref().unwrap_or_default();
-    if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {
+    if params.preprocessing().centring.is_none()
+        && features.iter().all(|feature| feature.center == 0.0)
+    {
         notes.push(
             "no center is subtracted: if the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, and --centring removes the mean privately"
                 .to_owned(),
         );
     }
-    notes.extend(params.rows().ok().and_then(slow_report_note));
+    if let Ok(params) = params.rows() {
+        let moment = MomentEstimate::check_study(params);
+        notes.extend(moment.err().map(|why| why.detail().to_owned()));
+        notes.extend(slow_report_note(params));
+    }
     notes
 }
 

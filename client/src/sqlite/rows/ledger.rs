@@ -69,9 +69,11 @@ impl RowFile {
 /// let report = |row: u64, now| study.report(&rows[row as usize], now);
 /// let prepared = ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?;
 /// assert_eq!(prepared.rows, 2);
-/// // The ε of the study, plus floating-point slack. assert!(ledger.receipt()?.spent.epsilon < 1.000_001); // A second
-/// call makes no other reports. assert_eq!(ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?.rows,
-/// 0); assert_eq!(ledger.counts(&study)?.pending, 2);
+/// // The ε of the study, plus floating-point slack.
+/// assert!(ledger.receipt()?.spent.epsilon < 1.000_001);
+/// // A second call makes no other reports.
+/// assert_eq!(ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?.rows, 0);
+/// assert_eq!(ledger.counts(&study)?.pending, 2);
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
 pub struct RowLedger {

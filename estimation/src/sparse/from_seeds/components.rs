@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     assessment::{
-        Eigenvalues, Floor, Measured, Refitted, Support, checked_rank, count_components,
+        ChosenCount, Eigenvalues, Floor, Measured, Refitted, Support, checked_rank,
+        count_components,
         error_bars::{Reestimate, error_bars},
     },
     cancel::Cancel,
@@ -83,7 +84,8 @@ pub fn sparse_components(
     let n_eff = n as f64;
     let lambda = resolve_lambda(settings, &noise, p, n_eff)?
         .ok_or_else(|| Error::estimate_failed("this lambda needs the sums of every bucket"))?;
-    let (k, k_is_open, spectrum) = leading_spectrum(&moment, rank, &noise)?;
+    let (count, spectrum) = leading_spectrum(&moment, rank, &noise)?;
+    let k = count.k.max(1);
     let centre = trace / p as f64;
     let unit: f64 = spectrum.iter().take(k).map(|value| value - centre).sum();
     let problem = Problem {
@@ -129,7 +131,7 @@ pub fn sparse_components(
             rows,
             refitted: settings.refit.then_some(refitted),
         }),
-        k_is_open,
+        k_is_open: count.is_open,
         error_bars: bars.as_ref(),
         setting,
     };
@@ -140,7 +142,8 @@ pub fn sparse_components(
         support: solved.support.clone(),
         ..sparse_outcome(&solved.small, settings)
     };
-    let findings = sparse_report(&measured, outcome, convergence_warning(&solved))?;
+    let mut findings = sparse_report(&measured, outcome, convergence_warning(&solved))?;
+    findings.k_shares = count.shares;
     Ok((findings, n))
 }
 
@@ -193,12 +196,12 @@ fn supported(
     }
 }
 
-/// k, whether it is open, and more than k leading eigenvalues of S̃: as many as the floor needs.
+/// How many components there are, and more leading eigenvalues of S̃: as many as the floor needs.
 fn leading_spectrum(
     moment: &LargeMatrix,
     rank: ComponentCount,
     noise: &NoiseModel,
-) -> Result<(usize, bool, Vec<f64>)> {
+) -> Result<(ChosenCount, Vec<f64>)> {
     let p = moment.dimension();
     let whole = DualMatrix::soft(moment, 0.0, 0.0);
     let mut wanted = match rank {
@@ -223,7 +226,7 @@ fn leading_spectrum(
         };
         if Floor::try_from_leading(&spectrum, noise, moment.n() as f64)?.is_some() {
             let count = count_components(rank, &spectrum, noise, moment.n() as f64, &[])?;
-            return Ok((count.k.max(1), count.is_open, values));
+            return Ok((count, values));
         }
         // All of them are components: look at more.
         if wanted > MAX_COMPONENTS {

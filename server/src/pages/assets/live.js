@@ -80,6 +80,14 @@
     const panel = document.getElementById("planner");
     let waiting = 0;
     let requests = 0;
+    const features = document.getElementById("features");
+    const file = document.getElementById("features-file");
+    document.getElementById("features-from").hidden = false;
+    file.addEventListener("change", async () => {
+      if (!file.files.length) return;
+      features.value = await file.files[0].text();
+      features.dispatchEvent(new Event("input", { bubbles: true }));
+    });
     form.addEventListener("input", () => {
       clearTimeout(waiting);
       waiting = setTimeout(async () => {

@@ -52,6 +52,7 @@ pub(crate) enum ChartKind {
     Arrivals,
     ExpectedError,
     Belief,
+    Report,
 }
 
 impl Default for RenderCache {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRef, response::Response};
-use eigenveil_figures::{Figure as _, LineChart};
+use eigenveil_figures::Figure;
 use eigenveil_shared::Error;
 use eigenveil_store::StudyId;
 use tokio::sync::Semaphore;
@@ -58,12 +58,12 @@ impl std::ops::Deref for Pages {
 }
 
 /// The chart of a study that a query requests.
-pub(crate) async fn cached_chart(
+pub(crate) async fn cached_chart<F: Figure>(
     app: &Pages,
     visitor: Visitor,
     (study, kind): (StudyId, ChartKind),
     fields: Fields,
-    chart: impl FnOnce(&Visitor) -> Result<LineChart, Error> + Send + 'static,
+    chart: impl FnOnce(&Visitor) -> Result<F, Error> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let what = PageKind::Chart(study, kind, fields.has("narrow"));
     let draw = move |visitor: &Visitor| {

@@ -219,6 +219,13 @@ impl Fields {
             .map_or("", |(_, value)| value.trim())
     }
 
+    /// The finite number in a field.
+    pub(crate) fn number(&self, name: &'static str) -> Result<f64, Error> {
+        let text = self.get(name);
+        let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+        value.ok_or_else(|| wrong(name, text, "a number such as 1.5"))
+    }
+
     pub(crate) fn query(&self, names: &[&str]) -> String {
         let named = self
             .0
@@ -228,10 +235,22 @@ impl Fields {
         query.extend_pairs(named).finish()
     }
 
+    /// These fields with another value of one of them.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let others = self.0.iter().filter(|(field, _)| field != name).cloned();
+        let changed = (name.to_owned(), value.to_owned());
+        Self(others.chain([changed]).collect())
+    }
+
     /// Whether the form has this field, as a checked checkbox does.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
     }
+}
+
+/// The error for what stands in a field.
+pub(crate) fn wrong(field: &'static str, text: &str, what: &str) -> Error {
+    Error::invalid_request(format!("{field} is {text:?}; it must be {what}")).with_field(field)
 }
 
 /// A form sent from one of our own pages by the browser with the cookie (checked against CSRF). The sender may be

@@ -138,7 +138,10 @@ impl NewReport {
         Claim {
             id: &self.id.0,
             key: self.token.as_deref(),
-            is_implausible: self.refusal().is_some(),
+            passed: match &self.content {
+                Content::Table(table) => table.site.as_ref().map(Result::is_ok),
+                Content::Row(_) => None,
+            },
         }
     }
 

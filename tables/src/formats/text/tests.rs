@@ -773,6 +773,59 @@ fn categories_are_exact_text() {
     }
 }
 
+/// One feature of two categories knows both: another text is neither, and not the one for which it is 0.
+#[test]
+fn a_feature_of_two_categories_has_both() {
+    let named = study(Some(&["smoker=yes|no", "b"]), 2);
+    let text = "b,smoker\n1,yes\n2,no\n3,never\n4,\n";
+    let table = report(text, Header::Auto, &named).unwrap();
+    let rows: Vec<Vec<f64>> = (0..3).map(|at| table.row(at).values().to_vec()).collect();
+    assert_eq!(rows, [[1.0, 1.0], [0.0, 2.0], [0.0, 3.0]]);
+    assert!(table.row(3).values()[0].is_nan());
+    let words = [
+        "line 4, column 2 (smoker): none of the categories",
+        "line 5, column 2 (smoker): the value is missing",
+    ];
+    assert_says(&table.unreadable(false).unwrap(), &words, &["never"]);
+    let local = ExpectedColumns {
+        reports: false,
+        ..named
+    };
+    let error = report(text, Header::Auto, &local).unwrap_err();
+    assert_says(&error, &["which are \"no\", \"yes\"", "(smoker)"], &[]);
+    // What public rows become is read back alike.
+    let settings = Settings {
+        one_hot: Some(strings(&["smoker"])),
+        public_rows: true,
+        ..Settings::default()
+    };
+    let public = text.replace("3,never\n", "");
+    let table = parse(public.as_bytes(), false, &settings, None).unwrap();
+    assert_eq!(table.names().unwrap(), ["b", "smoker=yes|no"]);
+    assert_says(
+        &table.notes().join("; "),
+        &["1 for \"yes\", 0 for \"no\""],
+        &[],
+    );
+}
+
+/// Messages name the columns of public rows, whose first line may be shown.
+#[test]
+fn columns_of_public_rows_have_their_names_in_messages() {
+    let text = "age,colour\n".to_owned() + &"1,red\n2,green\n".repeat(20);
+    for (public_rows, words, hidden) in [
+        (true, "column 2 (colour): most of its cells", "nothing"),
+        (false, "column 2: most of its cells", "colour"),
+    ] {
+        let settings = Settings {
+            public_rows,
+            ..Settings::default()
+        };
+        let error = parse(text.as_bytes(), false, &settings, None).unwrap_err();
+        assert_says(&error, &[words], &[hidden]);
+    }
+}
+
 /// Public rows whose words for missing values may be values: they are counted, and can be kept.
 #[test]
 fn a_word_is_kept_as_a_category() {
