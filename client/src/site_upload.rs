@@ -77,6 +77,9 @@ pub async fn upload_site_table(
     if progress(UploadProgress::Sent(0, pending)).is_continue() {
         sent = send_site(ledger, study, http, |now| {
             let done = now.accepted + now.duplicates + now.refused;
+            if let Some(reason) = &now.waiting {
+                progress(UploadProgress::Waiting(reason.clone()))?;
+            }
             progress(UploadProgress::Sent(done, pending))
         })
         .await?;

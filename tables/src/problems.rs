@@ -127,6 +127,7 @@ impl Problems {
 
     /// Adds the problems of further lines.
     pub(crate) fn merge(&mut self, others: &Self) {
+        self.columns_are_needed |= others.columns_are_needed;
         for (key, (count, first)) in &others.counted {
             let known = self.counted.entry(*key).or_insert((0, *first));
             known.0 += count;

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     CheckAnswer, ReportArgs, charges_text, check_pending, check_refused, describe_request,
-    ledger_path, request, unfinished, with_flags,
+    ledger_path, print_waiting, request, unfinished, with_flags,
 };
 use crate::{
     error::{CliError, Result, in_flags},
@@ -113,7 +113,14 @@ pub(super) async fn run(
         retry: RetryPolicy::patient(),
         ..http
     };
-    let answer = upload_site_table(&mut ledger, admitted, &patient, |_: UploadProgress| {
+    let mut told = String::new();
+    let answer = upload_site_table(&mut ledger, admitted, &patient, |now| {
+        if let UploadProgress::Waiting(reason) = now
+            && reason != told
+        {
+            print_waiting(&reason, &patient);
+            told = reason;
+        }
         ControlFlow::Continue(())
     });
     let answer = answer.await;
