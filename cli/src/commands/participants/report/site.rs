@@ -178,14 +178,14 @@ fn refused(
     ledger: &RowLedger,
     error: eigenveil_client::Error,
 ) -> CliError {
-    if error.code() != Some(ErrorCode::TokenRequired) {
-        return with_flags(args, study, ledger.path(), &[], error);
+    let detail = in_flags(error.detail());
+    match error.code() {
+        Some(ErrorCode::TokenRequired) => CliError::usage(format!(
+            "{detail}; give --tokens FILE with the token in it (eigenveil study tokens)"
+        )),
+        None if error.name() == "usage" && error.hint().is_none() => CliError::usage(detail),
+        _ => with_flags(args, study, ledger.path(), &[], error),
     }
-    let message = format!(
-        "{}; give --tokens FILE with the token in it (eigenveil study tokens)",
-        error.detail()
-    );
-    CliError::from(error).with_message(message)
 }
 
 /// What the report would have of the table, for the site.
