@@ -87,7 +87,7 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
     let components = estimate.components.iter().enumerate();
     components.flat_map(move |(j, component)| {
         let group = estimate.group_of(j);
-        let own = group.is_none();
+        let is_single = group.is_none();
         let single = ComponentRow {
             component: (j + 1).to_string(),
             verdict: match group {
@@ -99,11 +99,11 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
             }),
             variance: variance(component.variance, component.variance_se),
             explained: share(component.explained_variance_ratio),
-            alignment: text_or_dash(component.alignment.filter(|_| own), |alignment| {
+            alignment: text_or_dash(component.alignment.filter(|_| is_single), |alignment| {
                 with_error(alignment, component.alignment_se())
             }),
-            direction: angle(component.direction_se.filter(|_| own)),
-            largest_loadings: match own {
+            direction: angle(component.direction_se.filter(|_| is_single)),
+            largest_loadings: match is_single {
                 true => largest_loadings(&component.loadings, &names, true),
                 false => absent(),
             },

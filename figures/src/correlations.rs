@@ -36,8 +36,8 @@ pub fn largest_correlations(estimate: &Estimate, top: usize) -> Option<DataTable
             format!("{low:.3} to {high:.3}"),
         ]
     });
-    let of = correlation_of(norm).replacen('c', "C", 1);
-    let headers = ["Features", of.as_str(), "95 % interval"];
+    let correlation_header = correlation_of(norm).replacen('c', "C", 1);
+    let headers = ["Features", correlation_header.as_str(), "95 % interval"];
     Some(DataTable::new(&caption, headers, rows))
 }
 
@@ -59,10 +59,10 @@ pub fn correlation_map(
     features.sort_by(|&a, &b| largest[b].total_cmp(&largest[a]));
     features.truncate(MAX_MAPPED);
     features.sort_unstable();
-    let place = |feature: &usize| features.binary_search(feature).ok();
+    let index_of = |feature: &usize| features.binary_search(feature).ok();
     let pairs = correlations.iter().filter_map(|(first, second, found)| {
         let numbers = found.ok().map(|c| [c.value, c.low, c.high]);
-        Some((place(first)?, place(second)?, numbers))
+        Some((index_of(first)?, index_of(second)?, numbers))
     });
     CorrelationMap {
         title: titled("Correlations", estimate),

@@ -254,10 +254,10 @@ fn a_scree_plot_shows_how_firm_k_is() {
     for width in [350.0, 720.0] {
         let svg = scree.to_svg_of_width(width);
         check(&svg);
-        let said = texts(&svg).join(" ");
+        let svg_text = texts(&svg).join(" ");
         assert!(
-            said.contains("after 3 in 10\u{a0}%, after 4 in 62\u{a0}%"),
-            "{said}"
+            svg_text.contains("after 3 in 10\u{a0}%, after 4 in 62\u{a0}%"),
+            "{svg_text}"
         );
         assert_eq!(svg.matches("% of such studies</title>").count(), 2);
     }
@@ -299,8 +299,8 @@ fn rows_without_a_label_are_no_class() {
     let picture = biplot(&samples::estimate(), (0, 1), &scores, Some(&labels));
     let svg = picture.unwrap().to_svg();
     check(&svg);
-    let own = "<g class=\"vb\"><title>no label</title>";
-    let (_, group) = svg.split_once(own).unwrap();
+    let unlabelled_group = "<g class=\"vb\"><title>no label</title>";
+    let (_, group) = svg.split_once(unlabelled_group).unwrap();
     let (group, _) = group.split_once("</g>").unwrap();
     assert_eq!(group.matches("class=\"mo\"").count(), 2, "{group}");
     assert!(texts(&svg).contains(&"no label".to_owned()));
@@ -471,6 +471,10 @@ proptest! {
         pairs in prop::collection::vec((0usize..30, 0usize..30, prop::option::of(prop::array::uniform3(value()))), 0..60),
         (left_out, width) in (0usize..9, 0.0..1200.0f64),
     ) {
+        // A pair once.
+        let mut pairs = pairs;
+        pairs.sort_by_key(|pair| (pair.0, pair.1));
+        pairs.dedup_by_key(|pair| (pair.0, pair.1));
         let map = CorrelationMap { title, subtitle: None, features, pairs, left_out };
         check_both(&map, width);
     }

@@ -456,7 +456,8 @@ mod tests {
             let features = ["a", "b", "c"].map(|a| Feature::new(a, 0.0, 1.0).observed(0.5));
             Some(features.into())
         };
-        let changes: [(&dyn Fn(&mut SiteStudyDesign), ErrorCode); 16] = [
+        type Change<'a> = &'a dyn Fn(&mut SiteStudyDesign);
+        let changes: [(Change<'_>, ErrorCode); 16] = [
             (&|design| design.dimension = 1, InvalidDimension),
             (&|design| design.dimension = 2_896, InvalidDimension),
             (

@@ -121,10 +121,10 @@ mod tests {
             (&["a|b", "c"], &["a|b", "c"]),
         ] {
             let categories = Category::all_of(texts(values));
-            let found: Vec<String> = categories.iter().map(Category::suffix).collect();
-            assert_eq!(found, suffixes);
-            let alone = found.len() == 1;
-            let read: Vec<Category> = found
+            let actual: Vec<String> = categories.iter().map(Category::suffix).collect();
+            assert_eq!(actual, suffixes);
+            let alone = actual.len() == 1;
+            let read: Vec<Category> = actual
                 .iter()
                 .map(|text| Category::parse(text, alone))
                 .collect();

@@ -275,10 +275,10 @@ fn select(
             let features = expected.filter(|expected| !expected.reports);
             let features = features.and_then(|expected| expected.names.as_ref());
             let is_feature = |index: &usize| {
-                let own = names.as_ref().map(|names| names[*index].as_str());
-                let own = BTreeSet::from_iter(own);
+                let own_names = names.as_ref().map(|names| names[*index].as_str());
+                let own_names = BTreeSet::from_iter(own_names);
                 let mut features = features.into_iter().flatten();
-                features.any(|feature| source_of(feature, &own).is_some())
+                features.any(|feature| source_of(feature, &own_names).is_some())
             };
             dropped.extend(label.filter(|index| !is_feature(index)));
             (0..in_file.count)

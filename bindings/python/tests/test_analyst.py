@@ -63,7 +63,7 @@ def test_correlations_and_regressions_have_intervals_or_reasons(wine_estimate, w
     for i in range(13):
         for j in range(i + 1, 13):
             assert np.isnan(correlation.value[i, j]) == ((names[i], names[j]) in refused)
-    assert len(refused) < 78 and correlation.of == wine_estimate.covariance().of == "directions"
+    assert len(refused) < 78 and correlation.of == wine_estimate.covariance().of == "values"
     try:
         value, error, low, high = wine_estimate.regress("flavanoids", "total_phenols")["total_phenols"]
         assert low < value < high and error > 0

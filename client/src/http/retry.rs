@@ -236,11 +236,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_requests_wait_for_the_gate() {
         let (policy, gate) = (RetryPolicy::default(), Gate::default());
-        let made = Attempts::default();
+        let attempts = Attempts::default();
         let started = Instant::now();
         gate.close_for(Duration::from_secs(9));
         gate.close_for(Duration::from_secs(5));
-        let passed = retry(&policy, &gate, RetrySafety::Always, &made, || async {
+        let passed = retry(&policy, &gate, RetrySafety::Always, &attempts, || async {
             Ok(started.elapsed())
         });
         assert!(passed.await.unwrap() >= Duration::from_secs(9));

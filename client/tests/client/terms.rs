@@ -103,7 +103,7 @@ fn both_receipts_show_all_terms() {
             (terms.name.as_deref(), &terms.about),
             (Some("wines"), &about())
         );
-        assert_eq!(terms.parameters.as_ref(), Some(&params()));
+        assert_eq!(terms.parameters, Some(params().into()));
     }
     assert_survives_json(&receipt);
     assert_survives_json(&of_rows);

@@ -256,17 +256,17 @@ async fn progress_says_what_an_upload_waits_for() {
     .await;
     let mut set_up = SetUp::new(&server, 40).await;
     let (ledger, study) = (&mut set_up.ledger, &set_up.study);
-    let mut told = None;
+    let mut waiting_reason = None;
     let watch = |now: &SendSummary| {
-        told.clone_from(&now.waiting);
-        match told {
+        waiting_reason.clone_from(&now.waiting);
+        match waiting_reason {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
     };
     let sent = send_rows(ledger, study, &http(), &batches(10, 2), watch).await;
     assert_eq!(sent.unwrap().pending, 40);
-    assert_says(told.unwrap(), &["there is no room", "store-full"]);
+    assert_says(waiting_reason.unwrap(), &["there is no room", "store-full"]);
 }
 
 #[tokio::test]

@@ -522,7 +522,7 @@ mod tests {
         let noise = NoiseModel::gaussian(0.5);
         for k in [2, 3] {
             let vectors = DMatrix::identity(40, k);
-            let found = |k_is_open| {
+            let report_of = |k_is_open| {
                 let closed = measured(&vectors, &spectrum[..k], &spectrum, &noise, 1e3);
                 assess(&Measured {
                     k_is_open,
@@ -534,7 +534,7 @@ mod tests {
                 let components = report.components.iter();
                 components.map(|c| c.alignment.unwrap()).collect()
             };
-            let (open, closed) = (found(true), found(false));
+            let (open, closed) = (report_of(true), report_of(false));
             let error = open.expected_error.unwrap();
             assert_eq!(error, open.expected_error_range.unwrap().1);
             let (own, before) = (alignments(&open), alignments(&closed));

@@ -84,8 +84,8 @@ fn shares(gaps: &[f64], p: usize, k: usize) -> CountShares {
             let (along, across) = (normal(), normal());
             *other = (gap + SQRT_2 * along).hypot(SQRT_2 * across);
         }
-        let place = (end_of(&others, p).0 + 1).checked_sub(k);
-        if let Some(studies) = place.and_then(|place| studies.get_mut(place)) {
+        let offset = (end_of(&others, p).0 + 1).checked_sub(k);
+        if let Some(studies) = offset.and_then(|offset| studies.get_mut(offset)) {
             *studies += 1;
         }
     }

@@ -76,7 +76,7 @@ pub struct Choice {
     pub squared_mean_over_squared_length: f64,
     /// Set if the first component is mostly one column or the mean.
     pub warning: Option<String>,
-    /// What a plan with the same figures takes: the leading eigenvalues of `E[xxᵀ]`, or with private centring of the
+    /// The spectrum for a plan with the same figures: the leading eigenvalues of `E[xxᵀ]`, or with private centring of the
     /// covariance, rounded down; all p of few.
     pub spectrum: Vec<f64>,
     /// E‖x‖² of the prepared rows.

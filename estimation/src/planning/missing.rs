@@ -74,9 +74,9 @@ mod tests {
         let row = |i: usize| {
             vec![
                 1.0,
-                cell(i % 2 > 0),
-                cell(i % 3 > 0),
-                cell(i % 2 > 0 || i == 8),
+                cell(!i.is_multiple_of(2)),
+                cell(!i.is_multiple_of(3)),
+                cell(!i.is_multiple_of(2) || i == 8),
             ]
         };
         let table = Table {
@@ -84,12 +84,12 @@ mod tests {
             columns: 4,
             row: &|index| Row::new(row(index)),
         };
-        let found = sections(table, &[1, 2, 3]);
-        assert_eq!(found, [None, Some(1), None, Some(1)]);
-        let shares = shares_of_sections(&[1.0, 0.5, 0.66, 0.75], &found);
+        let section_numbers = sections(table, &[1, 2, 3]);
+        assert_eq!(section_numbers, [None, Some(1), None, Some(1)]);
+        let shares = shares_of_sections(&[1.0, 0.5, 0.66, 0.75], &section_numbers);
         assert_eq!(shares, [1.0, 0.625, 0.66, 0.625]);
         // One by one, with the same share.
-        let row = |i: usize| vec![1.0, cell(i % 2 > 0), cell(i.is_multiple_of(2))];
+        let row = |i: usize| vec![1.0, cell(!i.is_multiple_of(2)), cell(i.is_multiple_of(2))];
         let table = Table {
             len: 100,
             columns: 3,

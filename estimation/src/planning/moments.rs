@@ -44,7 +44,7 @@ fn mean_of(sample: &Sample, p: usize) -> DVector<f64> {
     mean
 }
 
-/// As an estimate without noise has them: divided by what missing cells take from the moment.
+/// The moments as an estimate without noise has them: divided by what missing cells take from the moment.
 fn of_whole_rows(
     sample: &Sample,
     params: &StudyParams,

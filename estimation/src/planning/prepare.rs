@@ -307,16 +307,16 @@ mod tests {
         };
         let rows: Vec<Vec<f64>> = (0..400).map(row).collect();
         let answer = prepared(&rows, None);
-        let told = answer.columns.iter().map(|column| {
+        let spreads = answer.columns.iter().map(|column| {
             let Feature {
                 observed, section, ..
             } = &column.feature;
             (observed.unwrap(), section.as_deref())
         });
-        let told: Vec<(f64, Option<&str>)> = told.collect();
+        let spreads: Vec<(f64, Option<&str>)> = spreads.collect();
         let section = Some("x1");
         assert_eq!(
-            told,
+            spreads,
             [(1.0, None), (0.7, section), (0.7, section), (0.855, None)]
         );
         let mut choices = answer.choices.iter();
@@ -335,8 +335,9 @@ mod tests {
             );
         }
         // Clipped reports of double-cap show what they are divided by with private centring only.
-        let shown = |choice: &Choice| choice.norm == Norm::Normalize || choice.centring.is_some();
-        assert!(answer.choices.len() > 4 && answer.choices.iter().all(shown));
+        let is_choice_shown =
+            |choice: &Choice| choice.norm == Norm::Normalize || choice.centring.is_some();
+        assert!(answer.choices.len() > 4 && answer.choices.iter().all(is_choice_shown));
         assert!(
             answer
                 .choices

@@ -126,11 +126,11 @@ impl Sample {
 
     /// The rows of all but one person.
     pub(super) fn without(&self, person: usize) -> Self {
-        let kept = || (0..self.rows.len()).filter(|&row| self.people[row] != person);
+        let other_rows = || (0..self.rows.len()).filter(|&row| self.people[row] != person);
         Self {
-            rows: kept().map(|row| self.rows[row].clone()).collect(),
-            weights: kept().map(|row| self.weights[row]).collect(),
-            people: kept().map(|row| self.people[row]).collect(),
+            rows: other_rows().map(|row| self.rows[row].clone()).collect(),
+            weights: other_rows().map(|row| self.weights[row]).collect(),
+            people: other_rows().map(|row| self.people[row]).collect(),
         }
     }
 

@@ -24,7 +24,7 @@ pub enum UnknownError {
 }
 
 impl UnknownError {
-    /// What a plan from such a pilot may do instead; fields of the request are in backticks.
+    /// The way out for a plan from such a pilot; fields of the request are in backticks.
     pub(super) fn way_out(self) -> String {
         match self {
             Self::NotRefitted => "estimate it again with `refit`, or give `spectrum`".to_owned(),

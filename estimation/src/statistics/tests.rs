@@ -79,7 +79,7 @@ const KINDS: [MechanismKind; 3] = [
     MechanismKind::IsotropicGaussian,
 ];
 
-/// That one category of a variable excludes the others is no news.
+/// One category of a variable excludes the others, which is no news.
 #[test]
 fn categories_of_one_variable_are_not_correlated() {
     let features = ["c=a", "c=b", "age", "d=b"].map(|name| Feature::new(name, 0.0, 1.0));

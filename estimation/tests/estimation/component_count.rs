@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 const P: usize = 20;
 const N: u64 = 10_000;
-/// Of an entry of one report off the diagonal: V = 1e-5.
+/// Standard deviation of an entry of one report off the diagonal: V = 1e-5.
 const SD: f64 = 0.316_228;
 
 /// The sum of N reports of people whose second moment has these eigenvalues.
@@ -40,10 +40,10 @@ fn other_studies_choose_k_as_often_as_an_estimate_says() {
     const STUDIES: usize = 60;
     for _ in 0..STUDIES {
         let moment = study(&spectrum, &mut rng);
-        let found = principal_components(&moment, ComponentCount::Auto, "").unwrap();
-        let shares = found.k_shares.unwrap();
+        let estimate = principal_components(&moment, ComponentCount::Auto, "").unwrap();
+        let shares = estimate.k_shares.unwrap();
         assert!(shares.one_fewer + shares.same + shares.one_more <= 1.0 + 1e-12);
-        chosen[found.vectors.ncols()] += 1.0 / STUDIES as f64;
+        chosen[estimate.vectors.ncols()] += 1.0 / STUDIES as f64;
         said += shares.same / STUDIES as f64;
     }
     let same: f64 = chosen.iter().map(|share| share * share).sum();

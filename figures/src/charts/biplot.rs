@@ -60,7 +60,7 @@ struct PointGroup {
 }
 
 impl PointGroup {
-    /// That of the label at this place. The shape changes after every eight colours: the ninth group has the first
+    /// The mark of the label with this index. The shape changes after every eight colours: the ninth group has the first
     /// colour and another shape.
     fn of_label(index: usize, name: &str) -> Self {
         Self {
@@ -327,8 +327,8 @@ pub fn biplot(
             None => rare,
             Some("") => rare + 1,
             Some(label) => {
-                let place = names.iter().position(|name| *name == label);
-                place.unwrap_or(rare)
+                let index = names.iter().position(|name| *name == label);
+                index.unwrap_or(rare)
             }
         };
         let scores = (scores[row][first], scores[row][second]);

@@ -129,8 +129,8 @@ fn draw_cell(svg: &mut Svg, cell: Area, found: Option<[f64; 3]>) {
     let (w, h) = (share * cell.w, share * cell.h);
     let (x, y) = cell.centre();
     let class = if value < 0.0 { "fill neg" } else { "fill pos" };
-    let place = Area::new(x - w / 2.0, y - h / 2.0, w, h);
-    svg.tinted(class, place, value.abs().clamp(0.08, 1.0));
+    let cell_area = Area::new(x - w / 2.0, y - h / 2.0, w, h);
+    svg.tinted(class, cell_area, value.abs().clamp(0.08, 1.0));
 }
 
 /// Draws the key of the colours, from −1 to 1; returns the y below it.

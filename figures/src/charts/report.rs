@@ -65,8 +65,8 @@ impl Grid {
         for (i, byte) in bytes.iter().take(MAX_BYTES).enumerate() {
             let (row, column) = (i / self.columns, i % self.columns);
             let (left, top) = (x + self.cell * column as f64, y + self.cell * row as f64);
-            let place = Area::new(left, top, self.cell - 1.0, self.cell - 1.0);
-            svg.tinted("fill", place, 0.06 + 0.94 * f64::from(*byte) / 255.0);
+            let cell_area = Area::new(left, top, self.cell - 1.0, self.cell - 1.0);
+            svg.tinted("fill", cell_area, 0.06 + 0.94 * f64::from(*byte) / 255.0);
         }
         svg.close_group();
     }
@@ -128,8 +128,8 @@ impl Figure for ReportPicture {
                 draw_lines(&mut svg, Role::Label, &[text], x, y, Anchor::Start);
             }
             let top = y + Role::Label.line_height() + 6.0;
-            let shown = self.features.len().min(MAX_VALUES);
-            for place in 0..shown {
+            let shown_count = self.features.len().min(MAX_VALUES);
+            for place in 0..shown_count {
                 let centre = top + names.centre(place);
                 names.draw(&mut svg, place, MARGIN + names.width, centre);
                 let value = row.values.get(place).copied().filter(|x| drawable(*x));

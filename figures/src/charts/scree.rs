@@ -47,6 +47,7 @@ const VARIANCE: &str = "Variance";
 const AT_LEAST: &str = "Variance, at least";
 const WITHOUT_NOISE: &str = "without noise (non-private)";
 const VARIANCE_LOG: &str = "Variance (logarithmic)";
+const AT_LEAST_LOG: &str = "Variance, at least (logarithmic)";
 /// On a linear axis a leading variance this much above the threshold would flatten the rest.
 const MAX_LINEAR_RATIO: f64 = 20.0;
 const UPPER: f64 = 250.0;
@@ -81,7 +82,11 @@ impl Scree {
                     && largest.is_finite()
                     && largest > MAX_LINEAR_RATIO * floor.threshold =>
             {
-                Axis::log(VARIANCE_LOG).between(0.8 * floor.level, 1.3 * largest)
+                let label = match self.lower_bounds {
+                    true => AT_LEAST_LOG,
+                    false => VARIANCE_LOG,
+                };
+                Axis::log(label).between(0.8 * floor.level, 1.3 * largest)
             }
             _ if self.lower_bounds => Axis::linear(AT_LEAST),
             _ => Axis::linear(VARIANCE),

@@ -43,7 +43,7 @@ pub(crate) fn estimate() -> Estimate {
     serde_json::from_str(include_str!("estimate.json")).expect("an estimate")
 }
 
-/// That estimate with the mean report of more participants: the first two features have a correlation of 0.6, and the
+/// The estimate with the mean report of more participants: the first two features have a correlation of 0.6, and the
 /// others none.
 pub(crate) fn with_moment() -> Estimate {
     let mut report = vec![0.0; 21];

@@ -488,24 +488,24 @@ mod tests {
                 .contains("norm=")
                 .then(|| GOOD.replace("norm=normalize&", ""));
             let given = given.unwrap_or_else(|| GOOD.to_owned());
-            let spectrum = "0.3,0.2,0.1,0.05";
+            let spectrum = "0.3,0.2,0.15,0.1";
             let design = read(&format!("{given}{design}&spectrum={spectrum}")).unwrap();
-            let found = design.expected(4.0, 30_000).unwrap();
+            let result = design.expected(4.0, 30_000).unwrap();
             let mut request: serde_json::Value = serde_json::from_str(request).unwrap();
             request["p"] = 8.into();
             request["k"] = 2.into();
             request["epsilon"] = vec![4.0].into();
             request["n"] = vec![30_000].into();
             request["mechanism"] = vec!["double-cap"].into();
-            request["spectrum"] = vec![0.3, 0.2, 0.1, 0.05].into();
+            request["spectrum"] = vec![0.3, 0.2, 0.15, 0.1].into();
             let request: PlanRequest = serde_json::from_value(request).unwrap();
             let PlanAnswer::Errors(planned) = plan(&request, None, Cancel::NEVER).unwrap().0 else {
                 panic!("a plan without errors")
             };
-            let error = found.error.map(|error| error.central);
+            let error = result.error.map(|error| error.central);
             assert_eq!(error, planned.rows[0].error);
             assert_eq!(
-                found.components_above,
+                result.components_above,
                 planned.rows[0].components_above_floor
             );
         }

@@ -145,8 +145,6 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
         Ok(None) => "one row",
         Ok(Some(_)) => "one person",
     };
-    let seeds = study.has_seeds();
-    let picture = report_picture(study);
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
@@ -196,7 +194,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             }
         }
         @if let Ok(params) = study.params().sites() { (sites::sent_and_stored(study, params)) }
-        @else { (sent_and_stored(study, state, traces)) }
+        @else { (sent_and_stored(visitor, study, state, traces)) }
         section aria-labelledby="h-back" {
             h2 #h-back { "It cannot be withdrawn" }
             p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
@@ -220,8 +218,10 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
     }
 }
 
-fn sent_and_stored(study: &Study, state: StudyState, traces: Traces) -> Markup {
+fn sent_and_stored(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) -> Markup {
+    let path = format!("/studies/{}", study.id());
     let (privacy, seeds) = (study.privacy(), study.has_seeds());
+    let picture = report_picture(study);
     html! {
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }
@@ -332,7 +332,7 @@ pub(super) async fn belief(
     state::cached_chart(&app, visitor, what, fields, chart).await
 }
 
-/// What a report looks like beside its row.
+/// A picture of a report beside its row.
 pub(super) async fn report(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -340,18 +340,18 @@ pub(super) async fn report(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Report);
+    let chart_key = (study.id(), ChartKind::Report);
     let picture = move |_: &Visitor| {
         report_picture(&study).ok_or_else(|| {
             Error::invalid_request("a report of this study takes too long to be drawn on a page")
         })
     };
-    state::cached_chart(&app, visitor, what, fields, picture).await
+    state::cached_chart(&app, visitor, chart_key, fields, picture).await
 }
 
 /// Rows that nobody has, with their reports; `None` where those take noticeably long.
 fn report_picture(study: &Study) -> Option<ReportPicture> {
-    let params = study.params();
+    let params = study.params().rows().ok()?;
     if !has_example_reports(params) {
         return None;
     }

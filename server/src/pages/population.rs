@@ -16,7 +16,7 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// Those of the form, for a study that asks for `k` components; `None` if the form has no spectrum.
+    /// The people of the form, for a study that asks for `k` components; `None` if the form has no spectrum.
     pub(super) fn read(fields: &Fields, params: &StudyParams, k: usize) -> Result<Option<Self>> {
         let text = fields.get("spectrum");
         if text.is_empty() {
@@ -47,7 +47,7 @@ impl Population {
         }))
     }
 
-    /// What a study with these parameters would get from `n` of them.
+    /// The plan of a study with these parameters for `n` of them.
     pub(super) fn with_participants(&self, params: &StudyParams, n: u64) -> Option<PlanResult> {
         let total_variance = self.spectrum.central.total();
         let noise = planned_noise(params, total_variance, self.mean_length).ok()?;

@@ -239,18 +239,18 @@ mod tests {
     fn the_headline_says_how_firm_k_is() {
         let text = include_str!("../../../figures/tests/samples/estimate.json");
         let mut estimate: Estimate = serde_json::from_str(text).unwrap();
-        let said = |estimate: &Estimate| verdict(estimate).join(" ");
-        assert!(!said(&estimate).contains("would choose"));
+        let verdict_text = |estimate: &Estimate| verdict(estimate).join(" ");
+        assert!(!verdict_text(&estimate).contains("would choose"));
         estimate.k_is_open = true;
         estimate.k_shares = Some(CountShares {
             one_fewer: 0.104,
             same: 0.618,
             one_more: 0.002,
         });
-        let said = said(&estimate);
+        let verdict_text = verdict_text(&estimate);
         let shares = "about 62 % would choose k = 4, about 10 % k = 3.";
         for words in ["4 is the best guess", "alignments are given", shares] {
-            assert!(said.contains(words), "{said}");
+            assert!(verdict_text.contains(words), "{verdict_text}");
         }
     }
 }

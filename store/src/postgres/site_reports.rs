@@ -11,13 +11,16 @@ const FETCHED_BYTES: usize = 16 << 20;
 /// Reports that are fetched together.
 const FETCHED: usize = 1_024;
 
+/// Takes the name of a site and its payload.
+type Take<'a> = &'a mut dyn FnMut(&str, &[u8]) -> Result<(), Failure>;
+
 impl Inner {
     /// Reads all reports of a study in a snapshot, in the order in which they were stored. Blocks.
     pub(super) fn read_site_reports(
         &self,
         session: &Session,
         study: &Study,
-        take: &mut dyn FnMut(&str, &[u8]) -> Result<(), Failure>,
+        take: Take<'_>,
     ) -> Result<(), Failure> {
         let together = (FETCHED_BYTES / study.payload_len()).clamp(1, FETCHED) as i64;
         let mut last = 0_i64;

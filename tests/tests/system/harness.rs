@@ -344,7 +344,7 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
     assert_eq!(sum.len(), expected.len());
     let scale = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
     // Seeds are expanded in single precision.
-    let tolerance = match study.params().mechanism().payload_kind() {
+    let tolerance = match study.params().rows().unwrap().mechanism().payload_kind() {
         PayloadKind::Seed => 1e-6,
         _ => 1e-12,
     };

@@ -280,12 +280,12 @@ async fn a_full_server_is_named_while_its_reports_wait() {
     let answer = move |method: Method| {
         let (study, full) = (study.clone(), full.clone());
         async move {
-            let of = |kind| [(header::CONTENT_TYPE, kind), (header::RETRY_AFTER, "60")];
+            let headers = |kind| [(header::CONTENT_TYPE, kind), (header::RETRY_AFTER, "60")];
             match method {
-                Method::GET => (of("application/json"), study).into_response(),
+                Method::GET => (headers("application/json"), study).into_response(),
                 _ => {
                     let status = StatusCode::INSUFFICIENT_STORAGE;
-                    (status, of("application/problem+json"), full).into_response()
+                    (status, headers("application/problem+json"), full).into_response()
                 }
             }
         }
@@ -299,9 +299,9 @@ async fn a_full_server_is_named_while_its_reports_wait() {
     let mut report = program();
     report.args(words(&line)).stdin(Stdio::null());
     let mut report = report.stderr(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(report.stderr.take().unwrap()).lines();
-    let mut said = said.map(Result::unwrap);
-    let why = said.find(|line| line.starts_with("waiting for the server"));
+    let stderr_lines = BufReader::new(report.stderr.take().unwrap()).lines();
+    let mut stderr_lines = stderr_lines.map(Result::unwrap);
+    let why = stderr_lines.find(|line| line.starts_with("waiting for the server"));
     report.kill().unwrap();
     report.wait().unwrap();
     says(

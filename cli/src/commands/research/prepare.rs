@@ -358,7 +358,7 @@ fn correlation_text(outlook: &CorrelationOutlook) -> [String; 2] {
     ]
 }
 
-/// What the correlations of the chosen study are, and the study whose correlations are nearer to those of the values.
+/// The correlations of the chosen study, and the study whose correlations are nearer to those of the values.
 fn print_correlations(chosen: &Choice, better: Option<&Choice>) -> Result<()> {
     let outlook = chosen.correlations.as_ref();
     if let Some(moved) = outlook.and_then(|outlook| outlook.furthest.as_ref())

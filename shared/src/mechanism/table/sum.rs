@@ -78,7 +78,7 @@ impl TableSum {
             }
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(&add_rows)).collect();
+            let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(add_rows)).collect();
             let mut sum = add_rows()?;
             for other in others {
                 match other.join() {
