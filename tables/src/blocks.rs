@@ -634,6 +634,10 @@ mod tests {
             &Settings::default(),
             &site(Some(names), 2),
         );
+    }
+
+    #[test]
+    fn blocks_of_lines_and_arrays_are_the_table() {
         let lines = (0..1_100).map(|row| match row % 7 {
             0 => "# nobody\n".to_owned(),
             1 => "0 2:x\n".to_owned(),

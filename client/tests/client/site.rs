@@ -354,16 +354,18 @@ fn a_refused_token_is_replaced_and_the_report_is_not() {
     assert!(pending(&ledger, &study).is_empty());
 }
 
+/// Two rows of each of these persons, all the same.
+fn alike(row: [f64; 3], persons: Range<usize>) -> impl Iterator<Item = Line> {
+    let lines = lines(2 * persons.len(), persons);
+    lines.into_iter().map(move |line| Line(line.0, row))
+}
+
 #[test]
 fn a_later_table_sends_only_persons_who_were_never_charged() {
     let folder = Folder::new();
     let path = folder.at("persons");
     let mut ledger = RowLedger::open(&path).unwrap();
     let study = study(STUDY, persons_of_at_most(3));
-    let alike = |row: [f64; 3], persons: Range<usize>| {
-        let lines = lines(2 * persons.len(), persons);
-        lines.into_iter().map(move |line| Line(line.0, row))
-    };
     let old: Vec<Line> = alike([1.0, 0.0, 0.0], 0..80).collect();
     // Again in another order, with corrected and further rows, and others.
     let mut both: Vec<Line> = alike([0.0, 0.0, 1.0], 20..80).collect();
@@ -414,8 +416,20 @@ fn a_later_table_sends_only_persons_who_were_never_charged() {
     let units: Vec<u64> = site.reports.iter().map(|report| report.units).collect();
     assert_eq!(units, [80, 120]);
     assert_survives_json(&receipt);
+}
 
-    // In another study: persons in any order, of whom some have spent more than others.
+/// In another study, of persons in any order, some have spent more than others.
+#[test]
+fn the_charges_of_a_person_add_up_over_studies() {
+    let folder = Folder::new();
+    let path = folder.at("persons");
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let of_persons = |ledger: &RowLedger, lines: &[Line]| Table::of_persons(ledger, lines);
+    let study = study(STUDY, persons_of_at_most(3));
+    let old: Vec<Line> = alike([1.0, 0.0, 0.0], 0..200).collect();
+    let table = of_persons(&ledger, &old);
+    take_part(&mut ledger, &study, &table, &request(1)).unwrap();
+    settle(&mut ledger, &study, &ReportResult::Accepted);
     let next = self::study("next", persons_of_at_most(3));
     ledger.set_limits(limits(8.0, 7.5, 1e-5)).unwrap();
     let some: Vec<Line> = alike([1.0, 0.0, 0.0], 190..210).collect();
@@ -496,102 +510,50 @@ fn what_is_refused_leaves_nothing_behind() {
         change(&mut request);
         request
     };
+    let (plain, four) = (request(1), lines(4, 0..4));
+    let refuses = |study: &SiteStudy,
+                   table: &dyn Fn(&RowLedger) -> Table,
+                   request: &SiteUploadRequest,
+                   why: &str| {
+        let ledger = RowLedger::open_unchanged(&path).unwrap();
+        let table = table(&ledger);
+        let error = ledger.admit_site(study, &table, request).unwrap_err();
+        let (name, words) = why.split_once(": ").unwrap();
+        assert_eq!(error.name(), name, "{error}");
+        assert_says(&error, &[words]);
+        assert!(folder.contents().is_empty());
+    };
+    let of_rows = |_: &RowLedger| Table::of_rows(&four);
+    let of_persons = |ledger: &RowLedger| Table::of_persons(ledger, &four);
+    let two = |_: &RowLedger| Table::of_rows(&four[..2]);
+    let seven = |_: &RowLedger| Table::of_rows(&lines(7, 0..7));
+    let nine = |ledger: &RowLedger| Table::of_persons(ledger, &lines(9, 0..2));
+    refuses(&rows, &two, &plain, "invalid-request: has 2 rows");
+    refuses(&rows, &seven, &plain, "invalid-request: has 7 rows");
+    refuses(&rows, &of_persons, &plain, "invalid-request: `person`");
+    refuses(&persons, &of_rows, &plain, "invalid-request: `person`");
+    refuses(&persons, &nine, &plain, "invalid-request: has 2 persons");
     let no_token = with(&|request| request.upload.tokens = None);
     let two_tokens = with(&|request| request.upload.tokens = Some(vec![token(1), token(2)]));
     let least = with(&|request| request.min_rows = Some(5));
     let nameless = with(&|request| request.site = " ".to_owned());
     let poor = with(&|request| request.upload.epsilon_per_study = Some(3.9));
-    let plain = request(1);
-    let (table, by_person) = (lines(4, 0..4), true);
-    for (study, lines, persons, request, name, words) in [
-        (
-            &rows,
-            &table[..2],
-            !by_person,
-            &plain,
-            "invalid-request",
-            "has 2 rows",
-        ),
-        (
-            &rows,
-            &lines(7, 0..7)[..],
-            !by_person,
-            &plain,
-            "invalid-request",
-            "has 7 rows",
-        ),
-        (
-            &rows,
-            &table[..],
-            by_person,
-            &plain,
-            "invalid-request",
-            "`person`",
-        ),
-        (
-            &persons,
-            &table[..],
-            !by_person,
-            &plain,
-            "invalid-request",
-            "`person`",
-        ),
-        (
-            &persons,
-            &lines(9, 0..2)[..],
-            by_person,
-            &plain,
-            "invalid-request",
-            "has 2 persons",
-        ),
-        (
-            &rows,
-            &table[..],
-            !by_person,
-            &no_token,
-            "token-required",
-            "one-time token",
-        ),
-        (
-            &rows,
-            &table[..],
-            !by_person,
-            &two_tokens,
-            "usage",
-            "2 tokens",
-        ),
-        (&rows, &table[..], !by_person, &least, "usage", "at least 5"),
-        (&rows, &table[..], !by_person, &nameless, "usage", "`site`"),
-        (
-            &rows,
-            &table[..],
-            !by_person,
-            &poor,
-            "budget-exceeded",
-            "3.9 on one study",
-        ),
-        (
-            &persons,
-            &table[..],
-            by_person,
-            &poor,
-            "budget-exceeded",
-            "3.9 on one study",
-        ),
-    ] {
-        let ledger = RowLedger::open_unchanged(&path).unwrap();
-        let table = match persons {
-            true => Table::of_persons(&ledger, lines),
-            false => Table::of_rows(lines),
-        };
-        let error = ledger.admit_site(study, &table, request).unwrap_err();
-        assert_eq!(error.name(), name, "{error}");
-        assert_says(&error, &[words]);
-        assert!(folder.contents().is_empty());
-    }
-    // What the server says of the token.
-    let ledger = RowLedger::open_unchanged(&path).unwrap();
-    let table = Table::of_rows(&table);
+    refuses(&rows, &of_rows, &no_token, "token-required: one-time token");
+    refuses(&rows, &of_rows, &two_tokens, "usage: 2 tokens");
+    refuses(&rows, &of_rows, &least, "usage: at least 5");
+    refuses(&rows, &of_rows, &nameless, "usage: `site`");
+    let limit = "budget-exceeded: 3.9 on one study";
+    refuses(&rows, &of_rows, &poor, limit);
+    refuses(&persons, &of_persons, &poor, limit);
+}
+
+/// What the server says of the token.
+#[test]
+fn a_token_of_another_site_a_used_one_and_one_for_fewer_rows_are_refused() {
+    let folder = Folder::new();
+    let (rows, plain) = (study(STUDY, SiteTerms::new(6)), request(1));
+    let ledger = RowLedger::open_unchanged(folder.at("none")).unwrap();
+    let table = Table::of_rows(&lines(4, 0..4));
     let admitted = ledger.admit_site(&rows, &table, &plain).unwrap();
     assert_eq!(admitted.token(), Some(&token(1)));
     let found = |site: &str, max_rows, spent| {
