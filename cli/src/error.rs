@@ -121,7 +121,11 @@ impl From<eigenveil_client::Error> for CliError {
     fn from(error: eigenveil_client::Error) -> Self {
         match error.code() {
             Some(code) => eigenveil_shared::Error::new(code, error.detail()).into(),
-            None => Self::failed(with_way_out(&error.to_string(), None, error.hint())),
+            None => Self::failed(with_way_out(
+                &in_flags(&error.to_string()),
+                None,
+                error.hint(),
+            )),
         }
     }
 }

@@ -9,11 +9,12 @@ use std::{
     io::{self, Read as _, Write as _},
     os::{
         fd::AsFd as _,
-        unix::fs::{MetadataExt as _, PermissionsExt as _},
+        unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
 };
 
+use eigenveil_tables::ReadAt;
 use rustix::fs::Access;
 use tempfile::{Builder, NamedTempFile};
 
@@ -34,9 +35,55 @@ fn identity(of: &Metadata) -> (u64, u64) {
 /// All bytes of an input file.
 /// Wrong usage if it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
-    let mut file = File::open(path).map_err(cannot)?;
-    let metadata = file.metadata().map_err(cannot)?;
+    let (mut file, _) = open_file(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)
+        .map_err(|error| cannot_read(path, &error))?;
+    Ok(bytes)
+}
+
+/// An input file that is read at any position; a pipe or a device is read as a whole.
+pub(crate) enum Input {
+    File(File, u64),
+    Bytes(Vec<u8>),
+}
+
+impl ReadAt for Input {
+    fn size(&self) -> u64 {
+        match self {
+            Self::File(_, size) => *size,
+            Self::Bytes(bytes) => bytes.size(),
+        }
+    }
+
+    fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::File(file, _) => file.read_exact_at(buffer, position),
+            Self::Bytes(bytes) => bytes.read_at(position, buffer),
+        }
+    }
+}
+
+/// Opens an input file.
+/// Wrong usage if it cannot be read.
+pub(crate) fn open(path: &Path) -> Result<Input> {
+    let (mut file, metadata) = open_file(path)?;
+    if metadata.is_file() {
+        return Ok(Input::File(file, metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)
+        .map_err(|error| cannot_read(path, &error))?;
+    Ok(Input::Bytes(bytes))
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> CliError {
+    CliError::usage(format!("cannot read {}: {error}", path.display()))
+}
+
+fn open_file(path: &Path) -> Result<(File, Metadata)> {
+    let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let metadata = file.metadata().map_err(|error| cannot_read(path, &error))?;
     if metadata.is_dir() {
         return Err(CliError::usage(format!(
             "{} is a folder; name a file, such as one of its part files",
@@ -44,9 +91,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
         )));
     }
     INPUTS.with_borrow_mut(|inputs| inputs.push(identity(&metadata)));
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(cannot)?;
-    Ok(bytes)
+    Ok((file, metadata))
 }
 
 /// The text of an input file, which [`read`] reads; wrong usage if it is neither UTF-8 nor UTF-16 with its mark.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! * [`Study`] turns one raw row into one perturbed report. It takes no random generator: the
-//!   noise always comes from the operating system.
+//!   noise always comes from the operating system. In a [`SiteStudy`] the report is of a site's whole table.
 //! * [`Book`](book::Book) has the rules: a device takes part in a study once, within limits that its owner sets, and
 //!   has a [`Receipt`] that a person can read. It is a value without I/O, for any store.
 //! * [`Request`] goes out by any HTTP client and reads its own [`Response`].
@@ -15,7 +15,7 @@
     doc = "* [`Ledger`] is the device's file: a book in SQLite, for years.
 * [`RowLedger`] is the file of a program that reports the rows of many: what each has spent in which study, and the
   reports still to be sent. A row that has a report is never given a second one, whatever crashed in between: perturbing
-  a row twice and sending both would spend its privacy budget twice."
+  a row twice and sending both would spend its privacy budget twice. It is a site's file, too: `upload_site_table`."
 )]
 #![cfg_attr(
     feature = "http",
@@ -67,7 +67,7 @@ assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"))
 //! |---|---|---|
 //! | `sqlite` | yes | `Ledger` and `RowLedger` |
 //! | `http` | yes | `http`: reqwest with rustls, tokio |
-//! | both | yes | `blocking`, `http::send_pending`, `http::send_rows`, `upload_table` |
+//! | both | yes | `blocking`, `http::send_pending`, `http::send_rows`, `upload_table`, `upload_site_table` |
 //!
 //! Without both, nothing here does I/O but the operating system's random generator: a browser or a phone keeps a
 //! [`Book`](book::Book) in its own store and sends a [`Request`] by its own HTTP client.
@@ -89,13 +89,17 @@ pub mod exchange;
 #[cfg(feature = "http")]
 pub mod http;
 mod rules;
+mod site_study;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod study;
+mod study_info;
 mod study_name;
 
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub mod blocking;
+#[cfg(all(feature = "http", feature = "sqlite"))]
+mod site_upload;
 #[cfg(all(feature = "http", feature = "sqlite"))]
 mod upload;
 
@@ -104,12 +108,17 @@ pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Hint, Result};
 pub use exchange::{Answer, ReportResult, Request, Response, Server};
 pub use rules::{Limits, PrivacyCost, StudyTerms};
+pub use site_study::SiteStudy;
+#[cfg(all(feature = "http", feature = "sqlite"))]
+pub use site_upload::{SiteUploadAnswer, upload_site_table};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    AdmittedRows, Ledger, Participation, PendingReport, Prepared, RefusedRow, RowCounts, RowFile,
-    RowLedger, RowReceipt, RowStudy, UploadRequest,
+    AdmittedRows, AdmittedTable, Ledger, Participation, PendingReport, Prepared, RefusedRow,
+    RowCounts, RowFile, RowLedger, RowReceipt, RowStudy, SitePersons, SiteRecord, SiteReportRecord,
+    SiteTable, SiteUploadRequest, TableCounts, UploadRequest,
 };
 pub use study::{PreparedReport, Study};
+pub use study_info::StudyInfo;
 pub use study_name::resolve_study_id;
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub use upload::{Holders, Participants, RowCharges, UploadAnswer, UploadProgress, upload_table};

@@ -1,18 +1,16 @@
 //! A study as a device takes part in it, and the one way from a row to a report.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    about::{self, StudyNotice, is_readable},
-    api::{StudyDocument, StudyState},
+    about::StudyNotice,
     codec::{self, ReportFormat},
-    enrolment::{Admission, Enrolment, Frame},
+    enrolment::{Admission, Frame},
     mechanism::SamplingCost,
     preprocess::Row,
-    privacy::PrivacyStatement,
     report::{Report, ReportId},
-    study::{Fingerprint, StudyParams, from_hex},
+    study::{Fingerprint, StudyParams},
 };
 use rand::{
     RngExt, SeedableRng, TryRng,
@@ -20,19 +18,18 @@ use rand::{
 };
 
 use crate::{
-    error::{Error, Result, printable},
+    error::{Error, Result},
     exchange::{Request, Response, Server},
+    study_info::{StudyInfo, check_fingerprint},
 };
 
 /// Target size of a batch: large enough for few requests, small enough to repeat.
 const BATCH_BYTES: usize = 1 << 20;
-/// Maximum number of characters of a study's name.
-const MAX_NAME_CHARS: usize = 1_000;
 /// A small upload is split into up to this many requests. All reports of one commit go to one of 32 buckets, and
 /// estimates get their error bars from the differences between buckets; four connections may share a commit.
 const TARGET_BATCHES: u64 = 128;
 
-/// A checked study, which makes reports for it. Cheap to clone; safe to share between threads.
+/// A checked study of single rows, which makes reports for it. Cheap to clone; safe to share between threads.
 ///
 /// Times are arguments, in milliseconds since 1970-01-01 UTC: nothing here reads a clock.
 #[derive(Clone)]
@@ -40,35 +37,25 @@ pub struct Study(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    server: Server,
-    id: String,
-    name: Option<String>,
-    about: StudyNotice,
-    state: StudyState,
-    enrolment: Enrolment,
+    info: StudyInfo,
+    /// Those of `info`.
     params: StudyParams,
     format: ReportFormat,
-    max_batch: usize,
-    /// Name or beginning of the identifier by which a person called it; `None` for the whole identifier.
-    called: Option<String>,
 }
 
 impl Study {
     /// A study with these (checked, frozen) parameters, such as ones shipped with the program: open to everybody,
     /// without a name or a last day.
     pub fn new(server: &Server, id: &str, params: StudyParams) -> Self {
-        let format = ReportFormat::new(&params);
+        let info = StudyInfo::new(server, id, params.clone().into());
+        Self::of_params(info, params)
+    }
+
+    fn of_params(info: StudyInfo, params: StudyParams) -> Self {
         Self(Arc::new(Inner {
-            server: server.clone(),
-            id: id.to_owned(),
-            name: None,
-            about: StudyNotice::default(),
-            state: StudyState::Open,
-            enrolment: Enrolment::Open,
-            max_batch: codec::max_batch(format.payload_len()),
+            info,
+            format: ReportFormat::new(&params),
             params,
-            format,
-            called: None,
         }))
     }
 
@@ -107,8 +94,7 @@ impl Study {
     /// study read from a server already has them.
     #[must_use]
     pub fn with_info(mut self, name: impl Into<String>, about: StudyNotice) -> Self {
-        let inner = Arc::make_mut(&mut self.0);
-        (inner.name, inner.about) = (Some(name.into()), about);
+        Arc::make_mut(&mut self.0).info.set_info(name.into(), about);
         self
     }
 
@@ -116,9 +102,7 @@ impl Study {
     /// study before: a ledger that knows the other study refuses this one.
     #[must_use]
     pub fn called(mut self, called: &str) -> Self {
-        let inner = Arc::make_mut(&mut self.0);
-        let is_whole_id = called.eq_ignore_ascii_case(&inner.id);
-        inner.called = (!is_whole_id).then(|| called.to_owned());
+        Arc::make_mut(&mut self.0).info.set_called(called);
         self
     }
 
@@ -141,157 +125,12 @@ impl Study {
         response: &Response<'_>,
         pinned: Option<Fingerprint>,
     ) -> Result<Self> {
-        let document: serde_json::Value = response.json(server.as_str())?;
-        let document: StudyDocument = serde_json::from_value(document).map_err(|error| {
-            Error::malformed_study(format!(
-                "the answer of {server} is not the document of a study: {}",
-                printable(&error.to_string())
-            ))
-        })?;
-        let malformed = |detail: String| Err(Error::malformed_study(detail));
-        if document.id != id {
-            return malformed(format!("the server answered with another study than {id}"));
-        }
-        let Some(canonical) = from_hex(&document.canonical_params) else {
-            return Err(SharedError::new(
-                ErrorCode::MalformedParams,
-                format!("the canonical parameters of study {id} are not hexadecimal"),
-            )
-            .into());
-        };
-        let params = StudyParams::from_canonical(&canonical)?;
-        let format = ReportFormat::new(&params);
-        if document.fingerprint != format.fingerprint().to_string() {
-            return Err(SharedError::new(
-                ErrorCode::WrongFingerprint,
-                format!(
-                    "the server gives study {id} a fingerprint that differs from that of its parameters ({}); do not take part",
-                    format.fingerprint()
-                ),
-            )
-            .into());
-        }
-        let report_len = codec::report_len(format.payload_len());
-        let max_batch = codec::max_batch(format.payload_len());
-        if document.report_bytes < report_len
-            || !(1..=max_batch).contains(&document.max_batch_reports)
-        {
-            return malformed(format!(
-                "study {id} says that a report may have {} bytes and a batch {} reports, but a report has {report_len} and a batch 1 to {max_batch}",
-                document.report_bytes, document.max_batch_reports
-            ));
-        }
-        // These texts are shown to people and stored for the receipt, so they must be valid.
-        document.about.check()?;
-        if !is_readable(&document.name) || document.name.chars().count() > MAX_NAME_CHARS {
-            return malformed(format!(
-                "the server gives study {id} a name that cannot be shown; do not take part"
-            ));
-        }
-        if let Some(pinned) = pinned {
-            check_fingerprint(format.fingerprint(), pinned)?;
-        }
-        Ok(Self(Arc::new(Inner {
-            server: server.clone(),
-            id: document.id,
-            name: Some(document.name),
-            about: document.about,
-            state: document.state,
-            enrolment: document.enrolment,
-            max_batch: document.max_batch_reports,
-            params,
-            format,
-            called: None,
-        })))
-    }
-
-    /// The server of the study.
-    pub fn server(&self) -> &Server {
-        &self.0.server
-    }
-
-    /// Its identifier.
-    pub fn id(&self) -> &str {
-        &self.0.id
-    }
-
-    /// Its name, if it is known.
-    pub fn name(&self) -> Option<&str> {
-        self.0.name.as_deref()
-    }
-
-    pub(crate) fn called_by(&self) -> Option<&str> {
-        self.0.called.as_deref()
-    }
-
-    /// The notice; empty if only parameters were given.
-    pub fn about(&self) -> &StudyNotice {
-        &self.0.about
+        StudyInfo::read(server, id, response, pinned)?.try_into()
     }
 
     /// Its parameters.
     pub fn params(&self) -> &StudyParams {
         &self.0.params
-    }
-
-    /// The fingerprint of its parameters.
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.0.format.fingerprint()
-    }
-
-    /// Bytes of one payload.
-    pub fn payload_len(&self) -> usize {
-        self.0.format.payload_len()
-    }
-
-    /// The privacy guarantee of one report, computed locally.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::new(&self.0.params)
-    }
-
-    /// Its state when it was read.
-    pub fn state(&self) -> StudyState {
-        self.0.state
-    }
-
-    /// Who may take part.
-    pub fn enrolment(&self) -> Enrolment {
-        self.0.enrolment
-    }
-
-    /// Fails unless the study was open when it was read and its last day has not passed. Call it before writing
-    /// anything; [`report`](Self::report) and the ledgers do.
-    ///
-    /// # Errors
-    /// `study-not-open`, `study-ended`.
-    pub fn check_open(&self, now: u64) -> Result<()> {
-        if let (Some(day), true) = (self.about().last_day, self.about().is_over(now)) {
-            let name = self.name().unwrap_or_default();
-            return Err(about::study_ended_error(
-                &format!("{name:?}"),
-                day,
-                "nothing was perturbed or charged: check this device's clock if that is wrong, or ask whoever runs the study for another one",
-            )
-            .into());
-        }
-        if self.0.state == StudyState::Open {
-            return Ok(());
-        }
-        let way_out = match self.0.state {
-            StudyState::Draft => {
-                "fetch the study again when whoever runs it has opened it, or take part in another one"
-            }
-            _ => "take part in another one, as a closed study never opens again",
-        };
-        Err(SharedError::new(
-            ErrorCode::StudyNotOpen,
-            format!(
-                "study {} is {} and takes no reports; nothing was perturbed or charged: {way_out}",
-                self.id(),
-                self.0.state.as_str()
-            ),
-        )
-        .into())
     }
 
     /// Prepares and perturbs one row. **Call it once per participant and study**, store the result before the first
@@ -379,17 +218,8 @@ impl Study {
         Ok((prepared, cost))
     }
 
-    /// The request that uploads one report.
-    ///
-    /// # Errors
-    /// `wrong-fingerprint` for a report of other parameters; `token-required`.
-    pub fn upload_one(&self, report: &Report, admission: &Admission) -> Result<Request> {
-        check_fingerprint(report.fingerprint, self.fingerprint())?;
-        upload_one(self.server(), self.id(), report, admission)
-    }
-
     /// The request that uploads these reports, each with its admission: at most
-    /// [`max_batch`](Self::max_batch).
+    /// [`max_batch`](StudyInfo::max_batch).
     ///
     /// # Errors
     /// `wrong-fingerprint` for a report of other parameters; `token-required`; too many reports, or none.
@@ -397,17 +227,14 @@ impl Study {
         for (report, _) in reports {
             check_fingerprint(report.fingerprint, self.fingerprint())?;
         }
-        if reports.is_empty() || reports.len() > self.0.max_batch {
+        if reports.is_empty() || reports.len() > self.max_batch() {
             return Err(Error::usage(format!(
                 "a batch of {} reports cannot be sent; this study takes 1 to {}",
                 reports.len(),
-                self.0.max_batch
+                self.max_batch()
             )));
         }
-        let frame = Frame {
-            enrolment: self.0.enrolment,
-            batched: true,
-        };
+        let frame = Frame::new(self.enrolment(), true);
         let payloads = reports
             .iter()
             .map(|(report, _)| (report.id, &report.payload[..]));
@@ -423,39 +250,32 @@ impl Study {
         ))
     }
 
-    /// Maximum number of reports in one request.
-    pub fn max_batch(&self) -> usize {
-        self.0.max_batch
-    }
-
     /// Default number of reports per request in an upload of `total` reports: about a megabyte, or one 128th of a small
     /// upload, so that the server has groups of reports to compare.
     pub fn usual_batch(&self, total: u64) -> usize {
         let by_size = BATCH_BYTES / (16 + self.payload_len());
         let by_number = usize::try_from(total.div_ceil(TARGET_BATCHES)).unwrap_or(usize::MAX);
-        by_size.min(by_number).clamp(1, self.0.max_batch)
+        by_size.min(by_number).clamp(1, self.max_batch())
     }
 }
 
-/// The request that uploads one report, for which the study's document is not needed.
-pub(crate) fn upload_one(
-    server: &Server,
-    study: &str,
-    report: &Report,
-    admission: &Admission,
-) -> Result<Request> {
-    let frame = Frame {
-        enrolment: admission.enrolment(),
-        batched: false,
-    };
-    Ok(Request::upload(
-        server,
-        study,
-        frame.media_type(),
-        frame.write(&[admission], codec::encode_report(report))?,
-        vec![report.id],
-        false,
-    ))
+impl TryFrom<StudyInfo> for Study {
+    type Error = Error;
+
+    /// # Errors
+    /// `invalid-request` for a study of sites.
+    fn try_from(info: StudyInfo) -> Result<Self> {
+        let params = info.parameters().rows()?.clone();
+        Ok(Self::of_params(info, params))
+    }
+}
+
+impl Deref for Study {
+    type Target = StudyInfo;
+
+    fn deref(&self) -> &StudyInfo {
+        &self.0.info
+    }
 }
 
 /// 16 bytes from the operating system.
@@ -480,27 +300,8 @@ fn no_randomness(error: impl fmt::Display) -> SharedError {
 
 impl fmt::Debug for Study {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, server) = (self.id(), self.server());
-        write!(
-            f,
-            "Study({id} at {server}, parameters {})",
-            self.fingerprint()
-        )
+        fmt::Debug::fmt(&**self, f)
     }
-}
-
-/// Refuses parameters that are not the expected ones.
-pub(crate) fn check_fingerprint(actual: Fingerprint, expected: Fingerprint) -> Result<()> {
-    if actual == expected {
-        return Ok(());
-    }
-    Err(SharedError::new(
-        ErrorCode::WrongFingerprint,
-        format!(
-            "the study's parameters have fingerprint {actual} but {expected} was expected; do not take part"
-        ),
-    )
-    .into())
 }
 
 /// A perturbed report with its identifier: final. Made only by [`Study::report`] and its variants.

@@ -5,7 +5,7 @@ use eigenveil_shared::{Error as SharedError, ErrorCode, api::StudySummary};
 
 use crate::{
     error::{Error, Result},
-    study::Study,
+    study_info::StudyInfo,
 };
 
 const ID_DIGITS: usize = 32;
@@ -72,7 +72,7 @@ fn find_study(studies: &[StudySummary], called: &str) -> Result<String> {
 /// # Errors
 /// `already-participated`, with both identifiers.
 pub(crate) fn check_called<'a>(
-    study: &Study,
+    study: &StudyInfo,
     who: &str,
     known: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Result<()> {

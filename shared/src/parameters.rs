@@ -170,6 +170,16 @@ impl Parameters {
         }
     }
 
+    /// Upper bound on what floating point adds to ε of one report.
+    pub fn arithmetic_slack(&self) -> f64 {
+        match self {
+            Self::Rows(params) => params
+                .mechanism()
+                .arithmetic_slack(params.report_dimension()),
+            Self::Sites(params) => params.mechanism().arithmetic_slack(),
+        }
+    }
+
     /// Probability that one report changes the odds between the worst two neighbours by more than e^`epsilon`.
     pub fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
         of_either!(self, params => params.mechanism().privacy_loss_tail(epsilon))

@@ -3,7 +3,7 @@
 //! A study of sites has a layout and parameters of its own, so that no call that reports single rows takes it, and no
 //! call that reports tables takes another.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, ops::Range};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -367,9 +367,29 @@ impl SiteStudyParams {
         threads: NonZeroUsize,
         row: F,
     ) -> Result<TableSum> {
+        let row = &row;
+        self.sum_blocks(shares, threads, |numbers| Ok(numbers.map(row)))
+    }
+
+    /// The exact sum like [`sum`](Self::sum), of a table that is read in blocks: `rows` is asked for the rows with some
+    /// hundred consecutive numbers at a time, on any of the threads.
+    ///
+    /// # Errors
+    /// Those of [`sum`](Self::sum) and of `rows`; `invalid-request` if that gives another number of rows.
+    pub fn sum_blocks<E, I, F>(
+        &self,
+        shares: &RowShares,
+        threads: NonZeroUsize,
+        rows: F,
+    ) -> Result<TableSum, E>
+    where
+        E: From<Error> + Send,
+        I: IntoIterator<Item = Row>,
+        F: Fn(Range<usize>) -> Result<I, E> + Sync,
+    {
         self.terms.check_table(shares)?;
         let preprocessor = Preprocessor::from_checked(&self.preprocessing);
-        TableSum::of_table(self.mechanism, preprocessor, shares, threads, row)
+        TableSum::of_table(self.mechanism, preprocessor, shares, threads, rows)
     }
 }
 

@@ -34,6 +34,9 @@ pub struct ExpectedColumns {
     pub reports: bool,
     /// Whether several rows may belong to one person: then the majority of rows must not decide either.
     pub persons: bool,
+    /// Whether the rows are a site's, who is told what cannot be used and decides: then nothing is refused because of a
+    /// value.
+    pub site: bool,
     /// Whether a cell may be missing.
     pub missing_cells: bool,
 }
@@ -47,8 +50,14 @@ impl ExpectedColumns {
             names,
             reports: true,
             persons: false,
+            site: false,
             missing_cells: false,
         }
+    }
+
+    /// Whether most rows or most cells of a column may refuse the table.
+    pub(crate) fn by_majority(&self) -> bool {
+        !(self.persons || self.site)
     }
 
     /// These columns, with normalized names.
@@ -74,6 +83,7 @@ impl ExpectedColumns {
             ),
             reports: false,
             persons: false,
+            site: false,
             missing_cells: features.iter().any(|feature| feature.observed.is_some()),
         }
     }
@@ -90,7 +100,7 @@ pub(crate) struct FileColumns {
 }
 
 /// The columns of the file that become the columns of the table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnMapping {
     /// Column of the file, from 0, for each column of the table.
     pub(crate) file_columns: Vec<usize>,

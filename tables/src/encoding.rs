@@ -63,6 +63,11 @@ pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
     while let Some(rest) = bytes.strip_prefix("\u{feff}".as_bytes()) {
         bytes = rest;
     }
+    lines_in_utf8(bytes, encoding)
+}
+
+/// Lines of a file in UTF-8, without the beginning of the file, which alone may have a byte-order mark.
+pub(crate) fn lines_in_utf8(bytes: &[u8], encoding: Option<Encoding>) -> Cow<'_, [u8]> {
     match encoding.map(|encoding| encoding.0) {
         None => Cow::Borrowed(bytes),
         Some(Kind::Standard(utf_16)) if utf_16 == UTF_16LE || utf_16 == UTF_16BE => {
@@ -79,6 +84,15 @@ pub(crate) fn in_utf8(bytes: &[u8], stated: Option<Encoding>) -> Cow<'_, [u8]> {
             Cow::Owned(lines.collect::<String>().into_bytes())
         }
     }
+}
+
+/// Whether the characters of a file are pairs of bytes, by its mark or as stated: its lines are not those of its bytes.
+pub(crate) fn is_utf_16(bytes: &[u8], stated: Option<Encoding>) -> bool {
+    let marked = Standard::for_bom(bytes).map(|(marked, _)| Kind::Standard(marked));
+    let kind = marked.or(stated.map(|stated| stated.0));
+    [UTF_16LE, UTF_16BE]
+        .map(|utf_16| Some(Kind::Standard(utf_16)))
+        .contains(&kind)
 }
 
 /// Refuses a stated encoding that contradicts the byte-order mark.

@@ -24,6 +24,7 @@
 //!
 //! The caller reads files, interacts with users, and uses the rows.
 
+mod blocks;
 mod categories;
 mod cells;
 mod columns;
@@ -40,6 +41,7 @@ mod text_columns;
 use std::path::Path;
 
 pub use crate::{
+    blocks::{BlockTable, ReadAt},
     cells::DecimalMark,
     columns::ExpectedColumns,
     encoding::{Encoding, encoding, read_text},
@@ -48,7 +50,7 @@ pub use crate::{
         frame::{FrameColumn, parse_frame},
         npy,
     },
-    persons::identifiers,
+    persons::{IdentifierColumn, identifiers},
     settings::{Format, Header, Label, Settings, decimal_mark, delimiter},
     table::RowTable,
 };
@@ -95,29 +97,7 @@ pub fn parse(
     let expected = expected.map(ExpectedColumns::with_normalized_names);
     let expected = expected.as_ref();
     let read = || {
-        let format = match settings.format {
-            Some(format) => format,
-            None => format_of(path)?,
-        };
-        let is_text = matches!(format, Format::Csv | Format::Tsv);
-        let is_stated = settings.delimiter.is_some() || settings.encoding.is_some();
-        if !is_text && (settings.header != Header::Auto || is_stated) {
-            return Err(Error::new(
-                "`header`, `delimiter` and `encoding` are for text tables: .csv, .tsv or .tab",
-            ));
-        }
-        if format != Format::Libsvm && settings.first_index.is_some() {
-            return Err(Error::new("`first_index` is for LIBSVM text"));
-        }
-        let label = settings.label.as_ref().map(|label| label.flag);
-        let text_flag = settings.one_hot.as_ref().map(|_| "`one_hot`").or(label);
-        let text_flag = text_flag.or(settings.decimal.map(|_| "`decimal`"));
-        let has_text = is_text || format == Format::Parquet;
-        if let Some(flag) = text_flag.filter(|_| !has_text) {
-            return Err(Error::new(format!(
-                "{flag} is for tables that can have text: write the table as CSV or Parquet first"
-            )));
-        }
+        let format = checked_format(path, settings)?;
         match format {
             Format::Csv => formats::text::parse(bytes, false, settings, expected),
             Format::Tsv => formats::text::parse(bytes, true, settings, expected),
@@ -137,6 +117,34 @@ pub fn parse(
         table.note_identifiers(settings.public_rows || reports);
     }
     Ok(table)
+}
+
+/// The format of a file; refuses settings that have no effect on it.
+fn checked_format(path: &Path, settings: &Settings) -> Result<Format> {
+    let format = match settings.format {
+        Some(format) => format,
+        None => format_of(path)?,
+    };
+    let is_text = matches!(format, Format::Csv | Format::Tsv);
+    let is_stated = settings.delimiter.is_some() || settings.encoding.is_some();
+    if !is_text && (settings.header != Header::Auto || is_stated) {
+        return Err(Error::new(
+            "`header`, `delimiter` and `encoding` are for text tables: .csv, .tsv or .tab",
+        ));
+    }
+    if format != Format::Libsvm && settings.first_index.is_some() {
+        return Err(Error::new("`first_index` is for LIBSVM text"));
+    }
+    let label = settings.label.as_ref().map(|label| label.flag);
+    let text_flag = settings.one_hot.as_ref().map(|_| "`one_hot`").or(label);
+    let text_flag = text_flag.or(settings.decimal.map(|_| "`decimal`"));
+    let has_text = is_text || format == Format::Parquet;
+    if let Some(flag) = text_flag.filter(|_| !has_text) {
+        return Err(Error::new(format!(
+            "{flag} is for tables that can have text: write the table as CSV or Parquet first"
+        )));
+    }
+    Ok(format)
 }
 
 /// The format for this extension, regardless of the contents: a table read in the wrong format would become zero rows,

@@ -1,6 +1,10 @@
 //! The owners of the rows of a table: a column of identifiers.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+};
 
 use crate::{
     cells::{DecimalMark, is_missing, normalized, ungrouped},
@@ -16,19 +20,52 @@ use crate::{
 /// A blank cell or a word for a missing value; bytes that are invalid in the text's encoding; a number that a program
 /// has rounded; one number in two spellings, with and without decimals or a separator between thousands.
 pub fn identifiers(labels: &[String]) -> Result<Vec<Cow<'_, str>>> {
-    let labels: Vec<Cow<'_, str>> = labels.iter().map(|label| normalized(label)).collect();
-    check(&labels)?;
+    let mut column = IdentifierColumn::default();
+    let labels = labels.iter().map(|label| column.read(label));
+    let labels = labels.collect::<Result<_>>()?;
+    column.finish()?;
     Ok(labels)
 }
 
-fn check(identifiers: &[Cow<'_, str>]) -> Result<()> {
-    // Hexadecimal identifiers may include one like 1e5.
-    let all_numbers = identifiers
-        .iter()
-        .all(|identifier| !as_numbers(identifier).is_empty());
-    let mut first_spelling: HashMap<String, (&str, usize)> = HashMap::new();
-    for (row, identifier) in (1..).zip(identifiers) {
-        let identifier: &str = identifier;
+/// A column of identifiers, of which one cell is read after the other and none is kept.
+#[derive(Default)]
+pub struct IdentifierColumn {
+    rows: usize,
+    hasher: RandomState,
+    /// Hashes of the spelling of each number, and the first row that has it.
+    first_spelling: HashMap<u64, (u64, usize)>,
+    /// Whether some identifier is no number.
+    has_text: bool,
+    /// The first row whose number has an exponent without a sign or a mark. Hexadecimal identifiers may include one
+    /// like 1e5.
+    with_exponent: Option<usize>,
+}
+
+impl IdentifierColumn {
+    /// The identifier of the next row, normalized.
+    ///
+    /// # Errors
+    /// As [`identifiers`].
+    pub fn read<'a>(&mut self, label: &'a str) -> Result<Cow<'a, str>> {
+        let label = normalized(label);
+        self.check(&label)?;
+        Ok(label)
+    }
+
+    /// Checks what only the whole column says.
+    ///
+    /// # Errors
+    /// A number that a program has rounded.
+    pub fn finish(&self) -> Result<()> {
+        match self.with_exponent {
+            Some(row) if !self.has_text => Err(rounded(row)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&mut self, identifier: &str) -> Result<()> {
+        self.rows += 1;
+        let row = self.rows;
         let refuse = |why: &str| Err(Error::new(format!("row {row} {why}")));
         if is_missing(identifier) {
             return refuse(
@@ -41,22 +78,31 @@ fn check(identifiers: &[Cow<'_, str>]) -> Result<()> {
             );
         }
         let numbers = as_numbers(identifier);
-        let has_exponent = !numbers.is_empty() && identifier.contains(['e', 'E']);
-        if has_exponent && (all_numbers || identifier.contains(['+', '-', '.', ','])) {
-            return refuse(
-                "has an identifier with an exponent, which a program has rounded, so that several persons would be one; read and write identifiers as text",
-            );
+        self.has_text |= numbers.is_empty();
+        if !numbers.is_empty() && identifier.contains(['e', 'E']) {
+            if identifier.contains(['+', '-', '.', ',']) {
+                return Err(rounded(row));
+            }
+            self.with_exponent.get_or_insert(row);
         }
+        let spelling = self.hasher.hash_one(identifier);
         for number in numbers {
-            let (first, first_row) = *first_spelling.entry(number).or_insert((identifier, row));
-            if first != identifier {
+            let number = self.hasher.hash_one(number);
+            let (first, first_row) = *self.first_spelling.entry(number).or_insert((spelling, row));
+            if first != spelling {
                 return refuse(&format!(
                     "has the number of row {first_row} in another spelling, as 12 and 12.0, or 1234 and 1.234: write both in the same way"
                 ));
             }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn rounded(row: usize) -> Error {
+    Error::new(format!(
+        "row {row} has an identifier with an exponent, which a program has rounded, so that several persons would be one; read and write identifiers as text"
+    ))
 }
 
 /// The numbers that a text can mean with either decimal mark, as text: with a point, without separators between

@@ -125,6 +125,18 @@ impl Problems {
         self.counted.entry(key).or_insert((0, problem)).0 += 1;
     }
 
+    /// Adds the problems of further lines.
+    pub(crate) fn merge(&mut self, others: &Self) {
+        self.columns_are_needed |= others.columns_are_needed;
+        for (key, (count, first)) in &others.counted {
+            let known = self.counted.entry(*key).or_insert((0, *first));
+            known.0 += count;
+            if first.line < known.1.line {
+                known.1 = *first;
+            }
+        }
+    }
+
     pub(crate) fn without(mut self, reason: UnreadableReason) -> Self {
         self.counted.retain(|_, (_, cell)| cell.reason != reason);
         self

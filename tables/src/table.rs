@@ -98,10 +98,19 @@ impl RowTable {
     /// # Errors
     /// A column of 20 numbers or more, without counting NaN, of which more than half are infinite; unless several rows
     /// may belong to one person.
-    pub fn judged(mut self, expected: Option<&ExpectedColumns>) -> Result<Self> {
+    pub fn judged(self, expected: Option<&ExpectedColumns>) -> Result<Self> {
+        self.judged_from(0, expected)
+    }
+
+    /// Checks like [`judged`](Self::judged) a part of a table that begins with this row, from 0.
+    pub(crate) fn judged_from(
+        mut self,
+        first_row: usize,
+        expected: Option<&ExpectedColumns>,
+    ) -> Result<Self> {
         let mut reading = Reading::new(&Settings::default(), expected, &self.mapping);
         for (index, value) in self.values.iter_mut().enumerate() {
-            let (row, table_column) = (index / self.columns, index % self.columns);
+            let (row, table_column) = (first_row + index / self.columns, index % self.columns);
             *value = reading.number(row + 1, table_column, checked_number(*value), &self.mapping);
         }
         reading.check(&self.mapping, RefusedColumns::default(), &mut ())?;
@@ -118,6 +127,10 @@ impl RowTable {
             problems = problems.without(UnreadableReason::Missing);
         }
         problems.describe(|at| self.mapping.column(at))
+    }
+
+    pub(crate) fn mapping(&self) -> &ColumnMapping {
+        &self.mapping
     }
 
     /// Refuses a table with unreadable fields (which are NaN); the error names the columns, the number of fields, and

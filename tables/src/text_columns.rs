@@ -112,7 +112,7 @@ impl Reading {
             mark: settings.decimal,
             source: expected.map_or("features file", |expected| expected.source),
             reports: expected.is_some_and(|expected| expected.reports),
-            by_majority: expected.is_none_or(|expected| !expected.persons),
+            by_majority: expected.is_none_or(ExpectedColumns::by_majority),
             columns: columns.collect(),
             categories,
             problems: Problems::new(expected.is_some()),

@@ -3,6 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use eigenveil_client::http::{BearerToken, OperatorClient};
+use eigenveil_shared::{api::NewSiteToken, enrolment::ParticipantToken};
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -101,6 +102,21 @@ impl PyAnalyst {
                 tokens.extend(issued.iter().map(|token| token.reveal()));
             }
             Ok(tokens)
+        })
+    }
+
+    /// A token for each of these sites, with the most rows of its table, in this order.
+    fn site_tokens(
+        &self,
+        py: Python<'_>,
+        study: String,
+        sites: Vec<(String, Option<u64>)>,
+    ) -> PyResult<Vec<String>> {
+        self.call(py, async move |client| {
+            let sites = sites.into_iter();
+            let sites = sites.map(|(site, max_rows)| NewSiteToken { site, max_rows });
+            let issued = client.issue_site_tokens(&study, sites.collect()).await?;
+            Ok(issued.iter().map(ParticipantToken::reveal).collect())
         })
     }
 

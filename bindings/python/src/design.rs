@@ -7,7 +7,9 @@ use eigenveil_shared::{
     enrolment::Enrolment,
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
+    optional_word,
     preprocess::{BoundRows, Feature, Weights},
+    site_study::SiteTerms,
     word,
 };
 use serde::Deserialize;
@@ -31,8 +33,8 @@ struct Design {
     #[serde(default)]
     weights: bool,
     mean_weight: Option<f64>,
-    #[serde(default, deserialize_with = "word")]
-    mechanism: MechanismKind,
+    #[serde(default, deserialize_with = "optional_word")]
+    mechanism: Option<MechanismKind>,
     #[serde(default, deserialize_with = "word")]
     calibration: Calibration,
     epsilon: f64,
@@ -41,8 +43,9 @@ struct Design {
     k: ComponentCount,
     #[serde(default)]
     draft: bool,
-    #[serde(default, deserialize_with = "word")]
-    enrolment: Enrolment,
+    #[serde(default, deserialize_with = "optional_word")]
+    enrolment: Option<Enrolment>,
+    sites: Option<SiteTerms>,
     purpose: Option<String>,
     responsible_party: Option<String>,
     contact: Option<String>,
@@ -81,19 +84,22 @@ pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
         weights: arguments.weights.then_some(Weights {
             mean: arguments.mean_weight,
         }),
-        mechanism: Some(arguments.mechanism),
+        mechanism: arguments.mechanism,
         calibration: arguments.calibration,
         epsilon: arguments.epsilon,
         delta: arguments.delta,
         default_k: arguments.k,
         draft: arguments.draft,
-        enrolment: arguments.enrolment,
+        enrolment: arguments.enrolment.unwrap_or(match arguments.sites {
+            None => Enrolment::Open,
+            Some(_) => Enrolment::Token,
+        }),
         about: StudyNotice {
             purpose: arguments.purpose,
             responsible_party: arguments.responsible_party,
             contact: arguments.contact,
             last_day: arguments.last_day,
         },
-        sites: None,
+        sites: arguments.sites,
     })
 }

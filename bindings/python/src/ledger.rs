@@ -168,11 +168,12 @@ impl PyLedger {
     ) -> PyResult<String> {
         let row = Row::new(row.as_array().to_vec());
         self.0.run_detached(py, |ledger| {
-            check_len(&study.0, row.values().len())?;
+            let study = study.rows()?;
+            check_len(&study, row.values().len())?;
             let token = token.map(ParticipantToken::parse).transpose()?;
             let participation = match weight {
-                None => ledger.participate(&study.0, &row)?,
-                Some(weight) => ledger.participate_weighted(&study.0, &row, weight)?,
+                None => ledger.participate(&study, &row)?,
+                Some(weight) => ledger.participate_weighted(&study, &row, weight)?,
             };
             let entry = participation.entry();
             if let Some(token) = &token {
@@ -210,7 +211,7 @@ impl PyLedger {
 
     fn accept_move(&self, py: Python<'_>, study: &PyStudy) -> PyResult<()> {
         self.0
-            .run_detached(py, |ledger| Ok(ledger.accept_move(&study.0)?))
+            .run_detached(py, |ledger| Ok(ledger.accept_move(&study.rows()?)?))
     }
 
     fn requeue_refused(&self, py: Python<'_>) -> PyResult<usize> {

@@ -10,6 +10,7 @@ mod estimate;
 mod ledger;
 mod research;
 mod rows;
+mod site;
 mod study;
 mod use_case;
 mod wait;
@@ -25,6 +26,7 @@ mod _core {
         ledger::PyLedger,
         research::{algorithms, fantope, simulated},
         rows::{read_frame, read_numbers, receipt, report},
+        site::site_report,
         study::PyStudy,
         use_case::{account, audit, central, plan, prepare, simulate},
     };

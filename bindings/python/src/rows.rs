@@ -28,7 +28,7 @@ use crate::{
 /// A table held by Python, with the owners of its rows.
 pub(crate) struct Table {
     /// A row of the table is a column here, so that its numbers lie together.
-    numbers: DMatrix<f64>,
+    pub(crate) numbers: DMatrix<f64>,
     pub(crate) holders: Holders,
 }
 
@@ -109,7 +109,8 @@ pub(crate) fn report(
         let request: UploadRequest = request(&arguments)?;
         Ok((request, Closable::new(RowLedger::open_unchanged(path)?)))
     })?;
-    let (study, shared_ledger) = (study.0.clone(), ledger.clone());
+    let study = study.rows().map_err(|failure| failure.raise(py))?;
+    let shared_ledger = ledger.clone();
     let done = run_interruptible(py, progress, move |control| {
         let settings = Connection::settings(connection.as_ref())?;
         check_len(&study, table.numbers.nrows())?;
@@ -204,6 +205,7 @@ pub(crate) fn read_frame<'py>(
         names: expected,
         reports,
         persons,
+        site: false,
         // A missing number is NaN; the caller decides on it.
         missing_cells: true,
     };
@@ -277,7 +279,7 @@ fn unfinished(error: eigenveil_client::Error, answer: &UploadAnswer) -> Failure 
 }
 
 /// Adds the argument that may help to a refusal.
-fn with_arguments(error: eigenveil_client::Error) -> Failure {
+pub(crate) fn with_arguments(error: eigenveil_client::Error) -> Failure {
     let remark = match error.hint() {
         Some(Hint::Move(_)) => "if it has, give moved=True",
         Some(Hint::NewPurpose) => "or say so with accept_new_purpose=True",

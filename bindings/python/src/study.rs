@@ -1,12 +1,14 @@
 //! A checked study, for participants.
 
-use eigenveil_client::{Response, Server, http::StudyClient};
+use eigenveil_client::{Response, Server, SiteStudy, Study, StudyInfo, http::StudyClient};
 use eigenveil_shared::{
     about::StudyNotice,
     api::StudyDocument,
     clock::{Clock as _, SystemClock},
     codec::report_len,
     estimate::ComponentCount,
+    parameters::StudyUnit,
+    site_study::{SiteStudyParams, SiteTerms},
     study::{Fingerprint, to_hex},
 };
 use pyo3::prelude::*;
@@ -20,13 +22,52 @@ use crate::{
 };
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Study")]
-pub(crate) struct PyStudy(pub(crate) eigenveil_client::Study);
+pub(crate) struct PyStudy(Checked);
+
+/// A study of either unit.
+enum Checked {
+    Rows(Study),
+    Sites(SiteStudy),
+}
+
+impl PyStudy {
+    fn new(info: StudyInfo) -> Result<Self> {
+        Ok(Self(match info.parameters().unit() {
+            StudyUnit::Row => Checked::Rows(info.try_into()?),
+            StudyUnit::Site => Checked::Sites(info.try_into()?),
+        }))
+    }
+
+    fn info(&self) -> &StudyInfo {
+        match &self.0 {
+            Checked::Rows(study) => &**study,
+            Checked::Sites(study) => &**study,
+        }
+    }
+
+    /// The study of single rows; `InputError` for a study of sites.
+    pub(crate) fn rows(&self) -> Result<Study> {
+        match &self.0 {
+            Checked::Rows(study) => Ok(study.clone()),
+            Checked::Sites(study) => Ok(StudyInfo::clone(study).try_into()?),
+        }
+    }
+
+    /// The study of sites; `InputError` for a study of single rows.
+    pub(crate) fn sites(&self) -> Result<SiteStudy> {
+        match &self.0 {
+            Checked::Sites(study) => Ok(study.clone()),
+            Checked::Rows(study) => Ok(StudyInfo::clone(study).try_into()?),
+        }
+    }
+}
 
 /// The fields of a study that never change.
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
     plain: serde_json::Value,
+    sites: Option<&'a SiteTerms>,
     /// In its own order, because a `Value` would sort the keys.
     about: &'a StudyNotice,
 }
@@ -52,8 +93,8 @@ impl PyStudy {
             let pinned = pinned(fingerprint.as_deref())?;
             let settings = Connection::settings(connection.as_ref())?;
             let client = StudyClient::with_settings(&url, &settings)?;
-            let study = control.run_requests(client.find_study(&id, pinned))?;
-            Ok(Self(study?))
+            let study = control.run_requests(client.find(&id, pinned))?;
+            Self::new(study?)
         })
     }
 
@@ -76,24 +117,27 @@ impl PyStudy {
                 body: document,
                 now: None,
             };
-            let study =
-                eigenveil_client::Study::read(&server, id, &response, pinned(fingerprint)?)?;
-            Ok(Self(study))
+            Self::new(StudyInfo::read(
+                &server,
+                id,
+                &response,
+                pinned(fingerprint)?,
+            )?)
         })
     }
 
     /// The study as a document, for pickling. Fields that a device ignores have default values.
     fn to_document(&self, py: Python<'_>) -> PyResult<String> {
         run_detached(py, || {
-            let study = &self.0;
-            let params = study.params();
+            let study = self.info();
+            let params = study.parameters();
             Ok(serde_json::to_string(&StudyDocument {
                 id: study.id().to_owned(),
                 name: study.name().unwrap_or_default().to_owned(),
                 state: study.state(),
                 fingerprint: study.fingerprint().to_string(),
                 canonical_params: to_hex(&params.canonical_bytes()),
-                params: params.clone().into(),
+                params: params.clone(),
                 reports_accepted: 0,
                 default_k: ComponentCount::default(),
                 report_bytes: report_len(study.payload_len()),
@@ -109,7 +153,7 @@ impl PyStudy {
     /// JSON of the fields that never change.
     fn described(&self, py: Python<'_>) -> PyResult<String> {
         run_detached(py, || {
-            let (study, params) = (&self.0, self.0.params());
+            let (study, params) = (self.info(), self.info().parameters());
             let plain = json!({
                 "id": study.id(),
                 "name": study.name(),
@@ -119,38 +163,42 @@ impl PyStudy {
                 "feature_names": params.feature_names(),
                 "epsilon": params.budget().epsilon(),
                 "delta": params.budget().delta(),
-                "mechanism": params.mechanism().kind().as_str(),
+                "mechanism": params.mechanism_kind().as_str(),
                 "enrolment": study.enrolment().as_str(),
             });
-            let about = study.about();
-            Ok(serde_json::to_string(&Described { plain, about })?)
+            Ok(serde_json::to_string(&Described {
+                plain,
+                sites: params.sites().ok().map(SiteStudyParams::terms),
+                about: study.about(),
+            })?)
         })
     }
 
     #[getter]
     fn has_weights(&self) -> bool {
-        self.0.params().preprocessing().weights.is_some()
+        self.info().parameters().preprocessing().weights.is_some()
     }
 
     #[getter]
     fn allows_missing_cells(&self) -> bool {
-        self.0.params().preprocessing().allows_missing_cells()
+        let params = self.info().parameters();
+        params.preprocessing().allows_missing_cells()
     }
 
     #[getter]
     fn is_open(&self) -> bool {
-        self.0.check_open(SystemClock.unix_ms()).is_ok()
+        self.info().check_open(SystemClock.unix_ms()).is_ok()
     }
 
     /// JSON of the guarantee of one report.
     fn privacy(&self, py: Python<'_>) -> PyResult<String> {
-        run_detached(py, || Ok(serde_json::to_string(&self.0.privacy())?))
+        run_detached(py, || Ok(serde_json::to_string(&self.info().privacy())?))
     }
 }
 
 /// Refuses a row whose length is not the study's dimension.
-pub(crate) fn check_len(study: &eigenveil_client::Study, len: usize) -> Result<()> {
-    let p = study.params().dimension();
+pub(crate) fn check_len(study: &StudyInfo, len: usize) -> Result<()> {
+    let p = study.parameters().dimension();
     if len == p {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 use eigenveil_shared::{
     about::UtcDate,
     enrolment::ParticipantToken,
+    parameters::StudyUnit,
     privacy::Budget,
     report::{Report, ReportId},
     study::Fingerprint,
@@ -10,10 +11,10 @@ use eigenveil_shared::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, printable},
     exchange::{Request, Server},
     rules::StudyTerms,
-    study::upload_one,
+    study_info::upload_one,
 };
 
 /// The state of a report.
@@ -33,6 +34,21 @@ pub enum EntryState {
         /// The server's message.
         detail: String,
     },
+}
+
+impl EntryState {
+    /// The state, for a person.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::Pending => "not yet known to have arrived".to_owned(),
+            Self::Acknowledged => "the server has it".to_owned(),
+            Self::Refused { code, detail } => format!(
+                "refused by the server ({}: {}); charged all the same, since it may have been seen",
+                printable(code),
+                printable(detail)
+            ),
+        }
+    }
 }
 
 /// A study that a device took part in, with the state of its report. The report's bytes are stored separately.
@@ -111,6 +127,7 @@ impl Entry {
         upload_one(
             self.server(),
             &self.study,
+            StudyUnit::Row,
             &report,
             &self.token.clone().into(),
         )

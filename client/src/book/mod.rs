@@ -245,7 +245,7 @@ impl Book {
         let known_names = known_names.map(|entry| (entry.study(), entry.terms.name.as_deref()));
         check_called(study, "the device", known_names)?;
         study.check_open(now)?;
-        let charge = charge(study.id(), study.params(), &statement)?;
+        let charge = charge(study.id(), study.parameters(), &statement)?;
         let spent: Vec<Budget> = self.charges().collect();
         self.limits.check(&spent, charge).map_err(|exceeded| {
             exceeded.to_error(

@@ -116,16 +116,8 @@ impl fmt::Display for Receipt {
 
 impl fmt::Display for ReceiptEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
-            EntryState::Pending => "not yet known to have arrived".to_owned(),
-            EntryState::Acknowledged => "the server has it".to_owned(),
-            EntryState::Refused { code, detail } => format!(
-                "refused by the server ({}: {}); charged all the same, since it may have been seen",
-                printable(code),
-                printable(detail)
-            ),
-        };
-        let report = format!("   report {}: {state}\n", printable(&self.report));
+        let report = printable(&self.report);
+        let report = format!("   report {report}: {}\n", self.state.in_words());
         self.record.write(f, "one row", &report)
     }
 }

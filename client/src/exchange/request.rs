@@ -68,6 +68,22 @@ impl Request {
         }
     }
 
+    /// The request for the site of a token, which is in the body.
+    pub(crate) fn token_lookup(server: &Server, study: &str, body: Vec<u8>) -> Self {
+        Self {
+            method: Method::Post,
+            url: server
+                .join(&["v1", "studies", study, "tokens", "lookup"])
+                .into(),
+            headers: vec![
+                ("accept", JSON.to_owned()),
+                ("content-type", JSON.to_owned()),
+            ],
+            body,
+            ..Self::study_document(server, study)
+        }
+    }
+
     /// The request that uploads these encoded reports of a study.
     pub(crate) fn upload(
         server: &Server,

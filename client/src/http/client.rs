@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use eigenveil_shared::{api::StudySummary, study::Fingerprint};
+use eigenveil_shared::{
+    api::{SiteToken, StudySummary},
+    enrolment::ParticipantToken,
+    study::Fingerprint,
+};
 
 use super::{
     settings::HttpSettings,
@@ -11,7 +15,9 @@ use super::{
 use crate::{
     error::Result,
     exchange::{Answer, Request, Response, Server},
+    site_study::SiteStudy,
     study::Study,
+    study_info::StudyInfo,
     study_name::resolve_study_id,
 };
 
@@ -72,7 +78,7 @@ impl StudyClient {
     /// # Errors
     /// Those of [`Study::read`]; network failures.
     pub async fn fetch_study(&self, id: &str) -> Result<Study> {
-        self.study(id, None).await
+        self.study(id, None).await?.try_into()
     }
 
     /// Fetches like [`StudyClient::fetch_study`], for a device that pins the parameters it agreed to.
@@ -80,7 +86,7 @@ impl StudyClient {
     /// # Errors
     /// Those of [`StudyClient::fetch_study`]; `wrong-fingerprint` if the study has other parameters.
     pub async fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
-        self.study(id, Some(expected)).await
+        self.study(id, Some(expected)).await?.try_into()
     }
 
     /// Fetches and checks a study like [`StudyClient::fetch_study`], given an identifier, the first four digits or more
@@ -89,15 +95,40 @@ impl StudyClient {
     /// # Errors
     /// As [`StudyClient::fetch_study_pinned`]; `study-not-found` and `usage` as [`resolve_study_id`].
     pub async fn find_study(&self, called: &str, pinned: Option<Fingerprint>) -> Result<Study> {
+        self.find(called, pinned).await?.try_into()
+    }
+
+    /// Finds a study like [`StudyClient::find_study`], of either unit: [`Study`] and [`SiteStudy`] are made of it.
+    ///
+    /// # Errors
+    /// As [`StudyClient::find_study`].
+    pub async fn find(&self, called: &str, pinned: Option<Fingerprint>) -> Result<StudyInfo> {
         let id = resolve_study_id(self.list(), called).await?;
         Ok(self.study(&id, pinned).await?.called(called))
     }
 
-    async fn study(&self, id: &str, pinned: Option<Fingerprint>) -> Result<Study> {
+    async fn study(&self, id: &str, pinned: Option<Fingerprint>) -> Result<StudyInfo> {
         let request = Study::request(self.server(), id);
-        let read = |response: &Response<'_>| Study::read(self.server(), id, response, pinned);
+        let read = |response: &Response<'_>| StudyInfo::read(self.server(), id, response, pinned);
         self.transport
             .respond(&request, &Counters::default(), read)
+            .await
+    }
+
+    /// The site and the largest table of a one-time token, before it is used. Nothing is spent.
+    ///
+    /// # Errors
+    /// `participant-token-unknown`; network failures.
+    pub async fn look_up_token(
+        &self,
+        study: &SiteStudy,
+        token: &ParticipantToken,
+    ) -> Result<SiteToken> {
+        let request = study.token_request(token)?;
+        self.transport
+            .respond(&request, &Counters::default(), |response| {
+                study.read_token(response)
+            })
             .await
     }
 

@@ -1,4 +1,4 @@
-//! HTTP clients: [`StudyClient`], `send_pending` and `send_rows` for devices, [`OperatorClient`] for the operator of
+//! HTTP clients: [`StudyClient`], `send_pending`, `send_rows` and `send_site` for devices, [`OperatorClient`] for the operator of
 //! studies. `blocking` has the devices' part without `async`.
 //!
 //! Every request is bounded: in attempts, in time, and in the size of the response. A request is sent again after a
@@ -21,7 +21,9 @@ pub use client::StudyClient;
 pub use operator::{EstimateFormat, OperatorClient};
 pub use proxy::{ProxyAddress, ProxySetting};
 #[cfg(feature = "sqlite")]
-pub use send::{SendFailure, SendSummary, UploadMode, UploadSettings, send_pending, send_rows};
+pub use send::{
+    SendFailure, SendSummary, UploadMode, UploadSettings, send_pending, send_rows, send_site,
+};
 pub use settings::{BearerToken, HttpSettings, RootCertificates};
 
 pub use crate::exchange::RetryPolicy;

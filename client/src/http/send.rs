@@ -10,7 +10,7 @@ use std::{
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     enrolment::{Admission, Enrolment},
-    report::ReportId,
+    report::{Report, ReportId},
 };
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use tokio::{
@@ -23,8 +23,10 @@ use crate::{
     book::Entry,
     error::{Error, Result},
     exchange::{Answer, ReportResult, Request, Server},
+    site_study::SiteStudy,
     sqlite::{Ledger, RowLedger},
     study::Study,
+    study_info::StudyInfo,
 };
 
 /// Number of results of rows, and interval, after which they are written.
@@ -162,17 +164,37 @@ pub async fn send_rows(
             .unwrap_or_else(|| study.usual_batch(total))
             .clamp(1, study.max_batch()),
     };
-    let source = PendingRows {
-        ledger,
-        study,
-        single: sending.mode == UploadMode::Single,
-        per_request,
-        next: Some(0),
-        rows: HashMap::new(),
-        results: Vec::new(),
-        recorded: Instant::now(),
+    let encode = |reports: &[(Report, Admission)]| match (reports, sending.mode) {
+        ([(report, admission)], UploadMode::Single) => study.upload_one(report, admission),
+        _ => {
+            let reports = reports
+                .iter()
+                .map(|(report, admission)| (report, admission));
+            study.upload_batch(&reports.collect::<Vec<_>>())
+        }
     };
+    let source = PendingRows::new(ledger, study, per_request, &encode);
     send(source, total, settings, sending, progress).await
+}
+
+/// Sends the pending report of a site, as [`send_rows`] does.
+///
+/// # Errors
+/// Those of [`send_rows`].
+pub async fn send_site(
+    ledger: &mut RowLedger,
+    study: &SiteStudy,
+    settings: &HttpSettings,
+    progress: impl FnMut(&SendSummary) -> ControlFlow<()>,
+) -> Result<SendSummary> {
+    let total = ledger.counts(study)?.pending;
+    let encode = |reports: &[(Report, Admission)]| match reports {
+        [(report, admission)] => study.upload_one(report, admission),
+        _ => Err(Error::usage("a site's reports are sent one by one")),
+    };
+    let source = PendingRows::new(ledger, study, 1, &encode);
+    let sending = UploadSettings::default();
+    send(source, total, settings, &sending, progress).await
 }
 
 /// The ledger from which the loop sends.
@@ -429,12 +451,15 @@ impl Source for PendingEntries<'_> {
     }
 }
 
+/// Makes the request of these reports.
+type Encode<'a> = &'a (dyn Fn(&[(Report, Admission)]) -> Result<Request> + Sync);
+
 /// The pending reports of one study of a ledger of rows.
 struct PendingRows<'a> {
     ledger: &'a mut RowLedger,
-    study: &'a Study,
-    single: bool,
+    study: &'a StudyInfo,
     per_request: usize,
+    encode: Encode<'a>,
     /// First row not yet read; `None` at the end.
     next: Option<u64>,
     /// Rows of the reports in flight.
@@ -444,7 +469,25 @@ struct PendingRows<'a> {
     recorded: Instant,
 }
 
-impl PendingRows<'_> {
+impl<'a> PendingRows<'a> {
+    fn new(
+        ledger: &'a mut RowLedger,
+        study: &'a StudyInfo,
+        per_request: usize,
+        encode: Encode<'a>,
+    ) -> Self {
+        Self {
+            ledger,
+            study,
+            per_request,
+            encode,
+            next: Some(0),
+            rows: HashMap::new(),
+            results: Vec::new(),
+            recorded: Instant::now(),
+        }
+    }
+
     fn missing_token(&self, row: u64) -> SendFailure {
         let study = self.study.id();
         SendFailure {
@@ -485,17 +528,7 @@ impl Source for PendingRows<'_> {
             };
             reports.push((pending.report, admission));
         }
-        let request = match (&reports[..], self.single) {
-            ([(report, admission)], true) => self.study.upload_one(report, admission)?,
-            (reports, _) => {
-                let reports: Vec<_> = reports
-                    .iter()
-                    .map(|(r, admission)| (r, admission))
-                    .collect();
-                self.study.upload_batch(&reports)?
-            }
-        };
-        Ok(Some(Ok(request)))
+        Ok(Some(Ok((self.encode)(&reports)?)))
     }
 
     fn record(&mut self, request: &Request, results: Vec<ReportResult>) -> Result<()> {

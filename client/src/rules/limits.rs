@@ -2,8 +2,8 @@
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
+    parameters::Parameters,
     privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON, format_delta},
-    study::StudyParams,
 };
 use serde::{Deserialize, Serialize};
 
@@ -219,15 +219,12 @@ pub struct PrivacyCost {
 /// `budget-exceeded` if no ε holds.
 pub(crate) fn charge(
     study: &str,
-    params: &StudyParams,
+    params: &Parameters,
     statement: &PrivacyStatement,
 ) -> Result<Budget> {
     let claimed = params.budget();
     // If the claim holds exactly, charge the claim rather than its rounded-up bound.
-    let slack = params
-        .mechanism()
-        .arithmetic_slack(params.report_dimension());
-    if statement.claim_holds && slack == 0.0 {
+    if statement.claim_holds && params.arithmetic_slack() == 0.0 {
         return Ok(claimed);
     }
     let Some(true_epsilon) = statement.true_epsilon else {
@@ -312,7 +309,7 @@ fn refuse<T>(code: ErrorCode, detail: String) -> Result<T> {
 mod tests {
     use eigenveil_shared::{
         mechanism::{Calibration, MechanismKind},
-        study::StudyDesign,
+        study::{StudyDesign, StudyParams},
     };
     use proptest::prelude::*;
 
@@ -440,7 +437,11 @@ mod tests {
             })
             .unwrap();
             let statement = PrivacyStatement::new(&params);
-            (charge("s", &params, &statement), params, statement)
+            (
+                charge("s", &params.clone().into(), &statement),
+                params,
+                statement,
+            )
         };
         let charge_of = |calibration, epsilon| {
             charge_of_mechanism(MechanismKind::SymmetricGaussian, 4, calibration, epsilon)
@@ -477,7 +478,7 @@ mod tests {
         assert!(charged.epsilon() > 5.26 && charged.epsilon() < 5.27);
         assert_eq!(charged.delta(), 1e-6);
         statement.true_epsilon = None;
-        let error = charge("0123", &params, &statement).unwrap_err();
+        let error = charge("0123", &params.clone().into(), &statement).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
         assert!(error.to_string().contains("no epsilon holds"), "{error}");
     }
@@ -492,7 +493,7 @@ mod tests {
             ))
             .unwrap();
             let statement = PrivacyStatement::new(&params);
-            let charged = charge("s", &params, &statement).unwrap();
+            let charged = charge("s", &params.clone().into(), &statement).unwrap();
             assert!(statement.claim_holds);
             assert_eq!(Some(charged.epsilon()), statement.true_epsilon);
             assert!(charged.epsilon() >= epsilon + 2.0_f64.powi(-20));

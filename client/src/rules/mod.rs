@@ -9,7 +9,7 @@ use eigenveil_shared::{Error as SharedError, ErrorCode, study::Fingerprint};
 use crate::{
     error::{Error, Hint, Result},
     exchange::Server,
-    study::{Study, check_fingerprint},
+    study_info::{StudyInfo, check_fingerprint},
 };
 
 pub use limits::{Limits, PrivacyCost};
@@ -25,7 +25,7 @@ pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
 
 /// Refuses a study that `who` already took part in, at another address or with other parameters.
 pub(crate) fn check_known(
-    study: &Study,
+    study: &StudyInfo,
     who: &str,
     server: &Server,
     fingerprint: Fingerprint,
@@ -57,7 +57,7 @@ pub(crate) fn check_known(
 /// Refuses the move of a study whose parameters differ from `fingerprint`, or whose purpose or responsible party
 /// differs from `recorded_terms`.
 pub(crate) fn check_move(
-    study: &Study,
+    study: &StudyInfo,
     fingerprint: Fingerprint,
     recorded_terms: &StudyTerms,
 ) -> Result<()> {

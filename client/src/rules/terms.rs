@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Result, printable},
-    study::Study,
+    study_info::StudyInfo,
 };
 
 /// The terms of a study when a device took part. `Display` writes one line for each, features last.
@@ -34,11 +34,11 @@ pub struct StudyTerms {
 
 impl StudyTerms {
     /// The current terms of a study.
-    pub fn of(study: &Study) -> Self {
+    pub fn of(study: &StudyInfo) -> Self {
         Self {
             name: study.name().map(str::to_owned),
             about: study.about().clone(),
-            parameters: Some(study.params().clone().into()),
+            parameters: Some(study.parameters().clone()),
         }
     }
 

@@ -59,6 +59,7 @@ mod rows;
 
 pub use ledger::{Ledger, Participation};
 pub use rows::{
-    AdmittedRows, PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger, RowReceipt,
-    RowStudy, UploadRequest,
+    AdmittedRows, AdmittedTable, PendingReport, Prepared, RefusedRow, RowCounts, RowFile,
+    RowLedger, RowReceipt, RowStudy, SitePersons, SiteRecord, SiteReportRecord, SiteTable,
+    SiteUploadRequest, TableCounts, UploadRequest,
 };

@@ -37,9 +37,15 @@ mod ledger_upload;
 #[cfg(feature = "sqlite")]
 mod moved;
 #[cfg(feature = "sqlite")]
+mod row_layout_1;
+#[cfg(feature = "sqlite")]
 mod row_ledger;
 #[cfg(feature = "sqlite")]
 mod row_ledger_crash;
+#[cfg(feature = "sqlite")]
+mod site;
+#[cfg(all(feature = "http", feature = "sqlite"))]
+mod site_upload;
 #[cfg(feature = "http")]
 mod study;
 #[cfg(all(feature = "http", feature = "sqlite"))]

@@ -32,17 +32,26 @@ pub(crate) fn parse(
     settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
+    check_is_text(bytes, false)?;
+    let text = in_utf8(bytes, None);
+    parse_lines(lines_of(&text), settings, expected)?.ok_or_else(no_rows)
+}
+
+/// Parses lines of LIBSVM text; `None` if none is a row.
+pub(crate) fn parse_lines<'a>(
+    text: impl Iterator<Item = (usize, &'a [u8])>,
+    settings: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<Option<RowTable>> {
     let first_index = settings.first_index.unwrap_or(1);
     let expected_count = expected.map(|expected| columns_for(expected.dimension, settings));
     let reports = expected.is_some_and(|expected| expected.reports);
-    check_is_text(bytes, false)?;
-    let text = in_utf8(bytes, None);
     let mut lines: Vec<(usize, ParsedLine)> = Vec::new();
     let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
     let mut first_error = None;
-    for (line, text) in lines_of(&text) {
+    for (line, text) in text {
         let text = decode_cell(text);
-        let text = text.split('#').next().unwrap_or_default().trim();
+        let text = row_in(&text);
         if text.is_empty() {
             continue;
         }
@@ -65,8 +74,8 @@ pub(crate) fn parse(
         lines.push((line, row));
     }
     let columns = expected_count.unwrap_or(largest);
-    if columns == 0 {
-        return Err(no_rows());
+    if columns == 0 || lines.is_empty() {
+        return Ok(None);
     }
     let mapping = mapping_without_names(columns, settings, expected)?;
     let mut is_used = vec![false; columns];
@@ -109,7 +118,7 @@ pub(crate) fn parse(
     }
     // Malformed lines refuse the file as lines with another number of fields do, unreadable values as in a text table.
     let is_majority = |count: usize, least| lines.len() >= least && 2 * count > lines.len();
-    if reports
+    if expected.is_some_and(|expected| expected.reports && !expected.site)
         && (is_majority(malformed, MIN_LINES_FOR_MAJORITY) || is_majority(unusable, MIN_FILLED))
     {
         let problems = problems.without(UnreadableReason::Missing);
@@ -122,12 +131,23 @@ pub(crate) fn parse(
     }
     let mut table = RowTable::new(columns, values, None)?;
     table.problems = problems;
-    Ok(table.with_columns_selected(mapping))
+    Ok(Some(table.with_columns_selected(mapping)))
+}
+
+/// The row in a line, without a comment; empty if there is none.
+fn row_in(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+/// Number of rows in these lines.
+pub(crate) fn count_rows<'a>(text: impl Iterator<Item = (usize, &'a [u8])>) -> usize {
+    let rows = text.filter(|(_, line)| !row_in(&decode_cell(line)).is_empty());
+    rows.count()
 }
 
 /// Number of columns of the file, derived from the number of features and from `keep` or `drop`: no line states it, and
 /// none may decide it.
-fn columns_for(dimension: usize, settings: &Settings) -> usize {
+pub(crate) fn columns_for(dimension: usize, settings: &Settings) -> usize {
     let indices = |names: &[String]| -> BTreeSet<usize> {
         let indices = names.iter().filter_map(|name| name.parse().ok());
         indices.filter(|&index| index <= MAX_INDEX).collect()

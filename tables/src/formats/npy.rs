@@ -26,72 +26,132 @@ pub struct Array {
 /// `invalid-request`: the bytes are not an `.npy` file, or the array is not two-dimensional, of another type, or too
 /// short for its shape.
 pub fn read(bytes: &[u8]) -> Result<Array> {
-    let (header, data) = split(bytes)
-        .ok_or_else(|| Error::invalid_request("it is not a .npy file, or it is truncated"))?;
-    let Header {
-        dtype,
-        fortran_order,
-        shape,
-    } = Header::parse(header).ok_or_else(|| {
-        Error::invalid_request(
-            "its header is not that of an array of numbers; save it again with numpy.save",
-        )
-    })?;
-    let &[rows, columns] = &shape[..] else {
-        return Err(Error::invalid_request(format!(
-            "its shape is {shape:?}; it must be n × p, one row per participant"
-        )));
-    };
-    let (big_endian, kind) = match dtype.split_at_checked(1) {
-        Some((order @ ("<" | ">" | "|"), kind)) => (order == ">", kind),
-        _ => (false, dtype),
-    };
-    let source = Source {
-        data,
-        values: rows.checked_mul(columns).ok_or_else(|| {
-            Error::invalid_request(format!(
-                "its header says {rows} × {columns}, more than any array has"
-            ))
-        })?,
-        big_endian,
-    };
-    let values = match kind {
-        "f8" => source.read(f64::from_le_bytes),
-        "f4" => source.read(|bytes| f64::from(f32::from_le_bytes(bytes))),
-        "u1" => source.read(|[byte]| f64::from(byte)),
-        "u2" => source.read(|bytes| f64::from(u16::from_le_bytes(bytes))),
-        "u4" => source.read(|bytes| f64::from(u32::from_le_bytes(bytes))),
-        "u8" => source.read(|bytes| u64::from_le_bytes(bytes) as f64),
-        "i1" => source.read(|bytes| f64::from(i8::from_le_bytes(bytes))),
-        "i2" => source.read(|bytes| f64::from(i16::from_le_bytes(bytes))),
-        "i4" => source.read(|bytes| f64::from(i32::from_le_bytes(bytes))),
-        "i8" => source.read(|bytes| i64::from_le_bytes(bytes) as f64),
-        "b1" => source.read(|[byte]| f64::from(byte != 0)),
-        _ => {
-            return Err(Error::invalid_request(format!(
-                "its values have type {dtype}; save it as float32 or float64, integers or booleans: \
-                 numpy.save(file, array.astype(float))"
-            )));
-        }
-    };
-    let values = values.ok_or_else(|| {
-        Error::invalid_request(format!(
-            "its header says {rows} × {columns} but the file is too short"
-        ))
-    })?;
-    let values = if fortran_order {
-        (0..rows)
+    let layout = Layout::read(bytes, bytes.len() as u64)?;
+    let (rows, columns) = (layout.rows, layout.columns);
+    let values = layout.numbers(&bytes[layout.begins..]);
+    let values = match layout.fortran_order {
+        false => values,
+        true => (0..rows)
             .flat_map(|row| (0..columns).map(move |column| column * rows + row))
             .map(|index| values[index])
-            .collect()
-    } else {
-        values
+            .collect(),
     };
     Ok(Array {
         rows,
         columns,
         values,
     })
+}
+
+/// The place of each number of an array in its file, as the header says it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) fortran_order: bool,
+    /// Bytes before the first number.
+    pub(crate) begins: usize,
+    dtype: &'static str,
+    big_endian: bool,
+}
+
+/// The types of numbers: a kind, and the number of bytes.
+const TYPES: [&str; 11] = [
+    "f8", "f4", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "b1",
+];
+
+impl Layout {
+    /// Reads it from the first bytes of a file of this size: its whole header must be among them.
+    ///
+    /// # Errors
+    /// Those of [`read`].
+    pub(crate) fn read(bytes: &[u8], size: u64) -> Result<Self> {
+        let (header, data) = split(bytes)
+            .ok_or_else(|| Error::invalid_request("it is not a .npy file, or it is truncated"))?;
+        let Header {
+            dtype,
+            fortran_order,
+            shape,
+        } = Header::parse(header).ok_or_else(|| {
+            Error::invalid_request(
+                "its header is not that of an array of numbers; save it again with numpy.save",
+            )
+        })?;
+        let &[rows, columns] = &shape[..] else {
+            return Err(Error::invalid_request(format!(
+                "its shape is {shape:?}; it must be n × p, one row per participant"
+            )));
+        };
+        let (big_endian, kind) = match dtype.split_at_checked(1) {
+            Some((order @ ("<" | ">" | "|"), kind)) => (order == ">", kind),
+            _ => (false, dtype),
+        };
+        let values = rows.checked_mul(columns).ok_or_else(|| {
+            Error::invalid_request(format!(
+                "its header says {rows} × {columns}, more than any array has"
+            ))
+        })?;
+        let Some(dtype) = TYPES.into_iter().find(|known| *known == kind) else {
+            return Err(Error::invalid_request(format!(
+                "its values have type {dtype}; save it as float32 or float64, integers or booleans: \
+                 numpy.save(file, array.astype(float))"
+            )));
+        };
+        let layout = Self {
+            rows,
+            columns,
+            fortran_order,
+            begins: bytes.len() - data.len(),
+            dtype,
+            big_endian,
+        };
+        let bytes_of_values = (values as u64).checked_mul(layout.width() as u64);
+        if bytes_of_values.is_none_or(|needed| needed > size - layout.begins as u64) {
+            return Err(Error::invalid_request(format!(
+                "its header says {rows} × {columns} but the file is too short"
+            )));
+        }
+        Ok(layout)
+    }
+
+    /// Bytes of a number.
+    pub(crate) fn width(&self) -> usize {
+        usize::from(self.dtype.as_bytes()[1] - b'0')
+    }
+
+    /// The numbers in these bytes, at most as many as the array has.
+    pub(crate) fn numbers(&self, data: &[u8]) -> Vec<f64> {
+        match self.dtype {
+            "f8" => self.each(data, f64::from_le_bytes),
+            "f4" => self.each(data, |bytes| f64::from(f32::from_le_bytes(bytes))),
+            "u1" => self.each(data, |[byte]| f64::from(byte)),
+            "u2" => self.each(data, |bytes| f64::from(u16::from_le_bytes(bytes))),
+            "u4" => self.each(data, |bytes| f64::from(u32::from_le_bytes(bytes))),
+            "u8" => self.each(data, |bytes| u64::from_le_bytes(bytes) as f64),
+            "i1" => self.each(data, |bytes| f64::from(i8::from_le_bytes(bytes))),
+            "i2" => self.each(data, |bytes| f64::from(i16::from_le_bytes(bytes))),
+            "i4" => self.each(data, |bytes| f64::from(i32::from_le_bytes(bytes))),
+            "i8" => self.each(data, |bytes| i64::from_le_bytes(bytes) as f64),
+            _ => self.each(data, |[byte]| f64::from(byte != 0)),
+        }
+    }
+
+    /// The numbers, decoded from little-endian bytes.
+    fn each<const WIDTH: usize>(
+        &self,
+        data: &[u8],
+        number: impl Fn([u8; WIDTH]) -> f64,
+    ) -> Vec<f64> {
+        let number = |&(mut bytes): &[u8; WIDTH]| {
+            if self.big_endian {
+                bytes.reverse();
+            }
+            number(bytes)
+        };
+        let (numbers, _) = data.as_chunks::<WIDTH>();
+        let most = self.rows * self.columns;
+        numbers.iter().take(most).map(number).collect()
+    }
 }
 
 /// The rows of an n × p array, one per participant.
@@ -122,27 +182,6 @@ pub fn write(rows: usize, columns: usize, values: impl IntoIterator<Item = f64>)
         .into_iter()
         .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
     bytes
-}
-
-/// Undecoded array values, in file order.
-struct Source<'a> {
-    data: &'a [u8],
-    values: usize,
-    big_endian: bool,
-}
-
-impl Source<'_> {
-    /// All values, decoded from little-endian bytes; `None` if there are fewer.
-    fn read<const WIDTH: usize>(&self, number: impl Fn([u8; WIDTH]) -> f64) -> Option<Vec<f64>> {
-        let values = self.data.as_chunks::<WIDTH>().0.get(..self.values)?;
-        let number = |&(mut bytes): &[u8; WIDTH]| {
-            if self.big_endian {
-                bytes.reverse();
-            }
-            number(bytes)
-        };
-        Some(values.iter().map(number).collect())
-    }
 }
 
 /// The header and the data. The header's length has two bytes in version 1, four in versions 2 and 3.

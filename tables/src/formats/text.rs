@@ -32,7 +32,14 @@ pub(crate) fn parse(
     settings: &Settings,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let reports = expected.is_some_and(|expected| expected.reports);
+    let text = as_text(bytes, settings)?;
+    let mut lines: Vec<(usize, &[u8])> = lines_of(&text).collect();
+    let form = find_form(&mut lines, is_tsv, settings, expected)?;
+    form.read(lines, settings, expected)?.ok_or_else(no_rows)
+}
+
+/// A text file in UTF-8, or its first lines.
+pub(crate) fn as_text<'a>(bytes: &'a [u8], settings: &Settings) -> Result<Cow<'a, [u8]>> {
     check_is_text(bytes, settings.encoding.is_some())?;
     check_byte_order_mark(bytes, settings.encoding)?;
     let text = in_utf8(bytes, settings.encoding);
@@ -42,7 +49,16 @@ pub(crate) fn parse(
             "its lines end in carriage returns without line feeds, as on old Macs; save it with line feeds",
         ));
     }
-    let mut lines: Vec<(usize, &[u8])> = lines_of(&text).collect();
+    Ok(text)
+}
+
+/// Removes the lines above the header or the first row; returns the delimiters that there may be.
+fn remove_preamble(
+    lines: &mut Vec<(usize, &[u8])>,
+    is_tsv: bool,
+    settings: &Settings,
+    reports: bool,
+) -> Vec<u8> {
     // A `sep=` line, which spreadsheets write, is neither a row nor a header.
     let declared = lines.first().and_then(|(_, line)| separator(line));
     lines.drain(..usize::from(declared.is_some()));
@@ -65,6 +81,18 @@ pub(crate) fn parse(
         };
         lines.drain(..first_line.unwrap_or(blank_count));
     }
+    candidates
+}
+
+/// Finds how a table is read from its lines, or from the first of them, and leaves those of its rows.
+pub(crate) fn find_form(
+    lines: &mut Vec<(usize, &[u8])>,
+    is_tsv: bool,
+    settings: &Settings,
+    expected: Option<&ExpectedColumns>,
+) -> Result<TextForm> {
+    let reports = expected.is_some_and(|expected| expected.reports);
+    let candidates = remove_preamble(lines, is_tsv, settings, reports);
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
     if first.len() > MAX_LINE_BYTES {
         return Err(Error::new(format!(
@@ -73,9 +101,9 @@ pub(crate) fn parse(
         )));
     }
     let (header, header_note) = has_header(first, &candidates, settings, expected)?;
-    check_first(&lines, header, &candidates, settings, expected)?;
+    check_first(lines, header, &candidates, settings, expected)?;
     let (delimiter, count) = if header {
-        by_header(&lines, &candidates, expected, reports)
+        by_header(lines, &candidates, expected, reports)
     } else {
         // Without a header the number of fields is the study's dimension, if all columns except that of labels are
         // used.
@@ -83,7 +111,7 @@ pub(crate) fn parse(
         let fields = expected.filter(|_| all_columns);
         let fields =
             fields.map(|expected| expected.dimension + usize::from(settings.label.is_some()));
-        by_lines(&lines, &candidates, fields, reports)
+        by_lines(lines, &candidates, fields, reports)
     };
     let mut splitter = Splitter::new(delimiter);
     let in_file = FileColumns {
@@ -94,19 +122,19 @@ pub(crate) fn parse(
         names_may_be_shown: settings.header == Header::Yes || settings.public_rows,
     };
     lines.drain(..usize::from(header));
-    let by_majority = expected.is_none_or(|expected| !expected.persons);
+    let by_majority = expected.is_none_or(ExpectedColumns::by_majority);
     let majority_decides = lines.len() >= MIN_LINES_FOR_MAJORITY && by_majority;
     if count == 1 && settings.delimiter.is_none() {
         // If there are names to compare, no cell decides: a category may contain spaces.
         let spaced = match expected {
             Some(expected) => header && names_between_spaces(first, expected),
-            None => settings.one_hot.is_none() && separated_by_spaces(&lines),
+            None => settings.one_hot.is_none() && separated_by_spaces(lines),
         };
         if spaced {
             return Err(Error::new(SPACE_SEPARATED_MESSAGE));
         }
         check_tabs(first, is_tsv)?;
-    } else if count == 1 && majority_decides && by_lines(&lines, &DELIMITERS, None, reports).1 > 1 {
+    } else if count == 1 && majority_decides && by_lines(lines, &DELIMITERS, None, reports).1 > 1 {
         return Err(Error::new(format!(
             "`delimiter` is wrong: {:?} separates none of its columns",
             char::from(delimiter)
@@ -116,40 +144,104 @@ pub(crate) fn parse(
         !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
     };
     let bad_lines = lines.iter().filter(|line| has_other_count(line)).count();
-    if 2 * bad_lines > lines.len() && (!header || majority_decides) {
-        return Err(field_count_error(
-            &lines, count, header, delimiter, expected,
-        ));
-    }
-    if !by_majority {
-        check_persons_lines(&lines, count, &mut splitter)?;
+    let form_decides = !header && expected.is_none_or(|expected| !expected.site);
+    if 2 * bad_lines > lines.len() && (form_decides || majority_decides) {
+        return Err(field_count_error(lines, count, header, delimiter, expected));
     }
     check_columns(count)?;
     let mut mapping = columns::map_columns(in_file, settings, expected)?;
     mapping.notes.extend(header_note.map(str::to_owned));
-    let blank = lines
-        .iter()
-        .map(|(_, line)| is_blank(line, count, delimiter));
-    let blank = blank.filter(|blank| *blank).count();
-    // If several rows may belong to one person, a blank line belongs to nobody.
-    if reports && by_majority && blank > 0 {
-        mapping.notes.push(format!(
-            "{blank} blank lines count as rows without values, because one line is one participant; if they belong to nobody, remove them before anything is sent"
-        ));
-    } else {
-        lines.retain(|(_, line)| !is_blank(line, count, delimiter));
-    }
-    let mut lines = Lines {
-        lines: &lines,
+    Ok(TextForm {
+        delimiter,
         count,
-        splitter,
-    };
-    let missing_advice = encode(settings, &mut lines, &mut mapping)?;
-    let mut reading = Reading::new(settings, expected, &mapping);
-    reading.problems.missing_advice = missing_advice;
-    let mut table = read_values(lines, reading, mapping)?;
-    table.guessed_header = header_note.is_some();
-    Ok(table)
+        mapping,
+        guessed_header: header_note.is_some(),
+    })
+}
+
+/// How the lines of a table are read.
+pub(crate) struct TextForm {
+    delimiter: u8,
+    /// Number of fields.
+    count: usize,
+    pub(crate) mapping: ColumnMapping,
+    /// Whether line 1 could be names or a row, and no setting decides.
+    guessed_header: bool,
+}
+
+impl TextForm {
+    /// Reads the rows of these lines, all or a block of them; `None` if there are none.
+    pub(crate) fn read(
+        &self,
+        mut lines: Vec<(usize, &[u8])>,
+        settings: &Settings,
+        expected: Option<&ExpectedColumns>,
+    ) -> Result<Option<RowTable>> {
+        self.keep_rows(&mut lines, expected)?;
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let mut mapping = self.mapping.clone();
+        let is_blank = |(_, line): &&(usize, &[u8])| is_blank(line, self.count, self.delimiter);
+        let blank = lines.iter().filter(is_blank).count();
+        // A site is told of all its rows that cannot be used.
+        if blank > 0 && expected.is_none_or(|expected| !expected.site) {
+            mapping.notes.push(format!(
+                "{blank} blank lines count as rows without values, because one line is one participant; if they belong to nobody, remove them before anything is sent"
+            ));
+        }
+        let mut lines = Lines {
+            lines: &lines,
+            count: self.count,
+            splitter: Splitter::new(self.delimiter),
+        };
+        let missing_advice = encode(settings, &mut lines, &mut mapping)?;
+        let mut reading = Reading::new(settings, expected, &mapping);
+        reading.problems.missing_advice = missing_advice;
+        let mut table = read_values(lines, reading, mapping)?;
+        table.guessed_header = self.guessed_header;
+        Ok(Some(table))
+    }
+
+    /// Number of rows in these lines; `label` gets the label of each, if the table has a column of them.
+    ///
+    /// # Errors
+    /// A line whose person's identifier cannot be read; those of `label`.
+    pub(crate) fn scan(
+        &self,
+        mut lines: Vec<(usize, &[u8])>,
+        expected: Option<&ExpectedColumns>,
+        label: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<usize> {
+        self.keep_rows(&mut lines, expected)?;
+        if let Some(column) = self.mapping.label {
+            let mut splitter = Splitter::new(self.delimiter);
+            for (_, line) in &lines {
+                match splitter.split_into(line, self.count) == self.count {
+                    true => label(&splitter.cell(column))?,
+                    false => label("")?,
+                }
+            }
+        }
+        Ok(lines.len())
+    }
+
+    /// Keeps the lines that are rows: in a report all of them, as one line is one participant, unless several rows may
+    /// belong to one person: then a blank line belongs to nobody, and one whose person cannot be read is an error.
+    fn keep_rows(
+        &self,
+        lines: &mut Vec<(usize, &[u8])>,
+        expected: Option<&ExpectedColumns>,
+    ) -> Result<()> {
+        let persons = expected.is_some_and(|expected| expected.persons);
+        if persons {
+            check_persons_lines(lines, self.count, &mut Splitter::new(self.delimiter))?;
+        }
+        if persons || expected.is_none_or(|expected| !expected.reports) {
+            lines.retain(|(_, line)| !is_blank(line, self.count, self.delimiter));
+        }
+        Ok(())
+    }
 }
 
 /// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names. If

@@ -51,14 +51,15 @@ fn follow(page: &str, made: &[&str]) {
     let server = folder.server();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data");
     // docs/moment.md continues in the tutorial's folder.
-    let features = match page {
-        "docs/moment.md" => "constants.csv",
-        _ => "features.csv",
+    let (constants, features) = match page {
+        "docs/moment.md" => ("wine_features.csv", "constants.csv"),
+        "docs/sites.md" => ("digits_features.csv", "features.csv"),
+        _ => ("wine_features.csv", "features.csv"),
     };
     for (file, called) in [
         ("digits.npy", "rows.npy"),
         ("wine.csv", "wine.csv"),
-        ("wine_features.csv", features),
+        (constants, features),
     ] {
         std::fs::copy(data.join(file), folder.path().join(called)).unwrap();
     }
@@ -132,6 +133,11 @@ fn moment_page_commands_work() {
 #[test]
 fn tables_page_commands_work() {
     follow("docs/tables.md", &STUDY_FILES);
+}
+
+#[test]
+fn sites_page_commands_work() {
+    follow("docs/sites.md", &["Coast.ledger", "patients.ledger"]);
 }
 
 #[test]

@@ -90,6 +90,15 @@ report --study x --rows ROWS --check
   --yes : cannot be used
   --no-batch : cannot be used
   --connections 2 : cannot be used
+report --study x --rows ROWS
+  --approve : --site
+  --min-rows 3 : --site
+report --study x --rows ROWS --site North
+  --weight a : cannot be used
+  --yes : cannot be used
+  --no-batch : cannot be used
+  --connections 2 : cannot be used
+  --check --approve : cannot be used
 project --estimate ESTIMATE --rows ROWS
   --out FOLDER/scores.npy : ends in .csv
   --axes 2,1 : --plot

@@ -43,6 +43,7 @@ mod readme_numbers;
 mod report_rows;
 mod reproduce;
 mod row_ledger;
+mod sites;
 mod stderr_broken;
 mod tables;
 mod tls_and_config;

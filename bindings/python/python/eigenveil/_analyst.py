@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from . import _core, _rows
@@ -61,7 +62,7 @@ class Analyst:
         features: Any = None,
         dimension: int | None = None,
         k: int | str = "auto",
-        mechanism: str = "double-cap",
+        mechanism: str | None = None,
         delta: float | None = None,
         calibration: str = "analytic",
         bound_rows: str = "normalize",
@@ -69,12 +70,13 @@ class Analyst:
         centring: float | None = None,
         weights: bool = False,
         mean_weight: float | None = None,
-        enrolment: str = "open",
+        enrolment: str | None = None,
         purpose: str | None = None,
         responsible_party: str | None = None,
         contact: str | None = None,
         last_day: str | datetime.date | None = None,
         draft: bool = False,
+        sites: dict[str, Any] | None = None,
     ) -> Study:
         """Creates a study and opens it (unless it is to be a draft).
 
@@ -93,19 +95,25 @@ class Analyst:
         k : int or "auto"
             Default number of components of an estimate.
         mechanism : str
-            ``"double-cap"``, ``"isotropic-gaussian"``, ``"symmetric-gaussian"`` or ``"discrete-gaussian"``.
+            ``"double-cap"`` (the default), ``"isotropic-gaussian"``, ``"symmetric-gaussian"`` or
+            ``"discrete-gaussian"`` (the default of a study of sites).
         calibration : str
             ``"analytic"``, or ``"as-published"``, whose claim does not hold.
         bound_rows, radius
             How a row is brought into the unit ball: ``"normalize"``, ``"clip"`` or ``"require"`` at the radius.
         centring : float, optional
-            Constant of private centring, 0.01 to 1: the mean is estimated and removed.
+            Constant of private centring, 0.01 to 1: the mean is estimated and removed. A study of sites has it, unless
+            it is 0.
         weights, mean_weight
             Whether participants have private weights; the public mean of the weights.
         enrolment : str
-            ``"open"``, or ``"token"``: one report for each of :meth:`tokens`.
+            ``"open"``, or ``"token"``: one report for each of :meth:`tokens`. A study of sites has the latter.
         purpose, responsible_party, contact, last_day : str, optional
             What participants are told; fixed with the study. ``last_day`` as ``"2027-03-31"`` or a date.
+        sites : dict, optional
+            Each report is a site's table (:func:`site_report`): ``max_rows``, the most rows of a table, and if you want
+            ``min_rows``, ``rows_per_person`` (then persons are protected, of whom so many rows count) and
+            ``site_weights``, ``"rows"`` or ``"precision"``.
         """
         given = {**locals(), "features": features_of(features)}
         del given["self"]
@@ -151,8 +159,17 @@ class Analyst:
             raise InputError(f"count is {count}; it must be a whole number, at most {_MOST_TOKENS}: ask again for more")
         return self._core.tokens(id_of(study), int(count))
 
-    def token_counts(self, study: Study | str) -> dict[str, int]:
-        """``issued`` and ``spent``."""
+    def site_tokens(self, study: Study | str, sites: Mapping[str, int | None]) -> dict[str, str]:
+        """Makes a one-time token for each of these sites of a study of sites, by name; they are shown only here.
+
+        The number is that of the most rows (persons, where persons are protected) that you believe the site to have;
+        ``None``: as many as the study allows.
+        """
+        wanted = [(_rows.text(site, "the name of a site"), most) for site, most in sites.items()]
+        return dict(zip(sites, self._core.site_tokens(id_of(study), wanted), strict=True))
+
+    def token_counts(self, study: Study | str) -> dict[str, Any]:
+        """``issued`` and ``spent``; in a study of sites also ``sites``, the token of each."""
         return read_json(self._core.token_counts(id_of(study)))
 
     def estimate(

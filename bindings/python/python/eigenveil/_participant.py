@@ -7,11 +7,11 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from . import _core, _rows
-from ._request import read_json, to_json
+from ._request import given, read_json, to_json
 from .errors import InputError
 
 # Never a value of a row, nor what depends on one, nor a token.
@@ -70,6 +70,9 @@ class Study(_rows.Copies):
         What is claimed of one report; :attr:`privacy` has what holds.
     about : dict
         What the study says of itself: ``purpose``, ``responsible_party``, ``contact``, ``last_day``.
+    sites : dict or None
+        Of a study of sites, whose reports :func:`site_report` makes, the terms: ``min_rows``, ``max_rows``,
+        ``rows_per_person`` where persons are protected, ``site_weights``.
     is_open : bool
         Whether it took reports when it was read, and its last day has not passed.
     """
@@ -85,6 +88,7 @@ class Study(_rows.Copies):
     mechanism: str
     enrolment: str
     about: dict[str, Any]
+    sites: dict[str, Any] | None
     if TYPE_CHECKING:  # No field: dataclasses.asdict has none of it.
         _checked: _core.Study
 
@@ -479,8 +483,143 @@ def report(
     return Reported(**done)._logged()
 
 
+@dataclass(frozen=True)
+class SiteReported(_rows.Copies):
+    """What a site's table would send, or has sent. **For the site only.**
+
+    Attributes
+    ----------
+    rows, charged : int
+        Rows of the table; rows, or persons where persons are protected, that a new report has (or would have).
+    charged_before, beyond_cap : int
+        Rows that are left out because their person was charged before, or has more rows than the study counts.
+    unusable : int
+        Rows that cannot be used and are in neither the sum nor the count.
+    waiting : int
+        Rows or persons that were never charged and are in no report before an earlier one has arrived.
+    sent : Sent or None
+        What became of the report; ``None`` if it was not approved.
+    acknowledged : int
+        Reports of the site to the study that the server has.
+    epsilon, delta : float
+        What each row, or person, of a new report was charged.
+    refusals : list of dict
+        Why the server refused a report: ``code``, ``detail``.
+    """
+
+    rows: int
+    charged: int
+    charged_before: int
+    beyond_cap: int
+    unusable: int
+    waiting: int
+    sent: Sent | None = None
+    acknowledged: int = 0
+    epsilon: float = 0.0
+    delta: float = 0.0
+    refusals: list[dict[str, Any]] = field(default_factory=list)
+
+
+def site_report(
+    study: Study,
+    rows: Any,
+    *,
+    site: str,
+    token: str | None = None,
+    ledger: Path,
+    persons: Any = None,
+    min_rows: int | None = None,
+    approve: bool = False,
+    same_participants: bool = False,
+    moved: bool = False,
+    accept_new_purpose: bool = False,
+    resend_refused: bool = False,
+    epsilon_per_study: float | None = None,
+    epsilon_total: float | None = None,
+    delta_total: float | None = None,
+    progress: Progress = None,
+    connection: Connection | None = None,
+) -> SiteReported:
+    """Reports a site's table to a study of sites: one report for all its rows.
+
+    Every row, or person, is charged in the ledger before the report leaves, its noise is drawn once, and a further call
+    sends the same bytes. With ``persons`` a later table may have the same persons again, in any order: those who were
+    charged are left out, and the rest makes a report of its own, with a token of its own. Without, a table makes one
+    report, and must stay as it is.
+
+    No cell refuses the table. Call it first without ``approve``, which charges and sends nothing, and look at what is
+    returned; how many cells are not used is logged, too.
+
+    Raises ``InputError``, ``LedgerError``, ``StudyError`` or ``TokenError`` before anything is perturbed, charged or
+    stored: a table beyond the study's bounds, a token that is missing, spent or another site's, limits, other rows.
+    ``ServerError`` after that: the report is charged and still to be sent, so call it again.
+
+    Parameters
+    ----------
+    study : Study
+        One of sites.
+    rows : array, or data frame (pandas, Polars, pyarrow, Arrow stream)
+        n × p, matched with the study's features as by :func:`report`. Prepare a row by public constants and that row
+        alone: the site's own means, scales or imputed values void the guarantee.
+    site : str
+        Name of the site, as its token has it.
+    token : str, optional
+        The site's one-time token, for a new report.
+    ledger : path
+        File of what these rows or persons have spent, the same one for all tables of the site.
+    persons : str or array, optional
+        Column (or one label per row) that identifies the person of each row, as text or a whole number, in a study that
+        protects persons. The ledger has salted hashes of them.
+    min_rows : int, optional
+        Fewest rows, or persons, of a report. Whoever learns of a refusal learns that there are fewer: ε does not cover
+        that.
+    approve : bool
+        Whether the report may be charged and sent.
+    same_participants, moved, accept_new_purpose, resend_refused, epsilon_per_study, epsilon_total, delta_total
+        As for :func:`report`.
+    progress : bool or callable, optional
+        ``True`` for a bar by tqdm; or called with ``(done, total)`` rows a few times a second.
+    """
+    checked = _checked(study)
+    names = study.feature_names
+    table = _rows.table(rows, aside=[persons] if isinstance(persons, str) else [], expected=names)
+    # A site is told of what cannot be used, and nothing is refused because of it.
+    values = _rows.ordered(table, names, f"study {study.id}", reports=True, persons=True)
+    if len(values) == 0:
+        raise InputError("the table has no rows; give at least one")
+    labels = table.aside.get(persons) if isinstance(persons, str) else persons
+    labels, _ = _rows.holders(rows, len(values), labels, None)
+    _rows.tell(values, None, names)
+    upload = {
+        "same_participants": same_participants, "moved": moved, "accept_new_purpose": accept_new_purpose,
+        "resend_refused": resend_refused, "epsilon_per_study": epsilon_per_study, "epsilon_total": epsilon_total,
+        "delta_total": delta_total,
+    }  # fmt: skip
+    arguments = {"site": _rows.text(site, "site"), "min_rows": min_rows, "upload": given(upload)}
+    with _told(progress) as told:
+        answer = _core.site_report(
+            ledger,
+            checked,
+            values,
+            labels,
+            None if token is None else _token(token),
+            to_json(arguments),
+            bool(approve),
+            told,
+            require_connection(connection),
+        )
+    done = read_json(answer)
+    counts = done.pop("counts")
+    if not done:
+        return SiteReported(**counts)
+    charged = done.pop("charged")
+    outcome = {name: done[name] for name in ("acknowledged", "refusals") if name in done}
+    sent = Sent(**{each.name: done[each.name] for each in fields(Sent) if each.name in done})._logged()
+    return SiteReported(**counts, **outcome, sent=sent, epsilon=charged["epsilon"], delta=charged["delta"])
+
+
 def receipt(ledger: Path) -> Receipt:
-    """The receipt of the ledger of a table, as :func:`report` uses it."""
+    """The receipt of the ledger of a table, as :func:`report` and :func:`site_report` use it."""
     return Receipt._of(*_core.receipt(ledger))
 
 

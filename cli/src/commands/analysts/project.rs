@@ -80,6 +80,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         names: estimate.params.feature_names(),
         reports: false,
         persons: false,
+        site: false,
         missing_cells: estimate.params.preprocessing().allows_missing_cells(),
     };
     let settings = args.table.settings();

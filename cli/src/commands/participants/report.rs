@@ -1,5 +1,7 @@
 //! `eigenveil report`: rows of a file as participants.
 
+mod site;
+
 use std::{
     fs,
     ops::ControlFlow,
@@ -8,8 +10,8 @@ use std::{
 
 use clap::Args;
 use eigenveil_client::{
-    AdmittedRows, Hint, Holders, RefusedRow, RowLedger, Study, SystemClock, UploadAnswer,
-    UploadProgress, UploadRequest,
+    AdmittedRows, Hint, Holders, RefusedRow, RowCharges, RowLedger, Study, StudyInfo, SystemClock,
+    UploadAnswer, UploadProgress, UploadRequest,
     http::{HttpSettings, RetryPolicy, StudyClient},
     upload_table,
 };
@@ -28,7 +30,7 @@ use super::{report_check::RowCheck, report_persons::Persons};
 use crate::{
     args::ServerArgs,
     commands::study_name::not_one_study,
-    error::{CliError, Result},
+    error::{CliError, Result, in_flags},
     files, output,
     tables::TableArgs,
 };
@@ -36,7 +38,7 @@ use crate::{
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n  eigenveil report --study ID --rows table.csv --site \"St. Mary\" --tokens token.txt\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nWith --site the whole table makes one report, and no cell refuses it: you are shown what cannot be used and asked once.\nWith --person, too, later tables may have the same persons again, in any order: only those who were never charged are\nsent, with a token of their own.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -51,7 +53,8 @@ pub(crate) struct ReportArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Ledger: the reports to be sent, and what each row has spent over all studies [default: beside the row file]
+    /// Ledger: the reports to be sent, and what each row has spent over all studies [default: beside the row file, with
+    /// its name, or with that of --site]
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
     #[command(flatten)]
@@ -59,7 +62,8 @@ pub(crate) struct ReportArgs {
     /// The file has changed, but row i is still the same participant as row i of the earlier files
     #[arg(long)]
     same_participants: bool,
-    /// Participant tokens, for a study that requires them, one a line: line i is for row i (see study tokens)
+    /// Participant tokens, for a study that requires them, one a line: line i is for row i (see study tokens); with
+    /// --site its one token
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Send one report per request instead of batches
@@ -84,12 +88,22 @@ pub(crate) struct ReportArgs {
     #[arg(long, conflicts_with_all = ["yes", "no_batch", "connections"])]
     check: bool,
     /// Rows with the same text in this column are one person's: one of them, drawn at random, is reported, and the
-    /// report protects all of the person's rows and their number
+    /// report protects all of the person's rows and their number; with --site all of them together count as one
     #[arg(long, value_name = "COLUMN")]
     person: Option<String>,
     /// How much each row counts, above 0 and at most 1, in a study with weights; protected like the row
     #[arg(long, value_name = "COLUMN", conflicts_with = "person")]
     weight: Option<String>,
+    /// Name of the site whose table this is, as its token has it: all rows make one report, to a study of sites
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["weight", "no_batch", "connections", "yes"])]
+    site: Option<String>,
+    /// Fewest rows, or persons, with which the site takes part; whoever learns of a refusal learns that there are fewer,
+    /// which ε does not cover
+    #[arg(long, value_name = "N", requires = "site")]
+    min_rows: Option<u64>,
+    /// What --site shows may be sent: do not ask
+    #[arg(long, requires = "site", conflicts_with = "check")]
+    approve: bool,
     #[command(flatten)]
     table: TableArgs,
 }
@@ -126,17 +140,17 @@ struct CheckAnswer {
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let http = args.server.settings()?;
     let study = fetch(args, &http).await?;
-    // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
-    if files::is_transient(&args.rows) && !args.rows.is_dir() && args.ledger.is_none() {
-        return Err(CliError::usage(format!(
-            "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
-            args.rows.display()
-        )));
+    if let Some(site) = &args.site {
+        return site::run(args, site, study, http, json).await;
     }
-    // A symbolic link shares the ledger of the file it points to.
-    let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
-    let beside = || output::with_suffix(&real, ".ledger");
-    let ledger_path = args.ledger.clone().unwrap_or_else(beside);
+    let study = Study::try_from(study).map_err(|error| {
+        let message = format!(
+            "{}, or give --site NAME, the name of your site",
+            error.detail()
+        );
+        CliError::from(error).with_message(message)
+    })?;
+    let ledger_path = ledger_path(args, |rows| output::with_suffix(&rows, ".ledger"))?;
     let bytes = files::read(&args.rows)?;
     let mut persons = read_persons(args, bytes, study.params())?;
     output::print_notes(persons.table.notes());
@@ -145,7 +159,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     if !(json || args.check) {
         output::print_error_line(&describe_request(&study));
     }
-    let (request, lines) = request(args, &study, &ledger, &persons)?;
+    let (request, lines) = request(args, &study, &ledger, persons.holders.count())?;
     let admitted = ledger
         .admit_table(&study, &persons, &request)
         .map_err(|error| with_flags(args, &study, ledger.path(), &lines, error))?;
@@ -173,28 +187,45 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     finish(&study, persons.are_labelled(), &answer, json)
 }
 
+/// The ledger that was given, or else the one at this place, by that of the rows.
+fn ledger_path(args: &ReportArgs, beside: impl Fn(PathBuf) -> PathBuf) -> Result<PathBuf> {
+    if let Some(ledger) = &args.ledger {
+        return Ok(ledger.clone());
+    }
+    // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
+    if files::is_transient(&args.rows) && !args.rows.is_dir() {
+        return Err(CliError::usage(format!(
+            "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
+            args.rows.display()
+        )));
+    }
+    // A symbolic link shares the ledger of the file it points to.
+    let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
+    Ok(beside(real))
+}
+
 /// The study, with the fingerprint that was given.
-async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<Study> {
+async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<StudyInfo> {
     let client = StudyClient::with_settings(&args.server.server, http)?;
     let pinned = args.fingerprint.as_deref();
     let pinned: Option<Fingerprint> = pinned
         .map(|hex| hex.to_ascii_lowercase().parse())
         .transpose()?;
-    let study = client.find_study(&args.study, pinned).await;
+    let study = client.find(&args.study, pinned).await;
     study.map_err(not_one_study)
 }
 
 /// The upload that these arguments ask for, and the line of each token in its file.
 fn request(
     args: &ReportArgs,
-    study: &Study,
+    study: &StudyInfo,
     ledger: &RowLedger,
-    persons: &Persons,
+    participants: usize,
 ) -> Result<(UploadRequest, Vec<usize>)> {
     let limits = &args.limits;
     let moved = args.moved || agrees_to_move(args, study, ledger)?;
     let tokens = args.tokens.as_deref();
-    let tokens = tokens.map(|path| read_tokens(path, persons.holders.count()));
+    let tokens = tokens.map(|path| read_tokens(path, participants));
     let (lines, tokens) = tokens.transpose()?.unzip();
     let request = UploadRequest {
         moved,
@@ -214,12 +245,12 @@ fn request(
 /// A refusal, with the flags that may help.
 fn with_flags(
     args: &ReportArgs,
-    study: &Study,
+    study: &StudyInfo,
     ledger: &Path,
     lines: &[usize],
     error: eigenveil_client::Error,
 ) -> CliError {
-    let detail = error.detail();
+    let detail = in_flags(error.detail());
     let made_by = "whoever runs the study makes them: eigenveil study tokens";
     CliError::usage(match (error.hint(), &args.tokens) {
         (Some(Hint::Move(from)), _) => format!(
@@ -261,7 +292,7 @@ fn with_flags(
 }
 
 /// Whether somebody at a terminal says that the study, whose reports were made for another address, has moved here.
-fn agrees_to_move(args: &ReportArgs, study: &Study, ledger: &RowLedger) -> Result<bool> {
+fn agrees_to_move(args: &ReportArgs, study: &StudyInfo, ledger: &RowLedger) -> Result<bool> {
     let to = study.server();
     let from = ledger.server_of(study.id())?.filter(|from| from != to);
     let Some(from) = from.filter(|_| !args.check) else {
@@ -274,7 +305,7 @@ fn agrees_to_move(args: &ReportArgs, study: &Study, ledger: &RowLedger) -> Resul
 }
 
 /// Refuses reports that a study does not take, before they are sent to it.
-fn check_pending(study: &Study, pending: u64) -> Result<()> {
+fn check_pending(study: &StudyInfo, pending: u64) -> Result<()> {
     let open = study.check_open(SystemClock.unix_ms());
     let Some(error) = open.err().filter(|_| pending > 0) else {
         return Ok(());
@@ -294,7 +325,7 @@ fn check_pending(study: &Study, pending: u64) -> Result<()> {
 }
 
 /// The fate of the reports that a study does not take, for a message.
-fn what_becomes_of_the_rest(study: &Study) -> &'static str {
+fn what_becomes_of_the_rest(study: &StudyInfo) -> &'static str {
     match study.state() {
         StudyState::Draft => "once it is open, run the same command again to finish",
         _ => {
@@ -339,25 +370,7 @@ async fn upload(
     if let Some(bar) = uploading {
         bar.finish_and_clear();
     }
-    let explain = |error: eigenveil_client::Error, done: &str| {
-        let more = match error.code() {
-            Some(ErrorCode::TokenRequired) => {
-                "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
-            }
-            Some(ErrorCode::StudyNotOpen | ErrorCode::StudyEnded) => {
-                what_becomes_of_the_rest(study)
-            }
-            _ => "run the same command again to finish",
-        };
-        // The code that a later server may have is not known here.
-        let detail = match error.code() {
-            Some(_) => error.detail().to_owned(),
-            None => error.to_string(),
-        };
-        let message = format!("{detail}{done}; {more}");
-        CliError::from(error).with_message(message)
-    };
-    let mut answer = sent.map_err(|error| explain(error, ""))?;
+    let mut answer = sent.map_err(|error| unfinished(study, error, ""))?;
     let sent = &mut answer.sent;
     if sent.failures.is_empty() {
         return Ok(answer);
@@ -367,7 +380,26 @@ async fn upload(
         sent.accepted + sent.duplicates,
         sent.pending
     );
-    Err(explain(sent.failures.swap_remove(0).error, &done))
+    let error = sent.failures.swap_remove(0).error;
+    Err(unfinished(study, error, &done))
+}
+
+/// The error of an upload that began and did not end.
+fn unfinished(study: &StudyInfo, error: eigenveil_client::Error, done: &str) -> CliError {
+    let more = match error.code() {
+        Some(ErrorCode::TokenRequired) => {
+            "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
+        }
+        Some(ErrorCode::StudyNotOpen | ErrorCode::StudyEnded) => what_becomes_of_the_rest(study),
+        _ => "run the same command again to finish",
+    };
+    // The code that a later server may have is not known here.
+    let detail = match error.code() {
+        Some(_) => error.detail().to_owned(),
+        None => error.to_string(),
+    };
+    let message = format!("{detail}{done}; {more}");
+    CliError::from(error).with_message(message)
 }
 
 fn print_waiting(reason: &str, http: &HttpSettings) {
@@ -393,19 +425,7 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
             sent.bytes,
             sent.seconds,
         ))?;
-        let charged = &answer.charged;
-        let (spent, limits) = (charged.spent, &charged.limits);
-        output::text(&format!(
-            "ledger: {}: {} rows charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
-            charged.ledger,
-            charged.rows,
-            charged.epsilon,
-            format_delta(charged.delta),
-            spent.epsilon,
-            limits.epsilon_total(),
-            format_delta(spent.delta),
-            format_delta(limits.delta_total())
-        ))?;
+        output::text(&charges_text(&answer.charged, "row"))?;
     }
     check_refused(sent.refused, &answer.refusals)?;
     if sent.pending > 0 {
@@ -418,6 +438,22 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
         return Ok(());
     }
     output::text(&what_one_report_reveals(study, persons))
+}
+
+/// The charges of an upload; `who` is charged.
+fn charges_text(charged: &RowCharges, who: &str) -> String {
+    let (spent, limits) = (charged.spent, &charged.limits);
+    format!(
+        "ledger: {}: {} {who}s charged epsilon {}, delta {}; the most that a {who} has spent in all studies: epsilon {} of {}, delta {} of {}",
+        charged.ledger,
+        charged.rows,
+        charged.epsilon,
+        format_delta(charged.delta),
+        spent.epsilon,
+        limits.epsilon_total(),
+        format_delta(spent.delta),
+        format_delta(limits.delta_total())
+    )
 }
 
 fn what_one_report_reveals(study: &Study, persons: bool) -> String {
@@ -446,7 +482,7 @@ fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
 }
 
 /// Who asks for reports, and for what purpose.
-fn describe_request(study: &Study) -> String {
+fn describe_request(study: &StudyInfo) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = study.about();
     format!(

@@ -1,6 +1,9 @@
 //! Admission of rows to a study: the whole request is checked before any of it is stored.
 
-use std::{collections::HashMap, ops::ControlFlow};
+use std::{
+    collections::HashMap,
+    ops::{ControlFlow, Range},
+};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
@@ -19,6 +22,7 @@ use crate::{
     error::{Error, Hint, Result},
     rules::{Limits, charge},
     study::{PreparedReport, Study},
+    study_info::StudyInfo,
     study_name::check_called,
 };
 
@@ -65,6 +69,15 @@ pub struct AdmittedRows<'a> {
     limits: Limits,
 }
 
+/// What an upload would change of a study, whoever takes part.
+pub(super) struct AdmittedStudy {
+    /// The study, if the ledger knows it.
+    pub(super) known: Option<RecordedStudy>,
+    pub(super) counts: RowCounts,
+    pub(super) moved: bool,
+    pub(super) limits: Limits,
+}
+
 impl RowLedger {
     /// Checks a whole upload, before [`take_part`](Self::take_part) stores any part of it.
     ///
@@ -107,16 +120,7 @@ impl RowLedger {
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Prepared> {
         let (study, request) = (rows.study, rows.request);
-        self.store.begin()?;
-        if rows.moved {
-            self.accept_move(study)?;
-        }
-        if rows.limits != self.limits()? {
-            self.set_limits(rows.limits)?;
-        }
-        if request.resend_refused {
-            self.requeue_refused(study)?;
-        }
+        self.apply(study, request, rows.moved, rows.limits)?;
         let tokens = request.tokens.as_deref().unwrap_or_default();
         if !tokens.is_empty() {
             self.set_tokens(study, (0..).zip(tokens))?;
@@ -156,6 +160,34 @@ impl RowLedger {
     ) -> Result<AdmittedRows<'a>> {
         let mut file = *file;
         file.same_participants |= request.same_participants;
+        let missing = self.missing(study.id(), file.rows)?;
+        let admitted = self.admit_study(study, request, !missing.is_empty())?;
+        self.check_no_persons()?;
+        if let Some(known) = &admitted.known {
+            self.check_settings(known, &file)?;
+        }
+        self.check_file(&file)?;
+        let cost = charge(study.id(), study.parameters(), &study.privacy())?;
+        self.check_limits(admitted.limits, study, cost, &missing, named_rows)?;
+        Ok(AdmittedRows {
+            counts: admitted.counts,
+            cost,
+            study,
+            file,
+            request,
+            missing: missing.iter().map(|rows| rows.end - rows.start).sum(),
+            moved: admitted.moved,
+            limits: admitted.limits,
+        })
+    }
+
+    /// Checks what an upload asks for of a study of either unit; `is_new` says whether anybody would be charged.
+    pub(super) fn admit_study(
+        &self,
+        study: &StudyInfo,
+        request: &UploadRequest,
+        is_new: bool,
+    ) -> Result<AdmittedStudy> {
         let from = self.server_of(study.id())?;
         let moved = request.moved && from.is_some_and(|from| from != *study.server());
         let known = self.known(study.id())?;
@@ -163,9 +195,7 @@ impl RowLedger {
             Some(known) => known.check(study, moved)?,
             None => self.check_called(study)?,
         }
-        let missing = self.missing(study.id(), file.rows)?.into_iter();
-        let missing: u64 = missing.map(|rows| rows.end - rows.start).sum();
-        if missing > 0 {
+        if is_new {
             study.check_open(Error::check_clock(self.clock.unix_ms())?)?;
         }
         let counts = self.counts(study)?;
@@ -186,26 +216,38 @@ impl RowLedger {
                     false => error.with_hint(Hint::NewPurpose),
                 })?;
             }
-            self.check_settings(known, &file)?;
         }
-        self.check_file(&file)?;
-        let cost = charge(study.id(), study.params(), &study.privacy())?;
-        let study_number = known.map(|known| known.number);
-        self.check_limits(limits, study, study_number, &file, cost)?;
-        Ok(AdmittedRows {
+        Ok(AdmittedStudy {
+            known,
             counts,
-            cost,
-            study,
-            file,
-            request,
-            missing,
             moved,
             limits,
         })
     }
 
+    /// Stores what an upload asks for beside its reports: a move, limits, and that refused reports are pending again.
+    pub(super) fn apply(
+        &mut self,
+        study: &StudyInfo,
+        request: &UploadRequest,
+        moved: bool,
+        limits: Limits,
+    ) -> Result<()> {
+        self.store.begin()?;
+        if moved {
+            self.accept_move(study)?;
+        }
+        if limits != self.limits()? {
+            self.set_limits(limits)?;
+        }
+        if request.resend_refused {
+            self.requeue_refused(study)?;
+        }
+        Ok(())
+    }
+
     /// Refuses a study called by a name that meant another study of this server before.
-    fn check_called(&self, study: &Study) -> Result<()> {
+    fn check_called(&self, study: &StudyInfo) -> Result<()> {
         let known_names: Vec<(String, Option<String>)> = self.store.all(
             "SELECT study, name FROM study JOIN study_terms USING (number)
              WHERE server = ?1 OR number IN (SELECT moved.number FROM moved WHERE moved.server = ?1)",
@@ -218,7 +260,7 @@ impl RowLedger {
     }
 
     /// Refuses a file that is read with other settings than for the first reports of the study.
-    fn check_settings(&self, known: &RecordedStudy, file: &RowFile) -> Result<()> {
+    pub(super) fn check_settings(&self, known: &RecordedStudy, file: &RowFile) -> Result<()> {
         let digest: Option<[u8; 32]> = self.store.first(
             "SELECT digest FROM reading WHERE study = ?1",
             [known.number],
@@ -231,7 +273,7 @@ impl RowLedger {
     }
 
     /// Refuses a file that differs from those that were charged, unless the caller takes responsibility for it.
-    fn check_file(&self, file: &RowFile) -> Result<()> {
+    pub(super) fn check_file(&self, file: &RowFile) -> Result<()> {
         let (any_charged, this_charged): (bool, bool) = self.store.one(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
             [file.participants],
@@ -241,6 +283,14 @@ impl RowLedger {
             return Ok(());
         }
         Err(Error::row_file_mismatch(self.path()))
+    }
+}
+
+/// Consecutive rows, in a message.
+pub(super) fn named_rows(rows: &Range<u64>) -> String {
+    match rows.end - rows.start {
+        1 => format!("row {}", rows.end),
+        _ => format!("rows {} to {}", rows.start + 1, rows.end),
     }
 }
 

@@ -16,11 +16,11 @@ use crate::{
     exchange::Server,
     rules::{Limits, PrivacyCost, check_known, check_move, compose},
     sqlite::file::LockedFile,
-    study::Study,
+    study_info::StudyInfo,
 };
 
 /// A file of rows as a ledger knows it: its number of rows, and digests that only this ledger can compute.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowFile {
     pub(super) rows: u64,
     pub(super) participants: [u8; 32],
@@ -92,7 +92,7 @@ pub(super) struct RecordedStudy {
 
 impl RecordedStudy {
     /// Refuses a study at another address, unless it has moved there, or with other parameters.
-    pub(super) fn check(&self, study: &Study, moved: bool) -> Result<()> {
+    pub(super) fn check(&self, study: &StudyInfo, moved: bool) -> Result<()> {
         let server = self.servers.last().filter(|_| !moved);
         check_known(
             study,
@@ -151,11 +151,8 @@ impl RowLedger {
                 "{rows} rows are too many for one ledger, which takes fewer than 2^{ROW_BITS}"
             )));
         }
-        let salt: [u8; 32] = self
-            .store
-            .one("SELECT bytes FROM salt", [], |row| row.get(0))?;
         let digest = Sha256::new()
-            .chain_update(salt)
+            .chain_update(self.salt()?)
             .chain_update(rows.to_le_bytes())
             .chain_update(participants);
         Ok(RowFile {
@@ -172,6 +169,12 @@ impl RowLedger {
         })
     }
 
+    /// Random bytes that make the digests of this ledger its own.
+    pub(super) fn salt(&self) -> Result<[u8; 32]> {
+        self.store
+            .one("SELECT bytes FROM salt", [], |row| row.get(0))
+    }
+
     /// The server to which the reports of a study are sent; `None` if no row took part in it.
     pub fn server_of(&self, study: &str) -> Result<Option<Server>> {
         let known = self.known(study)?;
@@ -185,7 +188,7 @@ impl RowLedger {
     /// # Errors
     /// `wrong-fingerprint` if the study's parameters differ; `invalid-about` if its purpose or responsible party has
     /// changed.
-    pub fn accept_move(&mut self, study: &Study) -> Result<()> {
+    pub fn accept_move(&mut self, study: &StudyInfo) -> Result<()> {
         let Some(known) = self.known(study.id())? else {
             return Ok(());
         };
@@ -198,27 +201,26 @@ impl RowLedger {
             .write(|file| Ok(write_move(file, known.number, study.server())?))
     }
 
-    /// Refuses a study that would exceed one of these limits for a row that has not taken part in it.
+    /// Refuses a study that would exceed one of these limits for one of these rows, which are ascending and have not
+    /// taken part in it; `whom` names some of them.
     pub(super) fn check_limits(
         &self,
         limits: Limits,
-        study: &Study,
-        study_number: Option<i64>,
-        file: &RowFile,
+        study: &StudyInfo,
         cost: Budget,
+        rows: &[Range<u64>],
+        whom: impl Fn(&Range<u64>) -> String,
     ) -> Result<()> {
-        for (rows, spent) in self.row_ranges(&self.charges()?, 0..file.rows)? {
-            if study_number.is_some_and(|study_number| spent.contains_key(&study_number)) {
+        let end = rows.last().map_or(0, |last| last.end);
+        for (range, spent) in self.row_ranges(&self.charges()?, 0..end)? {
+            let first = rows.partition_point(|rows| rows.end <= range.start);
+            if rows.get(first).is_none_or(|rows| range.end <= rows.start) {
                 continue;
             }
             let spent: Vec<Budget> = spent.into_values().collect();
             limits.check(&spent, cost).map_err(|exceeded| {
-                let rows = match rows.end - rows.start {
-                    1 => format!("row {}", rows.end),
-                    _ => format!("rows {} to {}", rows.start + 1, rows.end),
-                };
                 exceeded.to_error(
-                    &format!("{rows}: taking part in"),
+                    &format!("{}: taking part in", whom(&range)),
                     study.id(),
                     "this ledger lets a row spend",
                     "whoever is responsible for the rows",
@@ -331,6 +333,7 @@ impl RowLedger {
         Ok(RowStudy {
             record: record.with_servers(&servers),
             rows: 0,
+            site: self.site_of(number)?,
         })
     }
 

@@ -13,14 +13,18 @@
 
 mod admission;
 mod ledger;
+mod persons;
 mod prepare;
 mod queue;
 mod receipt;
 mod schema;
+mod site;
 mod tables;
 
 pub use admission::{AdmittedRows, UploadRequest};
 pub use ledger::{RowFile, RowLedger};
+pub use persons::SitePersons;
 pub use prepare::Prepared;
 pub use queue::{PendingReport, RefusedRow, RowCounts};
-pub use receipt::{RowReceipt, RowStudy};
+pub use receipt::{RowReceipt, RowStudy, SiteRecord, SiteReportRecord};
+pub use site::{AdmittedTable, SiteTable, SiteUploadRequest, TableCounts};

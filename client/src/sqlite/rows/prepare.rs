@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_shared::{about::UtcDate, enrolment::ParticipantToken};
+use eigenveil_shared::{about::UtcDate, enrolment::ParticipantToken, privacy::PrivacyStatement};
 use rusqlite::{Connection, params};
 
 use super::{
@@ -22,14 +22,15 @@ use crate::{
     error::{Error, Result},
     rules::{StudyTerms, charge},
     sqlite::file::Failure,
-    study::{PreparedReport, Study, check_fingerprint},
+    study::{PreparedReport, Study},
+    study_info::{StudyInfo, check_fingerprint},
 };
 
 /// Maximum number of rows, and maximum duration, of one write.
 const ROWS_PER_WRITE: u64 = 1_024;
 const TIME_PER_WRITE: Duration = Duration::from_secs(1);
 /// Maximum interval between calls of `progress`.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The outcome of [`RowLedger::prepare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,12 +96,16 @@ impl RowLedger {
         self.store.write(|ledger| {
             let number = match study_number {
                 Some(number) => number,
-                None => insert_study(ledger, study, file, now)?,
+                None => {
+                    let statement = match file.persons {
+                        true => study.privacy().of_person(),
+                        false => study.privacy(),
+                    };
+                    insert_study(ledger, study, &statement, now)?
+                }
             };
             insert_file(ledger, number, file)?;
-            ledger
-                .prepare_cached("INSERT INTO charge (study, first, rows) VALUES (?1, ?2, ?3)")?
-                .execute(params![number, first, reports.len()])?;
+            insert_charge(ledger, number, first, reports.len() as u64)?;
             let mut insert_report =
                 ledger.prepare_cached("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
             let mut insert_payload =
@@ -123,17 +128,13 @@ impl RowLedger {
 }
 
 /// Stores a study and its terms; returns its number.
-fn insert_study(
+pub(super) fn insert_study(
     ledger: &Connection,
-    study: &Study,
-    file: &RowFile,
+    study: &StudyInfo,
+    statement: &PrivacyStatement,
     now: u64,
 ) -> Result<i64, Failure> {
-    let statement = match file.persons {
-        true => study.privacy().of_person(),
-        false => study.privacy(),
-    };
-    let cost = charge(study.id(), study.params(), &statement)?;
+    let cost = charge(study.id(), study.parameters(), statement)?;
     ledger.execute(
         "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
             neighbours, sentence, epsilon, delta, day)
@@ -143,7 +144,7 @@ fn insert_study(
             study.id(),
             study.fingerprint().0,
             statement.mechanism.as_str(),
-            study.params().dimension(),
+            study.parameters().dimension(),
             statement.neighbours,
             statement.sentence,
             cost.epsilon(),
@@ -152,19 +153,32 @@ fn insert_study(
         ],
     )?;
     let number = ledger.last_insert_rowid();
-    let canonical = study.params().canonical_bytes();
+    let canonical = study.parameters().canonical_bytes();
     write_terms(ledger, number, &StudyTerms::of(study), &canonical)?;
     Ok(number)
 }
 
 /// Stores the digest of the file, and that of the settings with which it was read for this study.
-fn insert_file(ledger: &Connection, study: i64, file: &RowFile) -> rusqlite::Result<()> {
+pub(super) fn insert_file(ledger: &Connection, study: i64, file: &RowFile) -> rusqlite::Result<()> {
     ledger
         .prepare_cached("INSERT INTO file VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([file.participants])?;
     ledger
         .prepare_cached("INSERT INTO reading VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute(params![study, file.settings_digest])
+        .map(drop)
+}
+
+/// Charges consecutive rows for a study.
+pub(super) fn insert_charge(
+    ledger: &Connection,
+    study: i64,
+    first: u64,
+    rows: u64,
+) -> rusqlite::Result<()> {
+    ledger
+        .prepare_cached("INSERT INTO charge (study, first, rows) VALUES (?1, ?2, ?3)")?
+        .execute(params![study, first, rows])
         .map(drop)
 }
 

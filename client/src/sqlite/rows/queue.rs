@@ -15,7 +15,7 @@ use super::{
     schema::{key, row_of},
     tables::{ACKNOWLEDGED, PENDING, REFUSED},
 };
-use crate::{error::Result, exchange::ReportResult, rules::TOKEN_ERRORS, study::Study};
+use crate::{error::Result, exchange::ReportResult, rules::TOKEN_ERRORS, study_info::StudyInfo};
 
 /// Numbers of reports of a study, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ type Run = (Range<i64>, Option<(String, String)>);
 
 impl RowLedger {
     /// The number of a study; `None` if no row took part in it.
-    fn number(&self, study: &Study) -> Result<Option<i64>> {
+    fn number(&self, study: &StudyInfo) -> Result<Option<i64>> {
         Ok(self.known(study.id())?.map(|known| known.number))
     }
 
@@ -75,7 +75,12 @@ impl RowLedger {
     /// `wrong-fingerprint` if the study's parameters are not those of the reports, `already-participated` if these were
     /// made for another address ([`accept_move`](Self::accept_move)); the file was moved, replaced or overwritten while
     /// it was open.
-    pub fn pending(&self, study: &Study, from: u64, limit: usize) -> Result<Vec<PendingReport>> {
+    pub fn pending(
+        &self,
+        study: &StudyInfo,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<PendingReport>> {
         self.store.check_current()?;
         let Some(known) = self.known(study.id())? else {
             return Ok(Vec::new());
@@ -121,7 +126,7 @@ impl RowLedger {
     /// Returns the number of reports that are no longer pending. It may be repeated.
     pub fn record(
         &mut self,
-        study: &Study,
+        study: &StudyInfo,
         results: impl IntoIterator<Item = (u64, ReportResult)>,
     ) -> Result<usize> {
         let Some(number) = self.number(study)? else {
@@ -181,7 +186,7 @@ impl RowLedger {
     }
 
     /// The first reports of a study that were refused, by row, at most `limit`.
-    pub fn refused(&self, study: &Study, limit: usize) -> Result<Vec<RefusedRow>> {
+    pub fn refused(&self, study: &StudyInfo, limit: usize) -> Result<Vec<RefusedRow>> {
         let Some(number) = self.number(study)? else {
             return Ok(Vec::new());
         };
@@ -206,7 +211,7 @@ impl RowLedger {
     }
 
     /// Makes all refused reports of a study pending again, with the same bytes. Returns their number.
-    pub fn requeue_refused(&mut self, study: &Study) -> Result<usize> {
+    pub fn requeue_refused(&mut self, study: &StudyInfo) -> Result<usize> {
         let Some(number) = self.number(study)? else {
             return Ok(0);
         };
@@ -229,7 +234,7 @@ impl RowLedger {
     /// Replacing a token is always safe: a server that already has the report ignores the token.
     pub fn set_tokens<'a>(
         &mut self,
-        study: &Study,
+        study: &StudyInfo,
         tokens: impl IntoIterator<Item = (u64, &'a ParticipantToken)>,
     ) -> Result<usize> {
         let Some(number) = self.number(study)? else {
@@ -258,7 +263,7 @@ impl RowLedger {
     }
 
     /// Number of reports of a study that were refused for their tokens.
-    pub(super) fn refused_for_tokens(&self, study: &Study) -> Result<u64> {
+    pub(super) fn refused_for_tokens(&self, study: &StudyInfo) -> Result<u64> {
         let Some(number) = self.number(study)? else {
             return Ok(0);
         };
@@ -271,7 +276,7 @@ impl RowLedger {
     }
 
     /// Numbers of reports of a study, by state.
-    pub fn counts(&self, study: &Study) -> Result<RowCounts> {
+    pub fn counts(&self, study: &StudyInfo) -> Result<RowCounts> {
         let Some(number) = self.number(study)? else {
             return Ok(RowCounts::default());
         };

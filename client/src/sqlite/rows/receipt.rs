@@ -4,7 +4,7 @@ use std::{fmt, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 
-use crate::book::{Receipt, StudyRecord};
+use crate::book::{EntryState, Receipt, StudyRecord};
 
 /// The studies that the rows of a file took part in, and their privacy cost.
 pub type RowReceipt = Receipt<RowStudy>;
@@ -15,8 +15,35 @@ pub struct RowStudy {
     /// The study.
     #[serde(flatten)]
     pub record: StudyRecord,
-    /// Number of rows that took part.
+    /// Number of rows that took part; of persons, in a study of sites that protects persons.
     pub rows: u64,
+    /// The site whose table they are, in a study of sites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteRecord>,
+}
+
+/// A site, and its reports to one study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteRecord {
+    /// Name of the site, as its tokens have it.
+    pub name: String,
+    /// Its reports, oldest first.
+    pub reports: Vec<SiteReportRecord>,
+}
+
+/// One report of a site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteReportRecord {
+    /// Identifier of the report, in hexadecimal.
+    pub report: String,
+    /// Rows that were charged for it; persons, where persons are protected.
+    pub units: u64,
+    /// The day of the charge, UTC, such as `2026-03-14`.
+    pub day: String,
+    /// The state of the report.
+    pub state: EntryState,
 }
 
 impl Deref for RowStudy {
@@ -24,6 +51,46 @@ impl Deref for RowStudy {
 
     fn deref(&self) -> &StudyRecord {
         &self.record
+    }
+}
+
+impl RowStudy {
+    /// Who took part.
+    fn participants(&self) -> String {
+        let parameters = self.terms.parameters.as_ref();
+        match (
+            &self.site,
+            parameters.and_then(|parameters| parameters.sites().ok()),
+        ) {
+            (Some(site), Some(params)) => format!(
+                "site {:?}: a table of {} {}, each",
+                site.name,
+                self.rows,
+                params.terms().unit()
+            ),
+            _ => format!("{} rows", self.rows),
+        }
+    }
+
+    /// A line for each report of a site.
+    fn reports(&self) -> String {
+        let reports = self.site.iter().flat_map(|site| &site.reports);
+        reports.map(SiteReportRecord::line).collect()
+    }
+}
+
+impl SiteReportRecord {
+    fn line(&self) -> String {
+        let Self {
+            report,
+            units,
+            day,
+            state,
+        } = self;
+        format!(
+            "   {day}  report {report} for {units} of them: {}\n",
+            state.in_words()
+        )
     }
 }
 
@@ -37,7 +104,7 @@ impl fmt::Display for RowReceipt {
         self.write_totals(f)?;
         for (number, study) in (1..).zip(&self.studies) {
             write!(f, "\n{number}. ")?;
-            study.write(f, &format!("{} rows", study.rows), "")?;
+            study.write(f, &study.participants(), &study.reports())?;
         }
         Ok(())
     }

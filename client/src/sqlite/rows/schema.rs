@@ -1,7 +1,11 @@
 //! The tables of a ledger of rows.
 
 use super::tables::{LIMITS, MOVED, STUDY_TERMS, write_limits};
-use crate::{rules::Limits, sqlite::file::FileSchema};
+use crate::{
+    error::Result,
+    rules::Limits,
+    sqlite::file::{FileSchema, LockedFile},
+};
 
 /// Number of low bits of a key that hold the row; the high bits hold the study.
 pub(super) const ROW_BITS: u32 = 40;
@@ -11,19 +15,44 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger of rows",
     // "EvRX". Earlier layouts: "EvRW", without the number of acknowledgements; "EvRL" and "EvRl", without the reports
     application_id: 0x4576_5258,
-    tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
+    tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED, SITES],
     fill: |file| {
         write_limits(file, &Limits::default())?;
         file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])?;
         Ok(())
     },
-    upgrades: &[],
+    upgrades: &[add_sites],
     consistency_check_sql: "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
-        AND (SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
+            + (SELECT count(*) FROM person)
+        AND (SELECT total(rows) FROM charge WHERE study NOT IN (SELECT study FROM site))
+            = (SELECT count(*) FROM report WHERE key >> 40 NOT IN (SELECT study FROM site))
+        AND (SELECT total(rows) FROM charge WHERE study IN (SELECT study FROM site))
+            = (SELECT total(units) FROM site_report)
+        AND (SELECT count(*) FROM report WHERE key >> 40 IN (SELECT study FROM site))
+            = (SELECT count(*) FROM site_report JOIN report USING (key))
         AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
         AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
         AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) = 1)",
 };
+
+/// The layout whose tables know of sites.
+pub(super) const SITES_LAYOUT: i32 = 2;
+
+/// What held after each change of layout 1.
+const CONSISTENCY_CHECK_1: &str = "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
+    AND (SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
+    AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
+    AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
+    AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) = 1)";
+
+/// Upgrades layout 1, which had no sites.
+fn add_sites(file: &mut LockedFile) -> Result<()> {
+    file.check_consistent(CONSISTENCY_CHECK_1)?;
+    file.write(|file| {
+        file.execute_batch(SITES)?;
+        Ok(file.pragma_update(None, "user_version", SITES_LAYOUT)?)
+    })
+}
 
 const STUDIES: &str = "
     CREATE TABLE salt (
@@ -105,6 +134,36 @@ const REPORTS: &str = "
     CREATE TRIGGER owed_payloads_stay BEFORE DELETE ON payload
         WHEN (SELECT state FROM report WHERE key = OLD.key) IS NOT 1
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
+";
+
+/// A site's reports: one for many charged rows, under the key of the first of them. Persons are known by the hashes of
+/// their identifiers and counted from 0, as rows are; a ledger has either persons or files.
+const SITES: &str = "
+    CREATE TABLE person (
+        hash BLOB PRIMARY KEY CHECK (length(hash) = 32),
+        number INTEGER NOT NULL CHECK (number >= 0)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE site (
+        study INTEGER PRIMARY KEY REFERENCES study,
+        name TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE site_report (
+        key INTEGER PRIMARY KEY,
+        units INTEGER NOT NULL CHECK (units > 0),
+        day INTEGER NOT NULL
+    ) STRICT;
+    CREATE TRIGGER persons_stay BEFORE DELETE ON person
+        BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never deleted'); END;
+    CREATE TRIGGER persons_are_fixed BEFORE UPDATE ON person
+        BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never changed'); END;
+    CREATE TRIGGER sites_stay BEFORE DELETE ON site
+        BEGIN SELECT RAISE(ABORT, 'a site of a ledger is never deleted'); END;
+    CREATE TRIGGER sites_are_fixed BEFORE UPDATE ON site
+        BEGIN SELECT RAISE(ABORT, 'a site of a ledger is never changed'); END;
+    CREATE TRIGGER site_reports_stay BEFORE DELETE ON site_report
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never deleted'); END;
+    CREATE TRIGGER site_reports_are_fixed BEFORE UPDATE ON site_report
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
 ";
 
 /// The key of a row of a study; both must be in range.

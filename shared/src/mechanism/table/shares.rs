@@ -9,6 +9,8 @@ pub struct RowShares {
     units: usize,
     /// c of each row, 0 if it is left out; `None` if every row counts 1.
     divisors: Option<Vec<u16>>,
+    /// Rows without a label.
+    others: usize,
 }
 
 impl RowShares {
@@ -18,6 +20,7 @@ impl RowShares {
             rows,
             units: rows,
             divisors: None,
+            others: 0,
         }
     }
 
@@ -30,11 +33,26 @@ impl RowShares {
     /// assert_eq!((shares.rows(), shares.units(), shares.beyond_cap()), (4, 2, 1));
     /// ```
     pub fn of_persons<L: Hash + Eq>(labels: impl IntoIterator<Item = L>, cap: u16) -> Self {
+        Self::of_some_persons(labels.into_iter().map(Some), cap)
+    }
+
+    /// Shares like those of [`of_persons`](Self::of_persons), where rows without a label are left out: their persons
+    /// take no part.
+    pub fn of_some_persons<L: Hash + Eq>(
+        labels: impl IntoIterator<Item = Option<L>>,
+        cap: u16,
+    ) -> Self {
         let mut numbers = HashMap::new();
+        let mut others = 0;
         // Kept rows of each person, and the person of each row that is kept.
         let mut kept_rows: Vec<u16> = Vec::new();
         let mut persons = Vec::new();
         for label in labels {
+            let Some(label) = label else {
+                persons.push(None);
+                others += 1;
+                continue;
+            };
             let person = *numbers.entry(label).or_insert(kept_rows.len());
             if person == kept_rows.len() {
                 kept_rows.push(0);
@@ -51,6 +69,7 @@ impl RowShares {
             rows: persons.len(),
             units: kept_rows.len(),
             divisors: Some(divisors.collect()),
+            others,
         }
     }
 
@@ -67,7 +86,7 @@ impl RowShares {
     /// Rows that are left out because their person has more than the cap. **For the site only.**
     pub fn beyond_cap(&self) -> usize {
         let divisors = self.divisors.iter().flatten();
-        divisors.filter(|c| **c == 0).count()
+        divisors.filter(|c| **c == 0).count() - self.others
     }
 
     /// Whether what is protected is a person.
@@ -119,6 +138,12 @@ mod tests {
         let first = RowShares::of_persons(labels, 1);
         let counted = (0..9).filter(|row| first.divisor(*row).is_some());
         assert!(counted.eq([0, 1, 3, 4]));
+        // Person 3 takes no part.
+        let some = labels.map(|label| Some(label).filter(|label| *label != 3));
+        let some = RowShares::of_some_persons(some, 1);
+        let counted = (0..9).filter(|row| some.divisor(*row).is_some());
+        assert!(counted.eq([0, 1, 3]));
+        assert_eq!((some.rows(), some.units(), some.beyond_cap()), (9, 3, 2));
         let rows = RowShares::of_rows(2);
         assert_eq!((rows.divisor(0), rows.largest()), (Some(1), 1));
         assert_eq!((rows.units(), rows.beyond_cap()), (2, 0));

@@ -2,6 +2,7 @@
 
 use std::{
     num::NonZeroUsize,
+    ops::Range,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -10,7 +11,7 @@ use zeroize::Zeroize;
 
 use super::{RowShares, TableMechanism, product::Block};
 use crate::{
-    error::Result,
+    error::{Error, Result, error},
     mechanism::spec::release_generator,
     packed::packed_len,
     preprocess::{BoundedRow, Preprocessor, Row},
@@ -34,27 +35,37 @@ pub struct TableSum {
 }
 
 impl TableSum {
-    /// The sum of the rows with these shares, whose number was checked; `row` gives them by number, from 0.
-    pub(crate) fn of_table<F: Fn(usize) -> Row + Sync>(
+    /// The sum of the rows with these shares, whose number was checked; `rows` gives consecutive ones by number, from 0.
+    pub(crate) fn of_table<E, I, F>(
         mechanism: TableMechanism,
         preprocessor: Preprocessor<'_>,
         shares: &RowShares,
         threads: NonZeroUsize,
-        row: F,
-    ) -> Result<Self> {
-        Self::in_blocks(mechanism, preprocessor, shares, threads, BLOCK_ROWS, row)
+        rows: F,
+    ) -> Result<Self, E>
+    where
+        E: From<Error> + Send,
+        I: IntoIterator<Item = Row>,
+        F: Fn(Range<usize>) -> Result<I, E> + Sync,
+    {
+        Self::in_blocks(mechanism, preprocessor, shares, threads, BLOCK_ROWS, rows)
     }
 
-    pub(super) fn in_blocks<F: Fn(usize) -> Row + Sync>(
+    pub(super) fn in_blocks<E, I, F>(
         mechanism: TableMechanism,
         preprocessor: Preprocessor<'_>,
         shares: &RowShares,
         threads: NonZeroUsize,
         block_rows: usize,
-        row: F,
-    ) -> Result<Self> {
+        rows: F,
+    ) -> Result<Self, E>
+    where
+        E: From<Error> + Send,
+        I: IntoIterator<Item = Row>,
+        F: Fn(Range<usize>) -> Result<I, E> + Sync,
+    {
         let next = AtomicUsize::new(0);
-        let add_rows = || -> Result<Self> {
+        let add_rows = || -> Result<Self, E> {
             let mut sum = Self::empty(mechanism, block_rows);
             loop {
                 let start = next.fetch_add(block_rows, Ordering::Relaxed);
@@ -62,16 +73,8 @@ impl TableSum {
                     sum.add_block();
                     return Ok(sum);
                 }
-                for number in start..shares.rows().min(start + block_rows) {
-                    let Some(c) = shares.divisor(number) else {
-                        continue;
-                    };
-                    // Never fails because of a value.
-                    match preprocessor.prepare_with_warning(&row(number))? {
-                        (bounded, None) => sum.add(&bounded, c),
-                        (_, Some(_)) => sum.unusable += 1,
-                    }
-                }
+                let numbers = start..shares.rows().min(start + block_rows);
+                sum.add_rows(preprocessor, shares, numbers.clone(), rows(numbers)?)?;
             }
         };
         std::thread::scope(|scope| {
@@ -85,6 +88,33 @@ impl TableSum {
             }
             Ok(sum)
         })
+    }
+
+    /// Adds the rows with these numbers, which must be all of them.
+    fn add_rows(
+        &mut self,
+        preprocessor: Preprocessor<'_>,
+        shares: &RowShares,
+        numbers: Range<usize>,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Result<()> {
+        let wanted = numbers.len();
+        let mut rows = rows.into_iter();
+        for number in numbers {
+            let row = rows.next().ok_or_else(|| other_number_of_rows(wanted))?;
+            let Some(c) = shares.divisor(number) else {
+                continue;
+            };
+            // Never fails because of a value.
+            match preprocessor.prepare_with_warning(&row)? {
+                (bounded, None) => self.add(&bounded, c),
+                (_, Some(_)) => self.unusable += 1,
+            }
+        }
+        match rows.next() {
+            None => Ok(()),
+            Some(_) => Err(other_number_of_rows(wanted)),
+        }
     }
 
     fn empty(mechanism: TableMechanism, block_rows: usize) -> Self {
@@ -138,6 +168,13 @@ impl TableSum {
     pub fn perturb_with<R: Rng + ?Sized>(self, rng: &mut R) -> Vec<u8> {
         self.mechanism.release(&self.products, self.count, rng)
     }
+}
+
+fn other_number_of_rows(wanted: usize) -> Error {
+    error!(
+        InvalidRequest,
+        "the table gave another number of rows than the {wanted} that were asked for; it must not change while it is read"
+    )
 }
 
 impl Drop for TableSum {

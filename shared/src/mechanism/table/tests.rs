@@ -3,7 +3,7 @@
 //! False alarms: 120 z-scores are compared with 5.5 standard deviations, so a correct program fails for one choice of
 //! seeds in 200,000.
 
-use std::num::NonZero;
+use std::{num::NonZero, ops::Range};
 
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     codec::SiteReportFormat,
+    error::Error,
     mechanism::{
         Calibration, Mechanism, MechanismKind, NoiseModel, discrete_gaussian::MAX_SIGMA_GRID,
     },
@@ -182,9 +183,13 @@ fn threads_and_blocks_leave_no_trace() {
         |(threads, block_rows)| {
             let preprocessor = Preprocessor::from_checked(study.preprocessing());
             let threads = NonZero::new(threads).unwrap();
-            let row = |number: usize| Row::new(rows[number].clone());
+            let rows = |numbers: Range<usize>| {
+                let rows = numbers.map(|number| Row::new(rows[number].clone()));
+                Ok::<_, Error>(rows.collect::<Vec<_>>())
+            };
             let mechanism = *study.mechanism();
-            TableSum::in_blocks(mechanism, preprocessor, &shares, threads, block_rows, row).unwrap()
+            TableSum::in_blocks(mechanism, preprocessor, &shares, threads, block_rows, rows)
+                .unwrap()
         },
     );
     let expected = sum_of(&study, &shares, &rows);

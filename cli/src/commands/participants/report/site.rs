@@ -1,0 +1,321 @@
+//! `eigenveil report --site`: the table of a site, as one report.
+
+use std::ops::{ControlFlow, Range};
+
+use eigenveil_client::{
+    AdmittedTable, RowLedger, SitePersons, SiteStudy, SiteTable, SiteUploadAnswer,
+    SiteUploadRequest, StudyInfo, UploadProgress,
+    http::{HttpSettings, RetryPolicy},
+    upload_site_table,
+};
+use eigenveil_shared::{ErrorCode, preprocess::Row};
+use eigenveil_tables::{
+    BlockTable, ExpectedColumns, IdentifierColumn, Label, ReadAt as _, Settings,
+};
+use sha2::{Digest, Sha256};
+
+use super::{
+    CheckAnswer, ReportArgs, charges_text, check_pending, check_refused, describe_request,
+    ledger_path, print_waiting, request, unfinished, with_flags,
+};
+use crate::{
+    error::{CliError, Result, in_flags},
+    files, output,
+};
+
+/// The table of a site in a file, read in blocks.
+struct SiteFile {
+    table: BlockTable<files::Input>,
+    persons: Option<SitePersons>,
+}
+
+impl SiteTable for SiteFile {
+    fn row_count(&self) -> usize {
+        self.table.len()
+    }
+
+    fn rows(&self, numbers: Range<usize>) -> eigenveil_client::Result<Vec<Row>> {
+        let rows = self.table.rows(numbers);
+        rows.map_err(|error| eigenveil_shared::Error::invalid_request(error.detail()).into())
+    }
+
+    fn persons(&self) -> Option<&SitePersons> {
+        self.persons.as_ref()
+    }
+
+    fn identity(&self) -> Vec<u8> {
+        self.table.digest().to_vec()
+    }
+
+    /// The digest of the number of rows and of the selected columns.
+    fn settings_digest(&self) -> Vec<u8> {
+        let mut hash = Sha256::new();
+        hash.update((self.table.len() as u64).to_le_bytes());
+        for &column in self.table.file_columns() {
+            hash.update((column as u64).to_le_bytes());
+        }
+        hash.finalize().to_vec()
+    }
+}
+
+pub(super) async fn run(
+    args: &ReportArgs,
+    site: &str,
+    study: StudyInfo,
+    http: HttpSettings,
+    json: bool,
+) -> Result<()> {
+    let study = SiteStudy::try_from(study).map_err(|error| {
+        let message = format!("{}, or leave --site out", error.detail());
+        CliError::from(error).with_message(message)
+    })?;
+    let is_file_name = |c: char| c.is_alphanumeric() || " ._-".contains(c);
+    if args.ledger.is_none() && !site.chars().all(is_file_name) {
+        return Err(CliError::usage(format!(
+            "the name of the site, {site:?}, cannot be that of its ledger; give --ledger FILE, the same one every time"
+        )));
+    }
+    let ledger_path = ledger_path(args, |rows| rows.with_file_name(format!("{site}.ledger")))?;
+    let mut ledger = RowLedger::open_unchanged(&ledger_path)?;
+    let table = read_table(args, &study, &ledger)?;
+    output::print_notes(table.table.notes());
+    if !json {
+        output::print_error_line(&format!(
+            "{}\n\nwhat the report reveals\n{}\n",
+            describe_request(&study),
+            output::privacy_text(&study.privacy())
+        ));
+    }
+    let (upload, _) = request(args, &study, &ledger, usize::MAX)?;
+    let request = SiteUploadRequest {
+        site: site.to_owned(),
+        min_rows: args.min_rows,
+        upload,
+    };
+    let admitted = ledger.admit_site_table(&study, &table, &request, &http);
+    let mut admitted = admitted
+        .await
+        .map_err(|error| refused(args, &study, &ledger, error))?;
+    let adding = output::bar(table.row_count() as u64, "adding up");
+    let summed = admitted.sum(|done| {
+        adding.set_position(done);
+        ControlFlow::Continue(())
+    });
+    adding.finish_and_clear();
+    summed?;
+    if args.check {
+        return check(&study, &ledger, &admitted, &table, json);
+    }
+    if admitted.token().is_some() {
+        ask(args, &study, &admitted, &table)?;
+    }
+    let patient = HttpSettings {
+        retry: RetryPolicy::patient(),
+        ..http
+    };
+    let mut told = String::new();
+    let answer = upload_site_table(&mut ledger, admitted, &patient, |now| {
+        if let UploadProgress::Waiting(reason) = now
+            && reason != told
+        {
+            print_waiting(&reason, &patient);
+            told = reason;
+        }
+        ControlFlow::Continue(())
+    });
+    let answer = answer.await;
+    finish(
+        &study,
+        answer.map_err(|error| unfinished(&study, error, ""))?,
+        json,
+    )
+}
+
+/// Finds the rows of the file and whose they are, with a bar.
+fn read_table(args: &ReportArgs, study: &SiteStudy, ledger: &RowLedger) -> Result<SiteFile> {
+    let params = study.params();
+    let expected = ExpectedColumns {
+        persons: args.person.is_some(),
+        site: true,
+        ..ExpectedColumns::study(params.dimension(), params.feature_names())
+    };
+    let settings = args.table.settings();
+    let settings = Settings {
+        label: args.person.clone().map(|column| Label {
+            flag: "--person",
+            column,
+        }),
+        ..settings.map_err(|error| error.context(args.rows.display()))?
+    };
+    let input = files::open(&args.rows)?;
+    let reading = output::bar(input.size(), "reading");
+    let mut identifiers = IdentifierColumn::default();
+    let mut persons = ledger.site_persons()?;
+    let table = BlockTable::open(
+        &args.rows,
+        input,
+        settings,
+        &expected,
+        &mut |label| {
+            persons.push(&identifiers.read(label)?);
+            Ok(())
+        },
+        &mut |bytes| reading.set_position(bytes),
+    );
+    reading.finish_and_clear();
+    let table = table?;
+    identifiers.finish()?;
+    Ok(SiteFile {
+        table,
+        persons: args.person.is_some().then_some(persons),
+    })
+}
+
+/// A refusal before anything is charged, with the flags that may help.
+fn refused(
+    args: &ReportArgs,
+    study: &SiteStudy,
+    ledger: &RowLedger,
+    error: eigenveil_client::Error,
+) -> CliError {
+    let detail = in_flags(error.detail());
+    match error.code() {
+        Some(ErrorCode::TokenRequired) => CliError::usage(format!(
+            "{detail}; give --tokens FILE with the token in it (eigenveil study tokens)"
+        )),
+        None if error.name() == "usage" && error.hint().is_none() => CliError::usage(detail),
+        _ => with_flags(args, study, ledger.path(), &[], error),
+    }
+}
+
+/// What the report would have of the table, for the site.
+fn shown(study: &SiteStudy, admitted: &AdmittedTable<'_>, table: &SiteFile) -> Vec<String> {
+    let counts = admitted.counts();
+    let terms = study.params().terms();
+    let mut lines = vec![format!("rows: {}", counts.rows)];
+    if let Some(cap) = terms.rows_per_person.filter(|_| counts.charged > 0) {
+        lines.push(format!(
+            "persons: {}; rows left out because their person was charged before: {}, because a person has more than {cap}: {}",
+            counts.charged, counts.charged_before, counts.beyond_cap
+        ));
+    }
+    if counts.charged > 0 {
+        lines.push(format!(
+            "rows that cannot be used and are neither in the sum nor in the count: {}",
+            counts.unusable
+        ));
+        let unreadable = table.table.unreadable(false);
+        lines.extend(unreadable.map(|why| format!("cells: {}", in_flags(&why))));
+    }
+    if admitted.counts.total() > 0 {
+        lines.push(format!(
+            "reports of the site in the ledger: {}, of which {} are still to be sent",
+            admitted.counts.total(),
+            admitted.counts.pending
+        ));
+    }
+    if counts.waiting > 0 {
+        lines.push(format!(
+            "{} that were never charged: {}; once the earlier report has arrived, send them with another token",
+            terms.unit(),
+            counts.waiting
+        ));
+    }
+    lines
+}
+
+/// Shows the site what would be sent, and asks once.
+fn ask(
+    args: &ReportArgs,
+    study: &SiteStudy,
+    admitted: &AdmittedTable<'_>,
+    table: &SiteFile,
+) -> Result<()> {
+    for line in shown(study, admitted, table) {
+        output::print_error_line(&format!("shown only to you: {line}"));
+    }
+    if args.approve {
+        return Ok(());
+    }
+    let answer = output::ask(
+        "Nothing has been perturbed, charged or sent. Whoever runs the study can see whether your site takes part. Send the report? [y/N]",
+    )?;
+    match answer {
+        Some(true) => Ok(()),
+        Some(false) => Err(CliError::failed(
+            "nothing was perturbed, charged or sent; mend the file and run the command again",
+        )),
+        None => Err(CliError::usage(
+            "nothing was perturbed, charged or sent: nobody is here to be asked; give --approve if what is shown may be sent",
+        )),
+    }
+}
+
+fn check(
+    study: &SiteStudy,
+    ledger: &RowLedger,
+    admitted: &AdmittedTable<'_>,
+    table: &SiteFile,
+    json: bool,
+) -> Result<()> {
+    check_pending(study, admitted.counts.pending)?;
+    let lines = shown(study, admitted, table);
+    if json {
+        for line in &lines {
+            output::print_error_line(&format!("shown only to you: {line}"));
+        }
+        let made = ledger.path().exists().then_some(admitted.counts);
+        let budget = study.params().budget();
+        output::json(&CheckAnswer {
+            study: study.id().to_owned(),
+            participants: usize::try_from(admitted.counts().charged).unwrap_or(usize::MAX),
+            already_made: made.map(eigenveil_client::RowCounts::total),
+            pending: made.map(|made| made.pending),
+            refused: made.map(|made| made.refused),
+            epsilon: budget.epsilon(),
+            delta: budget.delta(),
+        })?;
+    } else {
+        output::text(&lines.join("\n"))?;
+        output::text(
+            "nothing was perturbed, charged, written or sent; without --check the report is made and sent",
+        )?;
+    }
+    check_refused(admitted.counts.refused, &ledger.refused(study, 1)?)
+}
+
+fn finish(study: &SiteStudy, mut answer: SiteUploadAnswer, json: bool) -> Result<()> {
+    let sent = &mut answer.sent;
+    if !sent.failures.is_empty() {
+        let error = sent.failures.swap_remove(0).error;
+        return Err(unfinished(
+            study,
+            error,
+            "; the report is charged and still to be sent",
+        ));
+    }
+    if json {
+        output::json(&answer)?;
+    } else {
+        let sent = &answer.sent;
+        let unit = study.params().terms().unit();
+        output::text(&format!(
+            "site {:?}: {} reports acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\n{}",
+            answer.site,
+            answer.acknowledged,
+            sent.accepted,
+            sent.duplicates,
+            sent.refused,
+            sent.bytes,
+            sent.seconds,
+            charges_text(&answer.charged, unit.trim_end_matches('s'))
+        ))?;
+        if answer.counts.waiting > 0 {
+            output::print_error_line(&format!(
+                "note: {} {unit} were never charged and are in no report; send them with another token: run the command again",
+                answer.counts.waiting
+            ));
+        }
+    }
+    check_refused(answer.sent.refused, &answer.refusals)
+}

@@ -1,0 +1,222 @@
+//! The persons of a site's tables: a ledger knows them by hashes of their identifiers, whatever the order of a table.
+
+use std::{collections::HashMap, ops::Range};
+
+use rusqlite::{Connection, params};
+use sha2::{Digest, Sha256};
+
+use super::{ledger::RowLedger, schema::SITES_LAYOUT};
+use crate::error::{Error, Result};
+
+/// A person's identifier under the salt of one ledger.
+type PersonHash = [u8; 32];
+
+/// Whose each row of a table is. It holds hashes that only its ledger can compute, 32 bytes for each person, and no
+/// identifier. Made by [`RowLedger::site_persons`].
+pub struct SitePersons {
+    salt: [u8; 32],
+    /// The persons, numbered by their first row.
+    numbers: HashMap<PersonHash, usize>,
+    of_rows: Vec<usize>,
+}
+
+impl SitePersons {
+    /// Adds the next row, which belongs to the person with this identifier.
+    pub fn push(&mut self, identifier: &str) {
+        let hash = Sha256::new()
+            .chain_update(self.salt)
+            .chain_update(identifier)
+            .finalize();
+        let count = self.numbers.len();
+        let number = *self.numbers.entry(hash.into()).or_insert(count);
+        self.of_rows.push(number);
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.of_rows.len()
+    }
+
+    /// Number of persons.
+    pub fn count(&self) -> usize {
+        self.numbers.len()
+    }
+}
+
+/// The number of persons alone.
+impl std::fmt::Debug for SitePersons {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SitePersons({})", self.count())
+    }
+}
+
+/// What a ledger knows of a person, as far as one study is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Charged for the study.
+    Charged,
+    /// Not charged for the study, with this number in the ledger.
+    Uncharged(u64),
+    /// Not in the ledger.
+    New,
+}
+
+/// The persons of a table whom a ledger has not charged for a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnchargedPersons {
+    /// Each person of the table.
+    known: Vec<Known>,
+    /// Numbers of those whom the ledger knows, ascending.
+    pub(super) numbers: Vec<Range<u64>>,
+    /// Those whom it does not know.
+    pub(super) new: u64,
+}
+
+impl UnchargedPersons {
+    /// The person of each row, in the table's own numbering; `None` if the person was charged.
+    pub(super) fn of_rows<'a>(
+        &'a self,
+        persons: &'a SitePersons,
+    ) -> impl Iterator<Item = Option<usize>> + 'a {
+        let persons = persons.of_rows.iter();
+        persons.map(|person| (self.known[*person] != Known::Charged).then_some(*person))
+    }
+
+    /// Stores the new persons, and gives the numbers of all whom this charges, ascending.
+    pub(super) fn insert(
+        &self,
+        ledger: &Connection,
+        persons: &SitePersons,
+    ) -> rusqlite::Result<Vec<Range<u64>>> {
+        let next: u64 = ledger.query_row("SELECT count(*) FROM person", [], |row| row.get(0))?;
+        let mut number = next;
+        let mut insert =
+            ledger.prepare_cached("INSERT INTO person (hash, number) VALUES (?1, ?2)")?;
+        for (hash, person) in &persons.numbers {
+            if self.known[*person] == Known::New {
+                insert.execute(params![hash, number])?;
+                number += 1;
+            }
+        }
+        ledger.execute(
+            "UPDATE file_state SET row_count = row_count + ?1",
+            [number - next],
+        )?;
+        let mut numbers = self.numbers.clone();
+        if next < number {
+            numbers.push(next..number);
+        }
+        Ok(numbers)
+    }
+}
+
+impl RowLedger {
+    /// The persons of a table of which no row is read yet, for [`SitePersons::push`].
+    pub fn site_persons(&self) -> Result<SitePersons> {
+        Ok(SitePersons {
+            salt: self.salt()?,
+            numbers: HashMap::new(),
+            of_rows: Vec::new(),
+        })
+    }
+
+    /// Number of persons that the ledger knows.
+    pub(super) fn known_persons(&self) -> Result<u64> {
+        if !self.has_sites()? {
+            return Ok(0);
+        }
+        self.store
+            .one("SELECT count(*) FROM person", [], |row| row.get(0))
+    }
+
+    /// Whether the file has the tables of sites: before its first change one of layout 1 has none.
+    pub(super) fn has_sites(&self) -> Result<bool> {
+        Ok(self.store.layout()? >= SITES_LAYOUT)
+    }
+
+    /// Those of these persons whom the ledger has not charged for this study.
+    ///
+    /// # Errors
+    /// `usage` if the ledger knows rows by their place.
+    pub(super) fn uncharged(&self, study: &str, persons: &SitePersons) -> Result<UnchargedPersons> {
+        let known_persons = self.known_persons()?;
+        if known_persons == 0 && self.has_files()? {
+            return Err(self.other_participants(
+                "knows participants by the place of their row, and this table says whose its rows are",
+            ));
+        }
+        let uncharged_ranges = self.missing(study, known_persons)?;
+        let is_uncharged = |number: u64| {
+            let at = uncharged_ranges.partition_point(|range| range.end <= number);
+            uncharged_ranges
+                .get(at)
+                .is_some_and(|range| range.start <= number)
+        };
+        let mut known = vec![Known::New; persons.count()];
+        let mut numbers = Vec::new();
+        for (hash, person) in persons.numbers.iter().filter(|_| known_persons > 0) {
+            let query = "SELECT number FROM person WHERE hash = ?1";
+            let number: Option<u64> = self.store.first(query, [hash], |row| row.get(0))?;
+            known[*person] = match number {
+                None => Known::New,
+                Some(number) if is_uncharged(number) => {
+                    numbers.push(number);
+                    Known::Uncharged(number)
+                }
+                Some(_) => Known::Charged,
+            };
+        }
+        let new = known.iter().filter(|known| **known == Known::New).count();
+        Ok(UnchargedPersons {
+            numbers: ranges_of(numbers),
+            new: new as u64,
+            known,
+        })
+    }
+
+    /// Refuses rows that are known by their place in a ledger that knows persons.
+    pub(super) fn check_no_persons(&self) -> Result<()> {
+        match self.known_persons()? {
+            0 => Ok(()),
+            _ => Err(self.other_participants(
+                "knows persons by their identifiers, and this table does not say whose its rows are",
+            )),
+        }
+    }
+
+    fn other_participants(&self, why: &str) -> Error {
+        Error::usage(format!(
+            "the ledger {} {why}: nothing was charged. Use the other kind of table, or another ledger, whose limits do not know what these have spent",
+            self.path().display()
+        ))
+    }
+
+    fn has_files(&self) -> Result<bool> {
+        self.store
+            .one("SELECT EXISTS (SELECT 1 FROM file)", [], |row| row.get(0))
+    }
+}
+
+/// These numbers as ranges, ascending.
+fn ranges_of(mut numbers: Vec<u64>) -> Vec<Range<u64>> {
+    numbers.sort_unstable();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some(last) if last.end == number => last.end += 1,
+            _ => ranges.push(number..number + 1),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_ranges() {
+        assert_eq!(ranges_of(vec![7, 3, 4, 0, 5]), [0..1, 3..6, 7..8]);
+        assert!(ranges_of(Vec::new()).is_empty());
+    }
+}
