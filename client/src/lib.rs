@@ -110,6 +110,5 @@ pub use sqlite::{
     RowLedger, RowReceipt, RowStudy, UploadRequest,
 };
 pub use study::{PreparedReport, Study};
-pub use study_name::resolve_study_id;
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub use upload::{Holders, Participants, RowCharges, UploadAnswer, UploadProgress, upload_table};

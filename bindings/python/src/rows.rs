@@ -6,7 +6,7 @@ use eigenveil_client::{
     Hint, Holders, Participants, RowLedger, UploadAnswer, UploadProgress, UploadRequest,
     upload_table,
 };
-use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row, wording::counted};
 use eigenveil_tables::{
     ExpectedColumns, FrameColumn, RowTable, Settings, identifiers, parse_frame,
 };
@@ -268,8 +268,11 @@ fn unfinished(error: eigenveil_client::Error, answer: &UploadAnswer) -> Failure 
         }
         _ => "call it again to finish",
     };
-    let remark =
-        format!("{acknowledged} reports are acknowledged and {pending} still to be sent: {rest}");
+    let remark = format!(
+        "{} acknowledged, {} of them now, and {pending} still to be sent: {rest}",
+        counted(acknowledged, "report"),
+        answer.sent.accepted + answer.sent.duplicates
+    );
     Failure::from(error)
         .remark(&remark)
         .with("pending", Value::Number(pending as f64))

@@ -133,13 +133,18 @@ def test_pictures_and_tables(wine_estimate, wines):
 
 
 def test_the_life_of_a_study(analyst):
-    study = analyst.create_study("draft", dimension=3, epsilon=1, draft=True)
+    study = analyst.create_study("a life", dimension=3, epsilon=1, draft=True)
     assert not study.is_open and study.feature_names is None
-    assert analyst.open(study).is_open
+    # By its name, and by what its identifier begins with.
+    assert analyst.open("a life").is_open and analyst.reports_accepted(study.id[:31]) == 0
     assert not analyst.close(study.id).is_open
     with pytest.raises(errors.EstimateError):
-        analyst.estimate(study, 1)
+        analyst.estimate("a life", 1)
+    other = analyst.create_study("a life", dimension=3, epsilon=1)
+    with pytest.raises(errors.InputError, match=f"2 studies(.|\n)*{study.id}"):
+        analyst.delete("a life")
     analyst.delete(study)
+    assert analyst.study("a life").id == other.id
     with pytest.raises(errors.StudyError):
         analyst.study(study.id)
     with pytest.raises(errors.InputError) as refused:

@@ -109,6 +109,10 @@ fn missing_terms_are_noted_and_bad_contacts_refused() {
     refused(&bad, 2, &["the contact is", "https://"]);
     let bad = create("--last-day 31.03.2027");
     refused(&bad, 2, &["2027-03-31", "--last-day"]);
+    // Refused by the server: what a study does not say is noted of a study that there is.
+    let over = create("--last-day 2020-01-01");
+    refused(&over, 2, &["in the past"]);
+    assert!(!stderr(&over).contains("note:"), "{}", stderr(&over));
 }
 
 /// Reports prepared for one purpose are not silently sent for another, as the ledger knows it.

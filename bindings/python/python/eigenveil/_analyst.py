@@ -120,7 +120,10 @@ class Analyst:
         return Study.from_document(text, self.url)
 
     def study(self, id: str) -> Study:
-        """The study of this identifier."""
+        """The study of this identifier (or the first four digits or more of it), or of this name.
+
+        Wherever a study is asked for, a text is read like this; several studies of one name are an ``InputError``.
+        """
         return self._study(self._core.study(id_of(id)))
 
     def studies(self) -> list[dict[str, Any]]:
@@ -179,11 +182,11 @@ class Analyst:
         timeout : float
             Longest wait in seconds. Ctrl-C cancels the estimate on the server, if it answers within 0.3 s.
         """
-        id = id_of(study)
         if not 0 <= _rows.number(timeout, "timeout") <= _LONGEST_WAIT:
             raise InputError(f"timeout is {timeout:g} s; it must be from 0 to {_LONGEST_WAIT:g}")
+        described = study if isinstance(study, Study) else self.study(study)
+        id = described.id
         if moment is None:
-            described = study if isinstance(study, Study) else self.study(id)
             plain = not (described._checked.allows_missing_cells or described._checked.has_weights)
             moment = plain and described.dimension <= _MOST_WITH_MOMENT and not sparse
         options = {"k": k, "sparse": {} if sparse is True else sparse, "moment": moment}

@@ -196,7 +196,7 @@ class Sent(_rows.Copies):
 
     def _logged(self) -> Self:
         counts = (self.accepted, self.duplicates, self.refused, self.pending)
-        _log.info("%d reports accepted, %d duplicates, %d refused, %d still to be sent", *counts)
+        _log.info("reports: %d accepted, %d duplicates, %d refused, %d still to be sent", *counts)
         for failure in self.failures:
             _log.warning("study %s: %s [%s]", failure["study"], failure["detail"], failure["code"])
         return self

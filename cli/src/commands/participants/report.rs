@@ -20,6 +20,7 @@ use eigenveil_shared::{
     enrolment::ParticipantToken,
     privacy::format_delta,
     study::{Fingerprint, StudyParams},
+    wording::counted,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
@@ -139,7 +140,6 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let ledger_path = args.ledger.clone().unwrap_or_else(beside);
     let bytes = files::read(&args.rows)?;
     let mut persons = read_persons(args, bytes, study.params())?;
-    output::print_notes(persons.table.notes());
     let mut ledger = RowLedger::open_unchanged(&ledger_path)?;
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !(json || args.check) {
@@ -149,6 +149,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let admitted = ledger
         .admit_table(&study, &persons, &request)
         .map_err(|error| with_flags(args, &study, ledger.path(), &lines, error))?;
+    output::print_notes(persons.table.notes());
     if args.check {
         check_pending(&study, admitted.counts.pending)?;
         let counts = ledger_path.exists().then_some(admitted.counts);
@@ -231,8 +232,10 @@ fn with_flags(
             "this study takes a report only with a one-time token, and there is none for {missing} of the file's participants; give --tokens FILE, a line for each ({made_by})"
         ),
         (Some(Hint::Tokens(given, rows)), Some(path)) => format!(
-            "{} has {given} tokens for {rows} rows; ask whoever runs the study for one token per row",
-            path.display()
+            "{} has {} for {}; ask whoever runs the study for one token per row",
+            path.display(),
+            counted(*given as u64, "token"),
+            counted(*rows, "row")
         ),
         (Some(Hint::DuplicateTokens { first, second }), Some(path)) => format!(
             "lines {} and {} of {} are the same token, with which one row can report; give each row a token of its own ({made_by})",
@@ -286,7 +289,8 @@ fn check_pending(study: &Study, pending: u64) -> Result<()> {
         (state, _) => format!("is {} and takes no reports", state.as_str()),
     };
     let message = format!(
-        "{pending} reports in the ledger are still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+        "the ledger has {} still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+        counted(pending, "report"),
         study.id(),
         what_becomes_of_the_rest(study)
     );
@@ -363,8 +367,8 @@ async fn upload(
         return Ok(answer);
     }
     let done = format!(
-        "; {} reports were acknowledged in this upload and {} are still to be sent",
-        sent.accepted + sent.duplicates,
+        "; {} acknowledged now, {} still to be sent",
+        counted(sent.accepted + sent.duplicates, "report"),
         sent.pending
     );
     Err(explain(sent.failures.swap_remove(0).error, &done))
@@ -382,23 +386,25 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     if json {
         output::json(answer)?;
     } else {
+        let before = match sent.duplicates {
+            0 => String::new(),
+            some => format!(", {some} of them counted before"),
+        };
         output::text(&format!(
-            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s",
+            "{} of {} acknowledged ({} now{before}), {} refused, {} sent in {:.1} s",
             answer.acknowledged,
-            answer.rows,
-            if persons { "persons" } else { "rows" },
-            sent.accepted,
-            sent.duplicates,
+            counted(answer.rows, if persons { "person" } else { "row" }),
+            sent.accepted + sent.duplicates,
             sent.refused,
-            sent.bytes,
+            counted(sent.bytes, "byte"),
             sent.seconds,
         ))?;
         let charged = &answer.charged;
         let (spent, limits) = (charged.spent, &charged.limits);
         output::text(&format!(
-            "ledger: {}: {} rows charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
+            "ledger: {}: {} charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
             charged.ledger,
-            charged.rows,
+            counted(charged.rows, "row"),
             charged.epsilon,
             format_delta(charged.delta),
             spent.epsilon,
@@ -410,8 +416,8 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     check_refused(sent.refused, &answer.refusals)?;
     if sent.pending > 0 {
         return Err(CliError::failed(format!(
-            "{} reports are still to be sent; run the same command again to finish",
-            sent.pending
+            "{} still to be sent; run the same command again to finish",
+            counted(sent.pending, "report")
         )));
     }
     if json {
@@ -441,7 +447,8 @@ fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
         .map(|r| format!("{} [{}]", r.detail, r.code))
         .unwrap_or_default();
     Err(CliError::failed(format!(
-        "{count} reports were refused; the first: {why}. They are kept: once the cause is gone, send the same reports again with --resend-refused"
+        "the server refused {}; the first: {why}. The ledger keeps what was refused: once the cause is gone, send it again, unchanged, with --resend-refused",
+        counted(count, "report")
     )))
 }
 
@@ -557,11 +564,11 @@ fn print_check(
     lines.extend(made.map(|made| {
         let unsent = match made.pending {
             0 => String::new(),
-            some => format!("; {some} of them are still to be sent"),
+            some => format!("; {some} still to be sent"),
         };
-        let all = made.total();
         format!(
-            "in the ledger: {all} reports for this study, made before: they are not made again{unsent}"
+            "in the ledger: {} for this study, made before and not made again{unsent}",
+            counted(made.total(), "report")
         )
     }));
     lines.extend(checked.describe(params));

@@ -12,9 +12,10 @@ use eigenveil_shared::{
     estimate::ComponentCount,
     preprocess::{MEAN_WEIGHT_RANGE, Weights},
     study::StudyParams,
+    wording::{counted, plural},
 };
 
-use crate::commands::{print_written, study_name::resolve_study_id};
+use crate::commands::{print_written, study_name::find_study};
 use crate::{
     args::{MechanismArgs, OperatorArgs, parse, rank},
     error::{CliError, Result},
@@ -93,9 +94,9 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Full identifier of the study: a deletion cannot be undone
-        id: String,
-        /// Confirm the deletion
+        #[command(flatten)]
+        study: StudyId,
+        /// Confirm the deletion, which cannot be undone
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -109,7 +110,7 @@ struct StudyId {
 
 impl StudyId {
     async fn find(&self, client: &OperatorClient) -> Result<String> {
-        resolve_study_id(client.list(), &self.id).await
+        find_study(client, &self.id).await
     }
 }
 
@@ -191,8 +192,9 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             if !create.same_name {
                 check_name_is_free(&client.list().await?, &create.name)?;
             }
+            let created = client.create_study(&request).await?;
             output::print_notes(&creation_notes(&request, &params));
-            client.create_study(&request).await?
+            created
         }
         StudyCommand::Show(study) => client.study(&study.find(&client).await?).await?,
         StudyCommand::Open(study) => client.open(&study.find(&client).await?).await?,
@@ -211,7 +213,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Import { file, into } => {
             let bytes = files::read(file)?;
             let into = match into {
-                Some(into) => Some(resolve_study_id(client.list(), into).await?),
+                Some(into) => Some(find_study(&client, into).await?),
                 None => None,
             };
             let receipt = client.import(bytes.into(), into.as_deref()).await?;
@@ -219,14 +221,15 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
                 return output::json(&receipt);
             }
             output::text(&format!(
-                "{}: {} reports added",
+                "{}: {} added",
                 receipt.outcome.as_str(),
-                receipt.reports
+                counted(receipt.reports, "report")
             ))?;
             receipt.study
         }
-        StudyCommand::Delete { id, .. } => {
-            client.delete(id).await?;
+        StudyCommand::Delete { study, .. } => {
+            let id = study.find(&client).await?;
+            client.delete(&id).await?;
             let deleted = serde_json::json!({ "deleted": id });
             return output::json_or_text(json, &deleted, &format!("study {id} is deleted"));
         }
@@ -240,10 +243,11 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             }
             for study in &studies {
                 output::text(&format!(
-                    "{}  {:<6}  {:>10} reports  {}",
+                    "{}  {:<6}  {:>10} {:<7}  {}",
                     study.id,
                     study.state.as_str(),
                     study.reports_accepted,
+                    plural(study.reports_accepted, "report"),
                     study.name
                 ))?;
             }
@@ -302,7 +306,11 @@ async fn tokens(
     file.persist()?;
     let out = out.display().to_string();
     let answer = serde_json::json!({ "count": count, "out": out });
-    output::json_or_text(json, &answer, &format!("{count} tokens written to {out}"))
+    output::json_or_text(
+        json,
+        &answer,
+        &format!("{} written to {out}", counted(count, "token")),
+    )
 }
 
 fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {

@@ -2,6 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
+use eigenveil_shared::wording::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::book::{Receipt, StudyRecord};
@@ -31,13 +32,13 @@ impl fmt::Display for RowReceipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Rows took part in {} studies. The row that spent most:\n",
-            self.studies.len()
+            "Rows took part in {}. The row that spent most:\n",
+            counted(self.studies.len() as u64, "study")
         )?;
         self.write_totals(f)?;
         for (number, study) in (1..).zip(&self.studies) {
             write!(f, "\n{number}. ")?;
-            study.write(f, &format!("{} rows", study.rows), "")?;
+            study.write(f, &counted(study.rows, "row"), "")?;
         }
         Ok(())
     }
