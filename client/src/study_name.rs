@@ -29,18 +29,19 @@ pub(crate) async fn resolve_study_id(
     if called.len() == ID_DIGITS && called.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(called.to_owned());
     }
-    let studies = list.await?;
-    let studies = studies.iter();
-    let studies = studies.map(|study| (study.id.as_str(), Some(study.name.as_str())));
-    find_study(studies, called, "of the server")
+    let mut studies = list.await?;
+    let named = studies.iter();
+    let named = named.map(|study| (study.id.as_str(), Some(study.name.as_str())));
+    let at = find_study(named, called, "of the server")?;
+    Ok(studies.swap_remove(at).id)
 }
 
 fn id_begins_with(id: &str, called: &str) -> bool {
     called.len() >= MIN_DIGITS && id.starts_with(&called.to_ascii_lowercase())
 }
 
-/// The identifier of the only one of these studies, given by identifier and name, that has this identifier; or else
-/// this name; or else an identifier that begins so. `whose`: the server or the ledger that has the studies, in words.
+/// The place of the only one of these studies, given by identifier and name, that has this identifier; or else this
+/// name; or else an identifier that begins so. `whose`: the server or the ledger that has the studies, in words.
 ///
 /// # Errors
 /// `study-not-found` if there is none; `usage` with the identifiers if there are several.
@@ -48,11 +49,12 @@ pub(crate) fn find_study<'a>(
     studies: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
     called: &str,
     whose: &str,
-) -> Result<String> {
+) -> Result<usize> {
     let studies: Vec<(&str, Option<&str>)> = studies.into_iter().collect();
-    let with = |is_called: &dyn Fn(&str, Option<&str>) -> bool| {
-        let matching = studies.iter().filter(|(id, name)| is_called(id, *name));
-        matching.copied().collect::<Vec<_>>()
+    let with = |is_called: &dyn Fn(&str, Option<&str>) -> bool| -> Vec<usize> {
+        let places = 0..studies.len();
+        let fits = |at: &usize| is_called(studies[*at].0, studies[*at].1);
+        places.filter(fits).collect()
     };
     let mut matching = with(&|id, _| id == called);
     if matching.is_empty() {
@@ -62,7 +64,7 @@ pub(crate) fn find_study<'a>(
         matching = with(&|id, _| id_begins_with(id, called));
     }
     match matching.as_slice() {
-        [(id, _)] => Ok((*id).to_owned()),
+        [at] => Ok(*at),
         [] => Err(SharedError::new(
             ErrorCode::StudyNotFound,
             format!(
@@ -71,7 +73,8 @@ pub(crate) fn find_study<'a>(
         )
         .into()),
         several => {
-            let line = |(id, name): &(&str, Option<&str>)| {
+            let line = |at: &usize| {
+                let (id, name) = studies[*at];
                 format!("\n  {id}  {}", name.unwrap_or_default())
             };
             let listed: String = several.iter().take(MAX_STUDIES_SHOWN).map(line).collect();
@@ -130,16 +133,16 @@ mod tests {
             let studies = studies.iter().map(|(id, name)| (id.as_str(), Some(*name)));
             find_study(studies, text, "of the server").map_err(|error| error.to_string())
         };
-        let id = |at: usize| studies[at].0.as_str();
-        assert_eq!(lookup("wine").unwrap(), id(0));
-        assert_eq!(lookup("ABCD2").unwrap(), id(1));
+        assert_eq!((lookup("wine"), lookup("ABCD2")), (Ok(0), Ok(1)));
         // A name takes precedence over the beginning of an identifier, and a whole identifier over a name.
-        assert_eq!(lookup("abcd1").unwrap(), id(2));
+        assert_eq!(lookup("abcd1"), Ok(2));
         let named_like_it = [("7", Some("8")), ("8", None)];
-        assert_eq!(find_study(named_like_it, "8", "").unwrap(), "8");
+        assert_eq!(find_study(named_like_it, "8", "").unwrap(), 1);
         assert!(lookup("abcd").unwrap_err().contains("2 studies"));
         let twice = lookup("twice").unwrap_err();
-        assert!(twice.contains(id(3)) && twice.contains(id(4)), "{twice}");
+        for (id, _) in &studies[3..] {
+            assert!(twice.contains(id.as_str()), "{twice}");
+        }
         for none in ["fff", "win", "", "ffff0f"] {
             let error = lookup(none).unwrap_err();
             assert!(error.contains("at least 4 digits"), "{error}");

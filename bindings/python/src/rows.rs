@@ -164,6 +164,14 @@ pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String
     run_detached(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
 }
 
+/// Gives up the reports of a study in an existing ledger; returns the outcome as text and as JSON.
+#[pyfunction]
+pub(crate) fn give_up(py: Python<'_>, path: PathBuf, study: String) -> PyResult<(String, String)> {
+    run_detached(py, || {
+        texts(&RowLedger::open_existing(path)?.give_up(&study)?)
+    })
+}
+
 /// The columns of a data frame: text columns by index, all others numeric.
 pub(crate) fn frame_columns(
     values: &PyReadonlyArray2<'_, f64>,

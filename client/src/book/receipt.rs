@@ -126,6 +126,10 @@ impl fmt::Display for ReceiptEntry {
                 printable(code),
                 printable(detail)
             ),
+            EntryState::GivenUp => {
+                "given up, and never sent again; charged all the same, since the server may have it already"
+                    .to_owned()
+            }
         };
         let report = format!("   report {}: {state}\n", printable(&self.report));
         self.record.write(f, "one row", &report)

@@ -87,7 +87,7 @@ fn a_ledger_of_layout_1_says_and_sends_the_same_as_records() {
         acknowledge(&mut ledger, &entry);
     }
     drop(ledger);
-    assert_eq!(layout(&path), 2);
+    assert_eq!(layout(&path), 3);
     let ledger = Ledger::open(&path).unwrap();
     assert!(ledger.pending().unwrap().is_empty());
     let spent = ledger.spent().unwrap().epsilon;

@@ -59,6 +59,19 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     // A pure mechanism shows no δ.
     says(&printed, &["3 of 3 rows acknowledged", "delta 0;"]);
     assert!(!printed.contains("0e0"), "{printed}");
+    // Told before anything is made, and how to stop beside what it reveals.
+    for told in [text(&page, "main"), asked.clone()] {
+        says(&told, &["doing nothing is refusing"]);
+    }
+    for told in [text(&page, "#stop"), printed.clone()] {
+        says(
+            &told,
+            &["can be given up", "the server may have it already"],
+        );
+    }
+    let give_up = text(&page, "#give-up-command").replace("ROWS.csv", "mine.csv");
+    let given_up = succeeded(&as_typed(&folder, &give_up).output().unwrap());
+    says(&given_up, &["nothing to give up", "3 reports"]);
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
     let receipt = succeeded(&as_typed(&folder, &receipt).output().unwrap());
     for (_, value) in TERMS {

@@ -18,14 +18,14 @@ use eigenveil_shared::{
     api::StudyState,
     clock::Clock as _,
     enrolment::ParticipantToken,
-    privacy::format_delta,
+    privacy::{REFUSAL, STOPPING, format_delta},
     study::{Fingerprint, StudyParams},
     wording::counted,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
 
-use super::{report_check::RowCheck, report_persons::Persons};
+use super::{report_check::RowCheck, report_give_up::give_up, report_persons::Persons};
 use crate::{
     args::ServerArgs,
     commands::study_name::not_one_study,
@@ -37,7 +37,7 @@ use crate::{
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it.\n\nTo stop: eigenveil report --give-up --study ID --ledger FILE drops the reports that no server has acknowledged. Their\nepsilon stays charged: the server may have one already, if only its response was lost."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -50,8 +50,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
-    #[arg(long, value_name = "FILE")]
-    rows: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "give_up")]
+    rows: Option<PathBuf>,
     /// Ledger: the reports to be sent, and what each row has spent over all studies [default: beside the row file]
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -84,6 +84,13 @@ pub(crate) struct ReportArgs {
     /// Only say what would be sent, or why it would be refused: nothing is perturbed, charged, written or sent
     #[arg(long, conflicts_with_all = ["yes", "no_batch", "connections"])]
     check: bool,
+    /// Give up the study's reports in the ledger (of --rows or of a device) that no server has acknowledged: they are
+    /// never sent, their charge stays, and no other report of these rows is made for the study; no server is asked
+    #[arg(long, conflicts_with_all = [
+        "fingerprint", "LimitArgs", "same_participants", "tokens", "no_batch", "connections", "accept_new_purpose",
+        "moved", "resend_refused", "yes", "check", "person", "weight", "TableArgs", "ca_cert", "insecure_http", "proxy",
+    ])]
+    give_up: bool,
     /// Rows with the same text in this column are one person's: one of them, drawn at random, is reported, and the
     /// report protects all of the person's rows and their number
     #[arg(long, value_name = "COLUMN")]
@@ -120,26 +127,23 @@ struct CheckAnswer {
     pending: Option<u64>,
     /// Reports that the server refused, and that a run would not send.
     refused: Option<u64>,
+    /// Reports that were given up, and that no run sends.
+    given_up: Option<u64>,
     epsilon: f64,
     delta: f64,
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
+    let ledger_path = args.ledger_path()?;
+    if args.give_up {
+        return give_up(&args.study, &ledger_path, json);
+    }
+    // clap requires it.
+    let rows = args.rows.as_deref().unwrap_or(Path::new(""));
     let http = args.server.settings()?;
     let study = fetch(args, &http).await?;
-    // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
-    if files::is_transient(&args.rows) && !args.rows.is_dir() && args.ledger.is_none() {
-        return Err(CliError::usage(format!(
-            "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
-            args.rows.display()
-        )));
-    }
-    // A symbolic link shares the ledger of the file it points to.
-    let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
-    let beside = || output::with_suffix(&real, ".ledger");
-    let ledger_path = args.ledger.clone().unwrap_or_else(beside);
-    let bytes = files::read(&args.rows)?;
-    let mut persons = read_persons(args, bytes, study.params())?;
+    let bytes = files::read(rows)?;
+    let mut persons = read_persons(args, rows, bytes, study.params())?;
     let mut ledger = RowLedger::open_unchanged(&ledger_path)?;
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !(json || args.check) {
@@ -172,6 +176,30 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     };
     let answer = upload(&study, &mut ledger, admitted, &persons, &patient).await?;
     finish(&study, persons.are_labelled(), &answer, json)
+}
+
+impl ReportArgs {
+    /// The ledger's file: the one that is named, or the one beside the rows.
+    fn ledger_path(&self) -> Result<PathBuf> {
+        match (&self.ledger, &self.rows) {
+            (Some(ledger), _) => Ok(ledger.clone()),
+            // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
+            (None, Some(rows)) if files::is_transient(rows) && !rows.is_dir() => {
+                Err(CliError::usage(format!(
+                    "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
+                    rows.display()
+                )))
+            }
+            (None, Some(rows)) => {
+                // A symbolic link shares the ledger of the file it points to.
+                let real = fs::canonicalize(rows).unwrap_or_else(|_| rows.clone());
+                Ok(output::with_suffix(&real, ".ledger"))
+            }
+            (None, None) => Err(CliError::usage(
+                "give --ledger FILE, or --rows FILE whose ledger lies beside it",
+            )),
+        }
+    }
 }
 
 /// The study, with the fingerprint that was given.
@@ -351,7 +379,7 @@ async fn upload(
             Some(ErrorCode::StudyNotOpen | ErrorCode::StudyEnded) => {
                 what_becomes_of_the_rest(study)
             }
-            _ => "run the same command again to finish",
+            _ => "run the same command again to finish, or give them up with --give-up",
         };
         // The code that a later server may have is not known here.
         let detail = match error.code() {
@@ -390,8 +418,12 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
             0 => String::new(),
             some => format!(", {some} of them counted before"),
         };
+        let given_up = match answer.given_up {
+            0 => String::new(),
+            some => format!(", {some} given up"),
+        };
         output::text(&format!(
-            "{} of {} acknowledged ({} now{before}), {} refused, {} sent in {:.1} s",
+            "{} of {} acknowledged ({} now{before}), {} refused{given_up}, {} sent in {:.1} s",
             answer.acknowledged,
             counted(answer.rows, if persons { "person" } else { "row" }),
             sent.accepted + sent.duplicates,
@@ -416,7 +448,7 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     check_refused(sent.refused, &answer.refusals)?;
     if sent.pending > 0 {
         return Err(CliError::failed(format!(
-            "{} still to be sent; run the same command again to finish",
+            "{} still to be sent; run the same command again to finish, or give them up with --give-up",
             counted(sent.pending, "report")
         )));
     }
@@ -432,7 +464,7 @@ fn what_one_report_reveals(study: &Study, persons: bool) -> String {
         privacy = privacy.of_person();
     }
     format!(
-        "\nwhat one report reveals\n{}",
+        "\nwhat one report reveals\n{}\n\n{STOPPING} (--give-up)",
         output::privacy_text(&privacy)
     )
 }
@@ -457,7 +489,7 @@ fn describe_request(study: &Study) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = study.about();
     format!(
-        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
+        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}\n  {REFUSAL}",
         study.name().unwrap_or_default(),
         stated(&about.purpose),
         stated(&about.responsible_party),
@@ -467,7 +499,12 @@ fn describe_request(study: &Study) -> String {
 }
 
 /// The rows, and whose they are and how much they count, by the columns that say so.
-fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Result<Persons> {
+fn read_persons(
+    args: &ReportArgs,
+    rows: &Path,
+    bytes: Vec<u8>,
+    params: &StudyParams,
+) -> Result<Persons> {
     match (params.preprocessing().weights, &args.weight) {
         (Some(_), None) => {
             return Err(CliError::usage(
@@ -496,9 +533,9 @@ fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Resu
             flag,
             column: column.clone(),
         }),
-        ..settings.map_err(|error| error.context(args.rows.display()))?
+        ..settings.map_err(|error| error.context(rows.display()))?
     };
-    let table = eigenveil_tables::parse(&args.rows, &bytes, &settings, Some(&expected))?;
+    let table = eigenveil_tables::parse(rows, &bytes, &settings, Some(&expected))?;
     let holders = match label {
         None => Holders::Rows(table.len()),
         Some(_) if expected.persons => Holders::persons(identifiers(table.labels())?),
@@ -550,6 +587,7 @@ fn print_check(
             already_made: made.map(eigenveil_client::RowCounts::total),
             pending: made.map(|made| made.pending),
             refused: made.map(|made| made.refused),
+            given_up: made.map(|made| made.given_up),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
         });
@@ -565,6 +603,10 @@ fn print_check(
         let unsent = match made.pending {
             0 => String::new(),
             some => format!("; {some} still to be sent"),
+        };
+        let unsent = match made.given_up {
+            0 => unsent,
+            some => format!("{unsent}; {some} given up"),
         };
         format!(
             "in the ledger: {} for this study, made before and not made again{unsent}",

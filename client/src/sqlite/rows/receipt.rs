@@ -18,6 +18,13 @@ pub struct RowStudy {
     pub record: StudyRecord,
     /// Number of rows that took part.
     pub rows: u64,
+    /// Number of their reports that were given up before the server acknowledged them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_up: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Deref for RowStudy {
@@ -37,8 +44,15 @@ impl fmt::Display for RowReceipt {
         )?;
         self.write_totals(f)?;
         for (number, study) in (1..).zip(&self.studies) {
+            let given_up = match study.given_up {
+                0 => String::new(),
+                some => format!(
+                    "   given up: {}, never sent again; charged all the same, since the server may have one already\n",
+                    counted(some, "report")
+                ),
+            };
             write!(f, "\n{number}. ")?;
-            study.write(f, &counted(study.rows, "row"), "")?;
+            study.write(f, &counted(study.rows, "row"), &given_up)?;
         }
         Ok(())
     }

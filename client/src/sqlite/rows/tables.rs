@@ -17,6 +17,7 @@ use crate::{
 pub(super) const PENDING: i64 = 0;
 pub(super) const ACKNOWLEDGED: i64 = 1;
 pub(super) const REFUSED: i64 = 2;
+pub(super) const GIVEN_UP: i64 = 3;
 
 /// The table of limits.
 pub(super) const LIMITS: &str = "
