@@ -208,7 +208,15 @@ def test_features_and_days_of_any_kind(analyst):
         assert features_of(names) == [{"name": "a"}, {"name": "b"}]
     for day in ("2099-03-31", datetime.date(2099, 3, 31), pandas.Timestamp("2099-03-31 12:00")):
         study = analyst.create_study("days", features=made[0], epsilon=1, last_day=day)
-        assert study.about["last_day"] == "2099-03-31"
+        assert study.about["last_day"] == "2099-03-31" and "features" not in study.about
+    # What participants read about them, of a row with gaps.
+    told = pandas.DataFrame({"name": ["a", "b"], "label": ["Age", None], "unit": ["years", ""], "center": [1, 2]})
+    study = analyst.create_study("told", features=told, epsilon=1)
+    assert study.about["features"] == [{"label": "Age", "unit": "years"}, {}]
+    again = pickle.loads(pickle.dumps(study))
+    assert again.about == study.about and again.fingerprint == study.fingerprint
+    with pytest.raises(errors.StudyError, match="the label of feature 1 has 101 bytes"):
+        analyst.create_study("told", features=[{"name": "a", "label": "x" * 101}, "b"], epsilon=1)
 
 
 def test_what_an_estimate_or_tokens_cannot_be_asked_is_said_before_the_server_is(analyst, study):

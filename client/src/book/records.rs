@@ -21,7 +21,7 @@ use crate::{
 const HEAD: &str = "head";
 /// Prefix of the keys of entries.
 const ENTRY: &str = "entry/";
-/// 2: reports may be given up.
+/// 2: reports may be given up, and features are described.
 const VERSION: u32 = 2;
 
 /// A random number that identifies one write to a store.

@@ -52,6 +52,7 @@ fn filled(path: &Path) -> Ledger {
             responsible_party: Some("Institute of Wine".to_owned()),
             contact: Some("wine@example.org".to_owned()),
             last_day: Some("2099-03-31".parse().unwrap()),
+            features: None,
         };
         study_at(server, "told", params(0.3)).with_info("wines", about)
     };

@@ -52,6 +52,7 @@ const ROWS: &str = "
     CREATE TRIGGER owed_payloads_stay BEFORE DELETE ON payload
         WHEN (SELECT state FROM report WHERE key = OLD.key) IS NOT 1
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
+    ALTER TABLE study_terms DROP COLUMN features;
     PRAGMA user_version = 1;
 ";
 

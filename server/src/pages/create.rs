@@ -145,7 +145,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (form.text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
                         (form.choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
                         (form.text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
-                        (form.text("features", "Features (optional)", "One a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
+                        (form.text("features", "Features (optional)", "One a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows. A features file with its header may be pasted, too; its columns label, unit and description tell participants what a feature means.", "lines"))
                         (form.checkbox("centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {

@@ -1,10 +1,10 @@
 //! Parsing the form of a new study.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, path::Path};
 
 use eigenveil_shared::{
     Error, Result,
-    about::{StudyNotice, UtcDate},
+    about::{FeatureNotice, StudyNotice, UtcDate},
     api::CreateStudyRequest,
     enrolment::Enrolment,
     estimate::ComponentCount,
@@ -14,6 +14,7 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 use eigenveil_store::{check_component_count, check_name};
+use eigenveil_tables::features as features_file;
 
 use super::{planner::Outlook, visitor::Fields};
 
@@ -217,6 +218,7 @@ fn about(fields: &Fields, errors: &mut FieldErrors) -> StudyNotice {
         responsible_party: stated(fields, "responsible_party"),
         contact: stated(fields, "contact"),
         last_day: errors.value_or(last_day(fields.get("last_day")), None),
+        features: errors.value_or(notices(fields.get("features")), None),
     };
     errors.value_or(about.check(), ());
     about
@@ -236,10 +238,22 @@ fn last_day(text: &str) -> Result<Option<UtcDate>> {
         .transpose()
 }
 
-/// One feature a line: a name, or a name with its public center and scale.
+/// What a features file tells people of its features.
+fn notices(text: &str) -> Result<Option<Vec<FeatureNotice>>> {
+    let read = features_file::parse_notices(Path::new("features"), text);
+    read.map_err(|error| Error::invalid_request(error.detail()).with_field("features"))
+}
+
+/// A features file, as it was pasted or read by the page; or one feature a line: a name, or a name with its public
+/// center and scale.
 fn features(text: &str) -> Result<Option<Vec<Feature>>> {
     if text.is_empty() {
         return Ok(None);
+    }
+    let wrong = |why: &str| Error::invalid_request(why).with_field("features");
+    if features_file::is_table(text) {
+        let read = features_file::parse_constants(Path::new("features"), text);
+        return read.map(Some).map_err(|error| wrong(error.detail()));
     }
     let feature = |(i, line): (usize, &str)| {
         let parts: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -269,19 +283,9 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>> {
             )),
         }
     };
-    // The header of a features file, which somebody pastes.
-    let is_header = |line: &str| {
-        line.trim()
-            .to_ascii_lowercase()
-            .starts_with("name,center,scale")
-    };
-    text.lines()
-        .enumerate()
-        .filter(|(i, line)| *i > 0 || !is_header(line))
-        .map(feature)
-        .collect::<Result<_, String>>()
-        .map(Some)
-        .map_err(|wrong| Error::invalid_request(wrong).with_field("features"))
+    let features = text.lines().enumerate().map(feature);
+    let features = features.collect::<Result<_, String>>();
+    features.map(Some).map_err(|why| wrong(&why))
 }
 
 #[cfg(test)]
@@ -362,6 +366,21 @@ mod tests {
             assert!(!design.0.contains("name=") && !design.0.contains("purpose="));
             assert_eq!(planned(&design.0), design);
         }
+    }
+
+    #[test]
+    fn a_features_file_tells_people_what_features_mean() {
+        let file = "name,center,label,unit%0D%0Aage,40,Age,years%0D%0Aheight,170,,";
+        let two = GOOD.replace("dimension=8", "dimension=2");
+        let design = read(&format!("{two}&features={file}")).unwrap();
+        let told = design.request.about.features.unwrap();
+        assert_eq!(told[0].to_string(), "Age (years)");
+        assert_eq!(told[1], FeatureNotice::default());
+        assert_eq!(design.request.features.unwrap()[1].center, 170.0);
+        let wrong = format!("{two}&features={}", file.replace("Age", &"x".repeat(101)));
+        let errors = read(&wrong).err().unwrap();
+        let errors: Vec<_> = errors.iter().map(|(field, _)| field).collect();
+        assert_eq!(errors, ["features"]);
     }
 
     #[test]

@@ -34,7 +34,9 @@ fn text(page: &Document<'static>, selector: &str) -> String {
 async fn printed_commands_work_and_the_receipt_is_complete() {
     let folder = Folder::new();
     let server = folder.server();
-    let lines = format!("name,center,scale\nalcohol,13,0.8125\n\"{LONG_NAME}\",2.6,0.75\n");
+    let lines = format!(
+        "name,center,scale,label,unit\nalcohol,13,0.8125,Strength,% vol\n\"{LONG_NAME}\",2.6,0.75,,\n"
+    );
     let constants = folder.write("constants.csv", lines);
     let terms = TERMS
         .map(|(flag, value)| format!("{flag} '{value}'"))
@@ -79,8 +81,10 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
             assert!(place.contains(value), "{value:?} is not in {place}");
         }
     }
+    assert!(features.contains("Strength (% vol)"), "{features}");
     for constant in [
         "alcohol: center 13, scale 0.8125",
+        "Strength (% vol)",
         LONG_NAME,
         "center 2.6, scale 0.75",
     ] {

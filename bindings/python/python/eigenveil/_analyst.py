@@ -10,7 +10,7 @@ import logging
 from typing import Any, NoReturn
 
 from . import _core, _rows
-from ._command import features_of
+from ._command import features_of, listed_features, notices_of
 from ._estimate import Estimate
 from ._participant import Connection, Study, id_of, require_connection
 from ._request import read_json, to_json
@@ -86,7 +86,8 @@ class Analyst:
             Of one report; ``delta`` for the Gaussian mechanisms only.
         features : optional
             Names, or a frame with the columns ``name``, ``center``, ``scale`` (and ``observed``, ``section``), or what
-            :func:`prepare` returned: public constants, never from the participants' rows.
+            :func:`prepare` returned: public constants, never from the participants' rows. Columns ``label``, ``unit``
+            and ``description`` tell participants what a feature means.
         dimension : int
             Numbers in a row, where there are no features.
         k : int or "auto"
@@ -106,7 +107,8 @@ class Analyst:
         purpose, responsible_party, contact, last_day : str, optional
             What participants are told; fixed with the study. ``last_day`` as ``"2027-03-31"`` or a date.
         """
-        given = {**locals(), "features": features_of(features)}
+        features = None if features is None else listed_features(features)
+        given = {**locals(), "features": features_of(features), "feature_notices": notices_of(features)}
         del given["self"]
         if k is None:
             raise InputError("k is None; it must be a whole number or 'auto'", "invalid-request")

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
 use eigenveil_estimation::planning::slow_report_note;
 use eigenveil_shared::{
-    about::{StudyNotice, UtcDate},
+    about::{FeatureNotice, StudyNotice, UtcDate},
     api::{CreateStudyRequest, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::ComponentCount,
@@ -38,7 +38,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows.\nIts columns label,unit,description, if it has them, tell participants what each feature means."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -130,7 +130,8 @@ struct CreateArgs {
     epsilon: f64,
     #[command(flatten)]
     mechanism: MechanismArgs,
-    /// CSV with the columns name,center,scale: public constants of the features
+    /// CSV with the columns name,center,scale: public constants of the features; and label,unit,description: what
+    /// participants read about them
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study
@@ -172,12 +173,14 @@ struct AboutArgs {
 }
 
 impl AboutArgs {
-    fn about(&self) -> Result<StudyNotice> {
+    /// The notice, with what it says of the study's features.
+    fn about(&self, features: Option<Vec<FeatureNotice>>) -> Result<StudyNotice> {
         let about = StudyNotice {
             purpose: self.purpose.clone(),
             responsible_party: self.responsible_party.clone(),
             contact: self.contact.clone(),
             last_day: self.last_day,
+            features,
         };
         about.check()?;
         Ok(about)
@@ -315,7 +318,7 @@ async fn tokens(
 
 fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
     let path = create.features.as_deref();
-    let features = path.map(tables::read_constants).transpose()?;
+    let (features, notices) = path.map(tables::read_constants).transpose()?.unzip();
     let dimension = match (create.p, &features) {
         (Some(p), _) => p,
         (None, Some(features)) => features.len(),
@@ -333,7 +336,7 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, StudyParams)> {
         }),
         draft: create.draft,
         enrolment: create.enrolment,
-        about: create.about.about()?,
+        about: create.about.about(notices.flatten())?,
         ..design
     };
     Ok((request, params))

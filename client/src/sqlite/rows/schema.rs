@@ -133,7 +133,7 @@ const REPORT_TRIGGERS: &str = "
         BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged or given up'); END;
 ";
 
-/// Upgrades to layout 2, in which reports may be given up (state 3).
+/// Upgrades to layout 2, in which reports may be given up (state 3), and features are described.
 fn to_layout_2(file: &mut LockedFile) -> Result<()> {
     file.check_consistent(CONSISTENCY_CHECK)?;
     file.write(|file| {
@@ -149,7 +149,9 @@ fn to_layout_2(file: &mut LockedFile) -> Result<()> {
              DROP TABLE report_of_layout_1",
         )?;
         file.execute_batch(REPORT_TRIGGERS)?;
-        Ok(file.execute_batch("PRAGMA user_version = 2")?)
+        Ok(file.execute_batch(
+            "ALTER TABLE study_terms ADD COLUMN features TEXT; PRAGMA user_version = 2",
+        )?)
     })
 }
 
