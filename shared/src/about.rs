@@ -57,17 +57,17 @@ pub struct StudyNotice {
     pub contact: Option<String>,
     /// The last day on which reports are taken, UTC; `null`: until somebody closes the study.
     pub last_day: Option<UtcDate>,
-    /// What the features mean, in their order; absent: their names say it.
+    /// Meanings of the features, in their order; absent: their names say them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<FeatureNotice>>,
 }
 
-/// What a feature means, for people to read. A field that is `None` is not shown.
+/// The meaning of a feature, for people to read. A field that is `None` is not shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FeatureNotice {
-    /// What people call it; at most 100 bytes.
+    /// The name that people use; at most 100 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -75,7 +75,7 @@ pub struct FeatureNotice {
     #[cfg_attr(feature = "openapi", schema(max_length = 40))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// What exactly is asked for; at most 300 bytes.
+    /// Exactly the quantity that is asked for; at most 300 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 300))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -124,17 +124,17 @@ impl StudyNotice {
             ("responsible_party", responsible, MAX_RESPONSIBLE),
             ("contact", &self.contact, MAX_CONTACT),
         ] {
-            let what = || field.replace('_', " ");
-            check_text(text.as_deref(), most, field, what)?;
+            let name = || field.replace('_', " ");
+            check_text(text.as_deref(), most, field, name)?;
         }
         for (number, feature) in (1..).zip(self.features.iter().flatten()) {
-            for (what, text, most) in [
+            for (word, text, most) in [
                 ("label", &feature.label, MAX_LABEL),
                 ("unit", &feature.unit, MAX_UNIT),
                 ("description", &feature.description, MAX_DESCRIPTION),
             ] {
-                let what = || format!("{what} of feature {number}");
-                check_text(text.as_deref(), most, "features", what)?;
+                let name = || format!("{word} of feature {number}");
+                check_text(text.as_deref(), most, "features", name)?;
             }
         }
         match &self.contact {
@@ -162,7 +162,7 @@ impl StudyNotice {
         }
     }
 
-    /// What the feature at this place means, if the study says so.
+    /// The meaning of the feature at this place, if the study says it.
     pub fn feature(&self, at: usize) -> Option<&FeatureNotice> {
         let notice = self.features.as_ref()?.get(at)?;
         (*notice != FeatureNotice::default()).then_some(notice)
@@ -200,18 +200,18 @@ impl StudyNotice {
     }
 }
 
-/// Refuses a text that is too long or cannot be read; `what` it is, in words.
+/// Refuses a text that is too long or cannot be read.
 fn check_text(
     text: Option<&str>,
     most: usize,
     field: &'static str,
-    what: impl Fn() -> String,
+    name: impl Fn() -> String,
 ) -> Result<()> {
     match text {
         Some(text) if text.len() > most || !is_readable(text) => Err(error!(
             InvalidNotice,
             "the {} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
-            what(),
+            name(),
             text.len()
         )
         .with_field(field)),

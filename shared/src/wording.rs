@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn one_thing_is_not_several() {
-        let said = [0, 1, 2].map(|number| counted(number, "report"));
-        assert_eq!(said, ["0 reports", "1 report", "2 reports"]);
+        let numbers = [0, 1, 2].map(|number| counted(number, "report"));
+        assert_eq!(numbers, ["0 reports", "1 report", "2 reports"]);
         assert_eq!(counted(3, "study"), "3 studies");
         assert_eq!(plural(1, "study"), "study");
     }

@@ -195,12 +195,12 @@ mod tests {
         assert_eq!(observed[1].section.as_deref(), Some("lab"));
         assert_eq!(parsed("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(parsed("").is_err() && parsed("name,centre\nheight,1\n").is_err());
-        let told = "Name,Unit,center,Description,label\nheight,cm,170,\"barefoot, standing\",Height\nbmi,,25,,\n";
-        assert_eq!(parsed(told).unwrap()[0], Feature::new("height", 170.0, 1.0));
+        let text = "Name,Unit,center,Description,label\nheight,cm,170,\"barefoot, standing\",Height\nbmi,,25,,\n";
+        assert_eq!(parsed(text).unwrap()[0], Feature::new("height", 170.0, 1.0));
         let notices = |text: &str| parse_notices(Path::new("features"), text).unwrap();
-        let notices_of_two = notices(told).unwrap();
-        let shown: Vec<String> = notices_of_two.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["Height (cm): barefoot, standing", ""]);
+        let notices_of_two = notices(text).unwrap();
+        let lines: Vec<String> = notices_of_two.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["Height (cm): barefoot, standing", ""]);
         assert_eq!(notices("name,label\nheight,\n"), None);
         assert_eq!(notices("height\nweight\n"), None);
         // The same features as written by R, pandas, Excel and an editor.

@@ -24,7 +24,7 @@ struct Design {
     name: String,
     dimension: Option<usize>,
     features: Option<Vec<Feature>>,
-    /// What the features mean to people, in their order.
+    /// Meanings of the features, for people, in their order.
     feature_notices: Option<Vec<FeatureNotice>>,
     #[serde(default)]
     bound_rows: BoundRows,

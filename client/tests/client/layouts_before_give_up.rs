@@ -72,18 +72,18 @@ fn a_device_of_layout_2_says_and_sends_the_same_and_can_give_up() {
     }
     let entry = entry_of(&ledger, "acknowledged");
     acknowledge(&mut ledger, &entry);
-    let said = |ledger: &Ledger| {
+    let state_of = |ledger: &Ledger| {
         let pending = ledger.pending().unwrap().remove(0);
         (
             ledger.receipt().unwrap(),
             ledger.request(&pending).unwrap().body,
         )
     };
-    let before = said(&ledger);
+    let before = state_of(&ledger);
     drop(ledger);
     put_back(&path, DEVICE);
     let mut ledger = Ledger::open(&path).unwrap();
-    assert_eq!(said(&ledger), before);
+    assert_eq!(state_of(&ledger), before);
     assert_eq!(ledger.give_up("pending").unwrap().given_up, 1);
     drop(ledger);
     assert_eq!(layout(&path), 3);
@@ -115,10 +115,10 @@ fn rows_of_layout_1(path: &Path, study: &Study) -> String {
     let thirds: Vec<u64> = (0..400).step_by(3).collect();
     accept(&mut ledger, study, &thirds);
     refuse(&mut ledger, study, 1, "token-spent", "spent");
-    let said = said(&ledger, study);
+    let before = said(&ledger, study);
     drop(ledger);
     put_back(path, ROWS);
-    said
+    before
 }
 
 #[test]
@@ -154,12 +154,12 @@ fn an_upgrade_of_rows_that_was_cut_off_forgets_nothing() {
     for cut in (page..after.len()).step_by(page) {
         let torn = [&after[..cut], before.get(cut..).unwrap_or_default()].concat();
         fs::write(&path, torn).unwrap();
-        let found = RowLedger::open(&path).and_then(|ledger| {
+        let reopened = RowLedger::open(&path).and_then(|ledger| {
             ledger.pending(&study, 0, usize::MAX)?;
             Ok::<_, Error>(said(&ledger, &study))
         });
-        match found {
-            Ok(found) => assert_eq!(found, expected, "{cut}"),
+        match reopened {
+            Ok(text) => assert_eq!(text, expected, "{cut}"),
             Err(error) => {
                 assert_says(error, &["damaged"]);
                 refused += 1;

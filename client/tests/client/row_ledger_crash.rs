@@ -58,8 +58,8 @@ fn child() {
         out.write_all(said.as_bytes()).unwrap();
         if number % 2 == 1 {
             ledger.give_up(study.id()).unwrap();
-            let said = format!("gave-up {number}\n");
-            out.write_all(said.as_bytes()).unwrap();
+            let line = format!("gave-up {number}\n");
+            out.write_all(line.as_bytes()).unwrap();
         }
     }
     out.write_all(b"finished\n").unwrap();

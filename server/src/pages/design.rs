@@ -238,7 +238,7 @@ fn last_day(text: &str) -> Result<Option<UtcDate>> {
         .transpose()
 }
 
-/// What a features file tells people of its features.
+/// Meanings of the features in a features file, for people.
 fn notices(text: &str) -> Result<Option<Vec<FeatureNotice>>> {
     let read = features_file::parse_notices(Path::new("features"), text);
     read.map_err(|error| Error::invalid_request(error.detail()).with_field("features"))
@@ -373,9 +373,9 @@ mod tests {
         let file = "name,center,label,unit%0D%0Aage,40,Age,years%0D%0Aheight,170,,";
         let two = GOOD.replace("dimension=8", "dimension=2");
         let design = read(&format!("{two}&features={file}")).unwrap();
-        let told = design.request.about.features.unwrap();
-        assert_eq!(told[0].to_string(), "Age (years)");
-        assert_eq!(told[1], FeatureNotice::default());
+        let meanings = design.request.about.features.unwrap();
+        assert_eq!(meanings[0].to_string(), "Age (years)");
+        assert_eq!(meanings[1], FeatureNotice::default());
         assert_eq!(design.request.features.unwrap()[1].center, 170.0);
         let wrong = format!("{two}&features={}", file.replace("Age", &"x".repeat(101)));
         let errors = read(&wrong).err().unwrap();

@@ -186,8 +186,8 @@ async fn the_participate_page_shows_purpose_features_and_parameters() {
     }
     // What a feature means is told where somebody said it, as words that nobody pinned.
     assert!(!page.text("table#features").contains("Meaning"));
-    let told = server.study_with(described()).await;
-    let of_words = participate(&server, &told, None).await;
+    let with_meanings = server.study_with(described()).await;
+    let of_words = participate(&server, &with_meanings, None).await;
     for word in ["Meaning", "Sleep (h)", "in <b>one</b> night"] {
         of_words.says("table#features", word);
     }

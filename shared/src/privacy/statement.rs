@@ -9,7 +9,7 @@ use crate::{
     study::StudyParams,
 };
 
-/// That nobody has to take part: shown before anybody does.
+/// The notice that nobody has to take part, shown before anybody does.
 pub const REFUSAL: &str =
     "You may refuse, and doing nothing is refusing: then nothing of yours is sent.";
 

@@ -234,13 +234,13 @@ impl Study {
     }
 }
 
-/// What a study tells people of its features, as an engine stores it: JSON.
+/// Meanings of a study's features, as an engine stores them: JSON.
 pub(crate) fn features_to_text(about: &StudyNotice) -> Result<Option<String>, Failure> {
     let text = about.features.as_ref().map(serde_json::to_string);
     text.transpose().map_err(Failure::damaged)
 }
 
-/// What the study with this identifier tells people of its features, by what is stored.
+/// Meanings of the features of the study with this identifier, from its stored text.
 pub(crate) fn features_from_text(
     text: Option<String>,
     id: StudyId,

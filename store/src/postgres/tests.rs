@@ -144,11 +144,11 @@ fn servers_share_what_is_counted() {
     with_servers(3, async |servers| {
         let first = &servers.stores[0];
         let open = create(first, &of_seeds()).await;
-        let told = json!({
+        let design = json!({
             "enrolment": "token", "features": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
             "about": {"purpose": "sleep", "features": [{"label": "A", "unit": "cm"}, {}, {}]},
         });
-        let enrolled = create(first, &told).await;
+        let enrolled = create(first, &design).await;
         let admissions = admissions(first, &enrolled, 200).await;
         let (all_open, all_enrolled) = (
             servers.everywhere(&open).await,

@@ -322,8 +322,8 @@ fn reports_are_given_up_in_either_ledger() {
     for (ledger, given_up) in &both {
         let done = run_json(&format!("{give_up} {ledger}"));
         has(&done, &format!("study={study} acknowledged=0 {given_up}"));
-        let said = succeeded(&run(&format!("{give_up} {ledger}")));
-        assert!(said.contains("may have one already"), "{said}");
+        let text = succeeded(&run(&format!("{give_up} {ledger}")));
+        assert!(text.contains("may have one already"), "{text}");
     }
     let unknown = run("report --give-up --study nothing --ledger none.ledger");
     refused(&unknown, 1, &["there is no such file"]);
