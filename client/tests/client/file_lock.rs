@@ -167,8 +167,8 @@ fn charges_of_another_process_are_not_overwritten() {
     }
 }
 
-/// A report that another process gave up is not sent by one that has it in its outbox: with the lock nothing is given up,
-/// and should both locks be lost, nothing is sent.
+/// A report that another process gave up is not sent by one that has it in its outbox: with the lock nothing is given
+/// up, and should both locks be lost, nothing is sent.
 #[test]
 fn a_report_that_another_process_gave_up_is_not_sent() {
     for kind in KINDS {

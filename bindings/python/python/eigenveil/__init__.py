@@ -1,8 +1,8 @@
 """Principal components of data that never leaves its owners, under local differential privacy.
 
-Whoever takes part: :class:`Study`, :class:`Ledger`, :func:`report`, :func:`give_up`. Whoever asks: :class:`Analyst`, :class:`Estimate`,
-:func:`serve`. Whoever wants to know what it would give: :class:`LocalDPPCA`, :func:`plan`, :func:`simulate`,
-:func:`account`, :func:`audit`, :func:`prepare`, :mod:`eigenveil.central`.
+Whoever takes part: :class:`Study`, :class:`Ledger`, :func:`report`, :func:`give_up`. Whoever asks:
+:class:`Analyst`, :class:`Estimate`, :func:`serve`. Whoever wants to know what it would give: :class:`LocalDPPCA`,
+:func:`plan`, :func:`simulate`, :func:`account`, :func:`audit`, :func:`prepare`, :mod:`eigenveil.central`.
 
 All of it is the compiled Rust of Eigenveil; see :mod:`eigenveil.errors` for what can go wrong.
 """
