@@ -36,6 +36,19 @@ impl PyAnalyst {
             control.run_requests(work(client))?
         })
     }
+
+    /// Calls the server about the study with this identifier, the beginning of it, or this name.
+    fn call_about<T, F, W>(&self, py: Python<'_>, called: String, work: W) -> PyResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(OperatorClient, String) -> F + Send + 'static,
+        F: Future<Output = Result<T>>,
+    {
+        self.call(py, async move |client: OperatorClient| {
+            let study = client.find_study(&called).await?;
+            work(client, study).await
+        })
+    }
 }
 
 fn json(document: &impl Serialize) -> Result<String> {
@@ -72,7 +85,9 @@ impl PyAnalyst {
     }
 
     fn study(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| json(&client.study(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            json(&client.study(&study).await?)
+        })
     }
 
     fn studies(&self, py: Python<'_>) -> PyResult<String> {
@@ -80,19 +95,25 @@ impl PyAnalyst {
     }
 
     fn open(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| json(&client.open(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            json(&client.open(&study).await?)
+        })
     }
 
     fn close(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| json(&client.close(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            json(&client.close(&study).await?)
+        })
     }
 
     fn delete(&self, py: Python<'_>, study: String) -> PyResult<()> {
-        self.call(py, async move |client| Ok(client.delete(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            Ok(client.delete(&study).await?)
+        })
     }
 
     fn tokens(&self, py: Python<'_>, study: String, count: usize) -> PyResult<Vec<String>> {
-        self.call(py, async move |client| {
+        self.call_about(py, study, async move |client, study| {
             let mut tokens = Vec::new();
             while tokens.len() < count {
                 let batch =
@@ -105,7 +126,7 @@ impl PyAnalyst {
     }
 
     fn token_counts(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| {
+        self.call_about(py, study, async move |client, study| {
             json(&client.token_counts(&study).await?)
         })
     }

@@ -16,7 +16,7 @@ use crate::{
     study::upload_one,
 };
 
-/// The state of a report.
+/// The state of a report. Its bytes are kept while it is pending or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryState {
@@ -33,6 +33,19 @@ pub enum EntryState {
         /// The server's message.
         detail: String,
     },
+    /// Given up by its owner before a server acknowledged it, which may have it all the same; its bytes are gone from
+    /// here, and it is never sent again.
+    GivenUp,
+}
+
+impl EntryState {
+    /// Whether the report can still be sent, now or after a refusal: its bytes are kept.
+    pub(crate) fn can_be_sent(&self) -> bool {
+        match self {
+            Self::Pending | Self::Refused { .. } => true,
+            Self::Acknowledged | Self::GivenUp => false,
+        }
+    }
 }
 
 /// A study that a device took part in, with the state of its report. The report's bytes are stored separately.
@@ -90,7 +103,8 @@ impl Entry {
         format!("payload/{}", self.number)
     }
 
-    /// The request that sends the report with this stored payload.
+    /// The request that sends the report with this payload. Read the payload from the store for each request: a report
+    /// that was given up meanwhile, by this program or another one, has none any more.
     ///
     /// # Errors
     /// If the payload has the wrong length.

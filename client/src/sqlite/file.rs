@@ -588,7 +588,7 @@ impl LockedFile {
     }
 
     /// The layout of the tables.
-    fn layout(&self) -> Result<i32> {
+    pub(crate) fn layout(&self) -> Result<i32> {
         self.one("PRAGMA user_version", [], |row| row.get(0))
     }
 

@@ -29,6 +29,8 @@ mod file_lock;
 #[cfg(feature = "sqlite")]
 mod layout_1;
 #[cfg(feature = "sqlite")]
+mod layouts_before_give_up;
+#[cfg(feature = "sqlite")]
 mod ledger;
 #[cfg(feature = "sqlite")]
 mod ledger_crash;

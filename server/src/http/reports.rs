@@ -17,6 +17,7 @@ use eigenveil_shared::{
     },
     enrolment::{Enrolment, Frame},
     error,
+    wording::counted,
 };
 use eigenveil_store::{ClientKey, NewReport, Reservation, Study, SubmitOutcome};
 use smallvec::{SmallVec, smallvec};
@@ -162,9 +163,9 @@ fn decode_batch(
     if admissions.len() != reports.len() {
         return Err(error!(
             MalformedReport,
-            "the batch has {} tokens for {} reports; send one token for each report",
-            admissions.len(),
-            reports.len()
+            "the batch has {} for {}; send one token for each report",
+            counted(admissions.len() as u64, "token"),
+            counted(reports.len() as u64, "report")
         ));
     }
     let admitted = (0..).zip(reports);

@@ -22,7 +22,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     failure::Failure,
-    study::{MAX_BUCKETS, NewStudy, Study, StudyId, check_component_count, check_name},
+    study::{
+        MAX_BUCKETS, NewStudy, Study, StudyId, check_component_count, check_features, check_name,
+    },
 };
 
 /// First bytes of an export; the last digit is the version of the format.
@@ -80,6 +82,7 @@ impl Header {
         check_name("the name of the study", &self.name)?;
         // The last day may have passed: the reports arrived before.
         self.about.check()?;
+        check_features(&self.about, &params)?;
         check_component_count(self.default_k, params.dimension())?;
         if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
             return Err(malformed("the number of buckets").into());

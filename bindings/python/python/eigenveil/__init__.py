@@ -1,8 +1,8 @@
 """Principal components of data that never leaves its owners, under local differential privacy.
 
-Whoever takes part: :class:`Study`, :class:`Ledger`, :func:`report`. Whoever asks: :class:`Analyst`, :class:`Estimate`,
-:func:`serve`. Whoever wants to know what it would give: :class:`LocalDPPCA`, :func:`plan`, :func:`simulate`,
-:func:`account`, :func:`audit`, :func:`prepare`, :mod:`eigenveil.central`.
+Whoever takes part: :class:`Study`, :class:`Ledger`, :func:`report`, :func:`give_up`. Whoever asks:
+:class:`Analyst`, :class:`Estimate`, :func:`serve`. Whoever wants to know what it would give: :class:`LocalDPPCA`,
+:func:`plan`, :func:`simulate`, :func:`account`, :func:`audit`, :func:`prepare`, :mod:`eigenveil.central`.
 
 All of it is the compiled Rust of Eigenveil; see :mod:`eigenveil.errors` for what can go wrong.
 """
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from ._analyst import Analyst
     from ._command import EigenveilWarning, account, audit, plan, prepare, simulate
     from ._estimate import Estimate, Intervals
-    from ._participant import Connection, Ledger, Participation, Receipt, Reported, Sent, Study, receipt, report
+    from ._participant import (
+        Connection, GivenUp, Ledger, Participation, Receipt, Reported, Sent, Study, give_up, receipt, report,
+    )  # fmt: skip
     from ._pca import LocalDPPCA, LocalDPSparsePCA
     from ._serve import Server, serve
 
 __all__ = [
-    "Analyst", "Connection", "EigenveilWarning", "Estimate", "Intervals", "Ledger", "LocalDPPCA", "LocalDPSparsePCA",
-    "Participation", "Receipt", "Reported", "Sent", "Server", "Study", "__version__", "account", "audit", "central",
-    "errors", "plan", "prepare", "receipt", "report", "serve", "simulate",
+    "Analyst", "Connection", "EigenveilWarning", "Estimate", "GivenUp", "Intervals", "Ledger", "LocalDPPCA",
+    "LocalDPSparsePCA", "Participation", "Receipt", "Reported", "Sent", "Server", "Study", "__version__", "account",
+    "audit", "central", "errors", "give_up", "plan", "prepare", "receipt", "report", "serve", "simulate",
 ]  # fmt: skip
 
 # A device needs none of the analyst's modules, nor their imports: each is loaded when it is asked for.

@@ -155,7 +155,7 @@ class Participation:
     study, report : str
         Identifiers.
     state : str
-        ``"owed"``, ``"acknowledged"`` or ``"refused"``.
+        ``"owed"``, ``"acknowledged"``, ``"refused"`` or ``"given-up"``.
     epsilon, delta : float
         The charge: the actual budget, never less than the claimed one.
     local_warning : str or None
@@ -165,7 +165,7 @@ class Participation:
     new: bool
     study: str
     report: str
-    state: Literal["owed", "acknowledged", "refused"]
+    state: Literal["owed", "acknowledged", "refused", "given-up"]
     epsilon: float
     delta: float
     local_warning: str | None = None
@@ -196,10 +196,43 @@ class Sent(_rows.Copies):
 
     def _logged(self) -> Self:
         counts = (self.accepted, self.duplicates, self.refused, self.pending)
-        _log.info("%d reports accepted, %d duplicates, %d refused, %d still to be sent", *counts)
+        _log.info("reports: %d accepted, %d duplicates, %d refused, %d still to be sent", *counts)
         for failure in self.failures:
             _log.warning("study %s: %s [%s]", failure["study"], failure["detail"], failure["code"])
         return self
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """The reports of one study in a ledger, after those that no server had acknowledged were given up. ``str`` is for
+    people.
+
+    Attributes
+    ----------
+    study : str
+        Identifier.
+    given_up, acknowledged : int
+        Reports never sent again from here; reports that the server has, which stay counted.
+    epsilon, delta : float
+        The charge of each report, which stays: the server may have one whose acknowledgement was lost.
+    """
+
+    study: str
+    given_up: int
+    acknowledged: int
+    epsilon: float
+    delta: float
+    _text: str = field(repr=False)
+
+    @classmethod
+    def _of(cls, text: str, document: str) -> GivenUp:
+        done = read_json(document)
+        charged = done.pop("charged")
+        _log.info("reports given up for study %s: %d", done["study"], done["given_up"])
+        return cls(**done, **charged, _text=text)
+
+    def __str__(self) -> str:
+        return self._text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -311,6 +344,11 @@ class Ledger:
         """Keeps the one-time token of a report that is not acknowledged yet; returns whether it is still needed."""
         return self._core.set_token(id_of(study), _token(token))
 
+    def give_up(self, study: Study | str) -> GivenUp:
+        """Gives up the report of a study that no server has acknowledged: it is never sent, its charge stays, and no
+        other report is made for this study. The server may have it already, if only its response was lost."""
+        return GivenUp._of(*self._core.give_up(id_of(study)))
+
     def send(self, *, connection: Connection | None = None) -> Sent:
         """Sends what is pending, the same bytes each time; what cannot be sent now stays pending.
 
@@ -367,8 +405,8 @@ class Reported(Sent):
 
     Attributes
     ----------
-    participants, prepared, acknowledged : int
-        Rows or persons; those charged by this call; those that the server has.
+    participants, prepared, acknowledged, given_up : int
+        Rows or persons; those charged by this call; those that the server has; those given up before.
     unusable : int
         Of those prepared, how many were sent as the zero row. **For whoever holds the rows only.**
     epsilon, delta : float
@@ -380,6 +418,7 @@ class Reported(Sent):
     participants: int = 0
     prepared: int = 0
     acknowledged: int = 0
+    given_up: int = 0
     unusable: int = 0
     epsilon: float = 0.0
     delta: float = 0.0
@@ -482,6 +521,11 @@ def report(
 def receipt(ledger: Path) -> Receipt:
     """The receipt of the ledger of a table, as :func:`report` uses it."""
     return Receipt._of(*_core.receipt(ledger))
+
+
+def give_up(ledger: Path, study: Study | str) -> GivenUp:
+    """Gives up the reports of a study in the ledger of a table, as :meth:`Ledger.give_up` does for a device."""
+    return GivenUp._of(*_core.give_up(ledger, id_of(study)))
 
 
 @contextlib.contextmanager

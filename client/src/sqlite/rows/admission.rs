@@ -6,6 +6,7 @@ use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     enrolment::{Enrolment, ParticipantToken},
     privacy::Budget,
+    wording::counted,
 };
 use serde::Deserialize;
 
@@ -265,7 +266,9 @@ impl UploadRequest {
             return Ok(());
         }
         let detail = format!(
-            "there are {token_count} one-time tokens for {participant_count} participants of study {}, who report with one each; nothing was perturbed or charged",
+            "there are {} for {} of study {}, who report with one each; nothing was perturbed or charged",
+            counted(token_count as u64, "one-time token"),
+            counted(participant_count, "participant"),
             study.id()
         );
         let error = SharedError::new(ErrorCode::TokenRequired, detail);

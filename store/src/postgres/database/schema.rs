@@ -16,6 +16,7 @@ use crate::{
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
+    include_str!("migrations/3.sql"),
 ];
 pub(crate) const VERSION: usize = MIGRATIONS.len();
 /// The oldest that the tests have run with.

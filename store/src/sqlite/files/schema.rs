@@ -144,6 +144,9 @@ const MIGRATIONS: &[&str] = &["
 ", "
     -- The commit_seq of a closed study up to which its seeds are sorted, and the write-ahead log has none of them.
     ALTER TABLE studies ADD COLUMN rewritten_seq INTEGER;
+", "
+    -- What the study tells people of its features, JSON in their order; NULL: nothing.
+    ALTER TABLE studies ADD COLUMN features TEXT;
 "];
 
 /// For other connections.
