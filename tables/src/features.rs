@@ -73,11 +73,6 @@ pub fn is_table(text: &str) -> bool {
     table_delimiter(without_mark(text)).is_some()
 }
 
-/// Whether the text is a table: its first line has a column `name`.
-pub fn is_table(text: &str) -> bool {
-    table_delimiter(without_mark(text)).is_some()
-}
-
 /// The separator of a first line that has a column `name`, quoted or not, in any case.
 fn table_delimiter(text: &str) -> Option<u8> {
     let first = text.lines().next().unwrap_or_default();
