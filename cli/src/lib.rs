@@ -93,12 +93,16 @@ pub fn run_line(words: &[OsString]) -> u8 {
 fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
     let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words)?;
     // For clap the variable would conflict as the flag does.
-    if let Some(moment) = matches.subcommand_matches("moment")
-        && moment.contains_id("estimate")
-        && moment.value_source("server") == Some(ValueSource::CommandLine)
-    {
-        let wrong = "--server has no effect: --estimate needs no server; leave it out";
-        return Err(Cli::command().error(clap::error::ErrorKind::ArgumentConflict, wrong));
+    for (command, flag) in [("moment", "estimate"), ("report", "give_up")] {
+        let Some(given) = matches.subcommand_matches(command) else {
+            continue;
+        };
+        let are_given = [flag, "server"].map(|id| given.value_source(id));
+        if are_given == [Some(ValueSource::CommandLine); 2] {
+            let flag = flag.replace('_', "-");
+            let wrong = format!("--server has no effect: --{flag} needs no server; leave it out");
+            return Err(Cli::command().error(clap::error::ErrorKind::ArgumentConflict, wrong));
+        }
     }
     Cli::from_arg_matches(&matches)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use eigenveil_shared::preprocess::Feature;
+use eigenveil_shared::{about::FeatureNotice, preprocess::Feature};
 use eigenveil_tables::{
     DecimalMark, Encoding, ExpectedColumns, Format, Header, RowTable, Settings, decimal_mark,
     delimiter, encoding, features, parse_usable,
@@ -174,9 +174,11 @@ pub(crate) fn read_with_constants(
     Ok((table, settings.features))
 }
 
-/// Reads a features file that must be a table with the public constants.
-pub(crate) fn read_constants(path: &Path) -> Result<Vec<Feature>> {
-    Ok(features::parse_constants(path, &files::read_text(path)?)?)
+/// Reads a features file that must be a table with the public constants, and what it tells people of the features.
+pub(crate) fn read_constants(path: &Path) -> Result<(Vec<Feature>, Option<Vec<FeatureNotice>>)> {
+    let text = files::read_text(path)?;
+    let features = features::parse_constants(path, &text)?;
+    Ok((features, features::parse_notices(path, &text)?))
 }
 
 #[cfg(test)]

@@ -86,6 +86,8 @@ assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"))
 pub mod book;
 pub mod error;
 pub mod exchange;
+#[cfg(feature = "sqlite")]
+mod given_up;
 #[cfg(feature = "http")]
 pub mod http;
 mod rules;
@@ -107,6 +109,8 @@ pub use book::{EntryState, Receipt, ReceiptEntry, StudyRecord};
 pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Hint, Result};
 pub use exchange::{Answer, ReportResult, Request, Response, Server};
+#[cfg(feature = "sqlite")]
+pub use given_up::GivenUp;
 pub use rules::{Limits, PrivacyCost, StudyTerms};
 pub use site_study::SiteStudy;
 #[cfg(all(feature = "http", feature = "sqlite"))]
@@ -119,6 +123,5 @@ pub use sqlite::{
 };
 pub use study::{PreparedReport, Study};
 pub use study_info::StudyInfo;
-pub use study_name::resolve_study_id;
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub use upload::{Holders, Participants, RowCharges, UploadAnswer, UploadProgress, upload_table};

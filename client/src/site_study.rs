@@ -24,7 +24,7 @@ pub struct SiteStudy(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     info: StudyInfo,
-    /// Those of `info`.
+    /// The parameters of `info`.
     params: SiteStudyParams,
 }
 

@@ -19,7 +19,7 @@ pub struct SiteUploadAnswer {
     pub study: String,
     /// The site.
     pub site: String,
-    /// What was sent of the table, if a report was made. **Only for the site**, so that no document contains it.
+    /// Counts of the table, if a report was made. **Only for the site**, so that no document contains them.
     #[serde(skip)]
     pub counts: TableCounts,
     /// Counts of this upload; `refused` and `pending` count all reports of the site to the study.
@@ -27,6 +27,8 @@ pub struct SiteUploadAnswer {
     pub sent: SendSummary,
     /// Reports of the site to the study that the server has.
     pub acknowledged: u64,
+    /// Reports of the site to the study that were given up before.
+    pub given_up: u64,
     /// The ledger's charges.
     pub charged: RowCharges,
     /// The reports that were refused.
@@ -92,6 +94,7 @@ pub async fn upload_site_table(
         counts,
         sent,
         acknowledged: reports.acknowledged,
+        given_up: reports.given_up,
         charged: RowCharges {
             epsilon: cost.epsilon(),
             delta: cost.delta(),

@@ -38,7 +38,7 @@ pub struct Study(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     info: StudyInfo,
-    /// Those of `info`.
+    /// The parameters of `info`.
     params: StudyParams,
     format: ReportFormat,
 }

@@ -109,6 +109,8 @@ pub struct UploadAnswer {
     pub sent: SendSummary,
     /// Reports of the study that the server has.
     pub acknowledged: u64,
+    /// Reports of the study that were given up before.
+    pub given_up: u64,
     /// Participants charged now whose report is that of the zero row. **Only for the person responsible for the rows**,
     /// so that no document contains it.
     #[serde(skip)]
@@ -230,6 +232,7 @@ pub async fn upload_table(
         rows: participants,
         sent,
         acknowledged: counts.acknowledged,
+        given_up: counts.given_up,
         unusable: prepared.unusable,
         charged: RowCharges {
             epsilon: cost.epsilon(),

@@ -1,4 +1,5 @@
-//! What a study tells the people it invites: its purpose, who is responsible, how to reach them, and its last day.
+//! What a study tells the people it invites: its purpose, who is responsible, how to reach them, its last day, and what
+//! its features mean.
 //!
 //! None of it is a parameter: it is not in the fingerprint and says nothing about what a report reveals. It is fixed
 //! when the study is made, since people agreed to what they read; a device keeps what it was told with its receipt.
@@ -15,6 +16,12 @@ pub const MAX_PURPOSE: usize = 1_000;
 pub const MAX_RESPONSIBLE: usize = 200;
 /// Longest contact in bytes: an e-mail address has 254 at most.
 pub const MAX_CONTACT: usize = 254;
+/// Longest label of a feature in bytes.
+pub const MAX_LABEL: usize = 100;
+/// Longest unit of a feature in bytes.
+pub const MAX_UNIT: usize = 40;
+/// Longest description of a feature in bytes.
+pub const MAX_DESCRIPTION: usize = 300;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The notice of a study to the people it invites. A field that is `None` is shown as "not stated".
@@ -26,6 +33,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 ///     responsible_party: Some("Sleep laboratory, University of Example".to_owned()),
 ///     contact: Some("sleep@example.org".to_owned()),
 ///     last_day: Some("2027-03-31".parse()?),
+///     features: None,
 /// };
 /// about.check()?;
 /// assert_eq!(about.contact_link().as_deref(), Some("mailto:sleep@example.org"));
@@ -49,6 +57,40 @@ pub struct StudyNotice {
     pub contact: Option<String>,
     /// The last day on which reports are taken, UTC; `null`: until somebody closes the study.
     pub last_day: Option<UtcDate>,
+    /// Meanings of the features, in their order; absent: their names say them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<Vec<FeatureNotice>>,
+}
+
+/// The meaning of a feature, for people to read. A field that is `None` is not shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FeatureNotice {
+    /// The name that people use; at most 100 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 100))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Unit of its values; at most 40 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 40))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Exactly the quantity that is asked for; at most 300 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 300))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+impl fmt::Display for FeatureNotice {
+    /// Label, unit and description in a line: "Age (years): at the last birthday".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = self.label.clone();
+        let unit = self.unit.as_ref().map(|unit| format!("({unit})"));
+        let named: Vec<String> = label.into_iter().chain(unit).collect();
+        let parts = [Some(named.join(" ")), self.description.clone()];
+        let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+        f.write_str(&parts.collect::<Vec<_>>().join(": "))
+    }
 }
 
 impl StudyNotice {
@@ -74,7 +116,7 @@ impl StudyNotice {
     /// Refuses text that cannot be displayed, and invalid contacts.
     ///
     /// # Errors
-    /// `invalid-about`, of the field `purpose`, `responsible_party` or `contact`.
+    /// `invalid-about`, of the field `purpose`, `responsible_party`, `contact` or `features`.
     pub fn check(&self) -> Result<()> {
         let responsible = &self.responsible_party;
         for (field, text, most) in [
@@ -82,15 +124,17 @@ impl StudyNotice {
             ("responsible_party", responsible, MAX_RESPONSIBLE),
             ("contact", &self.contact, MAX_CONTACT),
         ] {
-            let Some(text) = text else { continue };
-            if text.len() > most || !is_readable(text) {
-                return Err(error!(
-                    InvalidNotice,
-                    "the {} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
-                    field.replace('_', " "),
-                    text.len()
-                )
-                .with_field(field));
+            let name = || field.replace('_', " ");
+            check_text(text.as_deref(), most, field, name)?;
+        }
+        for (number, feature) in (1..).zip(self.features.iter().flatten()) {
+            for (word, text, most) in [
+                ("label", &feature.label, MAX_LABEL),
+                ("unit", &feature.unit, MAX_UNIT),
+                ("description", &feature.description, MAX_DESCRIPTION),
+            ] {
+                let name = || format!("{word} of feature {number}");
+                check_text(text.as_deref(), most, "features", name)?;
             }
         }
         match &self.contact {
@@ -101,6 +145,27 @@ impl StudyNotice {
             .with_field("contact")),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses notices of features that are not one for each of the study's named features.
+    ///
+    /// # Errors
+    /// `invalid-about`, of the field `features`.
+    pub fn check_features(&self, named: usize) -> Result<()> {
+        match self.features.as_ref().map(Vec::len) {
+            Some(described) if described != named => Err(error!(
+                InvalidNotice,
+                "{described} features are described for participants but {named} have names; describe each, or none"
+            )
+            .with_field("features")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The meaning of the feature at this place, if the study says it.
+    pub fn feature(&self, at: usize) -> Option<&FeatureNotice> {
+        let notice = self.features.as_ref()?.get(at)?;
+        (*notice != FeatureNotice::default()).then_some(notice)
     }
 
     /// The first term people consent to (purpose, responsible party) that differs from `other`: its name and both
@@ -132,6 +197,25 @@ impl StudyNotice {
     /// Whether the last day is over at this time, in milliseconds since 1970-01-01 UTC.
     pub fn is_over(&self, now_ms: u64) -> bool {
         self.last_day.is_some_and(|day| day.is_over(now_ms))
+    }
+}
+
+/// Refuses a text that is too long or cannot be read.
+fn check_text(
+    text: Option<&str>,
+    most: usize,
+    field: &'static str,
+    name: impl Fn() -> String,
+) -> Result<()> {
+    match text {
+        Some(text) if text.len() > most || !is_readable(text) => Err(error!(
+            InvalidNotice,
+            "the {} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
+            name(),
+            text.len()
+        )
+        .with_field(field)),
+        _ => Ok(()),
     }
 }
 
@@ -393,6 +477,68 @@ mod tests {
         }
         assert_eq!(with(&"x".repeat(MAX_PURPOSE))[0].check(), Ok(()));
         assert!(with(&"x".repeat(MAX_RESPONSIBLE + 1))[1].check().is_err());
+    }
+
+    #[test]
+    fn features_are_described_each_or_none() {
+        let feature = |label: &str, unit: &str, description: &str| {
+            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            FeatureNotice {
+                label: some(label),
+                unit: some(unit),
+                description: some(description),
+            }
+        };
+        for (notice, text) in [
+            (
+                feature("Age", "years", "at the last birthday"),
+                "Age (years): at the last birthday",
+            ),
+            (feature("Age", "", ""), "Age"),
+            (feature("", "years", ""), "(years)"),
+            (feature("", "", "in whole years"), "in whole years"),
+            (FeatureNotice::default(), ""),
+        ] {
+            assert_eq!(notice.to_string(), text);
+        }
+        let about = |features: Vec<FeatureNotice>| StudyNotice {
+            features: Some(features),
+            ..StudyNotice::default()
+        };
+        let two = about(vec![feature("Age", "", ""), FeatureNotice::default()]);
+        assert!(two.check().is_ok() && two.check_features(2).is_ok() && !two.is_empty());
+        assert!(two.feature(0).is_some() && two.feature(1).is_none() && two.feature(2).is_none());
+        let text = serde_json::to_string(&two).unwrap();
+        assert!(
+            text.ends_with(r#""features":[{"label":"Age"},{}]}"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<StudyNotice>(&text).unwrap(), two);
+        assert!(StudyNotice::default().check_features(7).is_ok());
+        for named in [0, 1, 3] {
+            let error = two.check_features(named).unwrap_err();
+            assert_eq!(
+                (error.code(), error.field()),
+                (ErrorCode::InvalidNotice, Some("features"))
+            );
+        }
+        for (wrong, what) in [
+            (
+                feature(&"x".repeat(MAX_LABEL + 1), "", ""),
+                "the label of feature 2",
+            ),
+            (feature("", "a\u{202e}b", ""), "the unit of feature 2"),
+            (
+                feature("", "", &"x".repeat(MAX_DESCRIPTION + 1)),
+                "the description of feature 2",
+            ),
+        ] {
+            let error = about(vec![FeatureNotice::default(), wrong])
+                .check()
+                .unwrap_err();
+            assert!(error.detail().starts_with(what), "{error}");
+            assert_eq!(error.field(), Some("features"));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Parts of sentences for people: mechanisms, shares, and lists that are cut short.
+//! Parts of sentences for people: mechanisms, shares, numbers of things, and lists that are cut short.
 
 use crate::mechanism::{Calibration, MechanismKind};
 
@@ -32,6 +32,20 @@ pub fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> 
     }
 }
 
+/// The noun as it follows this number: "report", "reports".
+pub fn plural(number: u64, noun: &str) -> String {
+    match noun {
+        _ if number == 1 => noun.to_owned(),
+        "study" => "studies".to_owned(),
+        _ => format!("{noun}s"),
+    }
+}
+
+/// A number of things: "1 report", "2 reports".
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {}", plural(number, noun))
+}
+
 /// A share as a percentage: "7.7 %".
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
@@ -51,5 +65,13 @@ mod tests {
         assert_eq!(list(2), "a, b and 1 more");
         assert_eq!(percent(0.077), "7.7 %");
         assert_eq!(trimmed("\u{feff} a b\r\n"), "a b");
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        let numbers = [0, 1, 2].map(|number| counted(number, "report"));
+        assert_eq!(numbers, ["0 reports", "1 report", "2 reports"]);
+        assert_eq!(counted(3, "study"), "3 studies");
+        assert_eq!(plural(1, "study"), "study");
     }
 }

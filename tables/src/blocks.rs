@@ -85,7 +85,7 @@ enum Form {
 /// Some consecutive rows.
 #[derive(Clone, Copy)]
 struct Block {
-    /// Of lines of text: where they begin in the file, and how many bytes they have.
+    /// Place of lines of text in the file, and how many bytes they have.
     position: u64,
     len: usize,
     /// Number of the first line, from 1.
@@ -95,7 +95,7 @@ struct Block {
     hash: u64,
 }
 
-/// What is known of the cells of the blocks that were read.
+/// The problems of the cells in the blocks that were read.
 #[derive(Default)]
 struct Told {
     problems: Problems,
@@ -229,8 +229,8 @@ impl<S: ReadAt> BlockTable<S> {
     /// The unreadable cells of the rows that were asked for, as [`RowTable::unreadable`] describes them. Only for the
     /// person who holds the rows.
     pub fn unreadable(&self, missing_cells: bool) -> Option<String> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut problems = told.problems.clone();
+        let known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = known.problems.clone();
         if missing_cells {
             problems = problems.without(UnreadableReason::Missing);
         }
@@ -275,9 +275,9 @@ impl<S: ReadAt> BlockTable<S> {
         };
         let table = table.filter(|table| table.len() == block.rows);
         let table = table.ok_or_else(changed)?;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut told.seen[at], true) {
-            told.problems.merge(&table.problems);
+        let mut known = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut known.seen[at], true) {
+            known.problems.merge(&table.problems);
         }
         Ok(table)
     }

@@ -1,8 +1,9 @@
-//! The features file: names of columns with public constants (`name,center,scale`), or names alone, one per line.
+//! The features file: names of columns with public constants (`name,center,scale`) and what they mean to people
+//! (`label,unit,description`), or names alone, one per line.
 
 use std::path::Path;
 
-use eigenveil_shared::preprocess::Feature;
+use eigenveil_shared::{about::FeatureNotice, preprocess::Feature};
 
 use crate::{
     cells::{is_value, number},
@@ -16,7 +17,7 @@ use crate::{
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Feature>> {
     let text = without_mark(text);
     if let Some(delimiter) = table_delimiter(text) {
-        return constants(path, text, delimiter);
+        return Ok(table(path, text, delimiter)?.0);
     }
     // Names are shown, so a table of rows must not be mistaken for names.
     let looks_like_row = |line: &str| {
@@ -49,7 +50,22 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Feature>> {
 pub fn parse_constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
     let text = without_mark(text);
     let delimiter = table_delimiter(text).unwrap_or(b',');
-    constants(path, text, delimiter)
+    Ok(table(path, text, delimiter)?.0)
+}
+
+/// Reads what the features mean to people, from the columns `label,unit,description` of a table; `None` if there are
+/// none, or the text is no table. Errors name the file `path`.
+///
+/// # Errors
+/// A line that is not a feature.
+pub fn parse_notices(path: &Path, text: &str) -> Result<Option<Vec<FeatureNotice>>> {
+    let text = without_mark(text);
+    let Some(delimiter) = table_delimiter(text) else {
+        return Ok(None);
+    };
+    let notices = table(path, text, delimiter)?.1;
+    let says_something = notices.iter().any(|own| *own != FeatureNotice::default());
+    Ok(says_something.then_some(notices))
 }
 
 /// Whether the text is a table: its first line has a column `name`.
@@ -74,6 +90,9 @@ enum Column {
     Observed,
     /// Name of the group of cells that are missing together.
     Section,
+    Label,
+    Unit,
+    Description,
     /// Row names, as R and pandas write them.
     Index,
 }
@@ -85,16 +104,20 @@ fn column_of(head: &str) -> Option<Column> {
         "scale" => Some(Column::Scale),
         "observed" => Some(Column::Observed),
         "section" => Some(Column::Section),
+        "label" => Some(Column::Label),
+        "unit" => Some(Column::Unit),
+        "description" => Some(Column::Description),
         "" | "unnamed: 0" | "row.names" | "index" => Some(Column::Index),
         _ => None,
     }
 }
 
-fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
+/// The features of a table, and what each means to people.
+fn table(path: &Path, text: &str, delimiter: u8) -> Result<(Vec<Feature>, Vec<FeatureNotice>)> {
     // The text of a cell is not shown: in a table of rows it would be a value.
     let line_error = |line: u64| {
         Error::new(format!(
-            "{}: line {line} is not a feature; it must have the columns name,center,scale (and observed,section if cells may be missing): texts and numbers",
+            "{}: line {line} is not a feature; it must have the columns name,center,scale (and observed,section if cells may be missing, label,unit,description for people to read): texts and numbers",
             path.display()
         ))
     };
@@ -115,11 +138,12 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
             path.display()
         ))
     };
-    let mut features = Vec::new();
+    let (mut features, mut notices) = (Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| line_error(line_of(&error)))?;
         let line = record.position().map_or(1, ::csv::Position::line);
         let mut feature = Feature::new("", 0.0, 1.0);
+        let mut notice = FeatureNotice::default();
         for (column, cell) in columns.iter().zip(&record) {
             let constant = |default: f64| {
                 if cell.is_empty() {
@@ -127,19 +151,23 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
                 }
                 number(cell, None).map_err(|_| number_error(line))
             };
+            let stated = || (!cell.is_empty()).then(|| cell.to_owned());
             match column {
                 Column::Name => cell.clone_into(&mut feature.name),
                 Column::Center => feature.center = constant(0.0)?,
                 Column::Scale => feature.scale = constant(1.0)?,
                 Column::Observed => feature.observed = Some(constant(1.0)?),
-                Column::Section if cell.is_empty() => {}
-                Column::Section => feature.section = Some(cell.to_owned()),
+                Column::Section => feature.section = stated(),
+                Column::Label => notice.label = stated(),
+                Column::Unit => notice.unit = stated(),
+                Column::Description => notice.description = stated(),
                 Column::Index => {}
             }
         }
         features.push(feature);
+        notices.push(notice);
     }
-    Ok(features)
+    Ok((features, notices))
 }
 
 /// The text without a byte-order mark.
@@ -167,6 +195,14 @@ mod tests {
         assert_eq!(observed[1].section.as_deref(), Some("lab"));
         assert_eq!(parsed("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(parsed("").is_err() && parsed("name,centre\nheight,1\n").is_err());
+        let text = "Name,Unit,center,Description,label\nheight,cm,170,\"barefoot, standing\",Height\nbmi,,25,,\n";
+        assert_eq!(parsed(text).unwrap()[0], Feature::new("height", 170.0, 1.0));
+        let notices = |text: &str| parse_notices(Path::new("features"), text).unwrap();
+        let notices_of_two = notices(text).unwrap();
+        let lines: Vec<String> = notices_of_two.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["Height (cm): barefoot, standing", ""]);
+        assert_eq!(notices("name,label\nheight,\n"), None);
+        assert_eq!(notices("height\nweight\n"), None);
         // The same features as written by R, pandas, Excel and an editor.
         for text in [
             "\"\",\"name\",\"center\",\"scale\"\n\"1\",\"height\",170.5,10\n",

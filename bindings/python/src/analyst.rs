@@ -37,6 +37,19 @@ impl PyAnalyst {
             control.run_requests(work(client))?
         })
     }
+
+    /// Calls the server about the study with this identifier, the beginning of it, or this name.
+    fn call_about<T, F, W>(&self, py: Python<'_>, called: String, work: W) -> PyResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(OperatorClient, String) -> F + Send + 'static,
+        F: Future<Output = Result<T>>,
+    {
+        self.call(py, async move |client: OperatorClient| {
+            let study = client.find_study(&called).await?;
+            work(client, study).await
+        })
+    }
 }
 
 fn json(document: &impl Serialize) -> Result<String> {
@@ -73,7 +86,9 @@ impl PyAnalyst {
     }
 
     fn study(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| json(&client.study(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            json(&client.study(&study).await?)
+        })
     }
 
     fn studies(&self, py: Python<'_>) -> PyResult<String> {
@@ -81,19 +96,25 @@ impl PyAnalyst {
     }
 
     fn open(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| json(&client.open(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            json(&client.open(&study).await?)
+        })
     }
 
     fn close(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| json(&client.close(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            json(&client.close(&study).await?)
+        })
     }
 
     fn delete(&self, py: Python<'_>, study: String) -> PyResult<()> {
-        self.call(py, async move |client| Ok(client.delete(&study).await?))
+        self.call_about(py, study, async move |client, study| {
+            Ok(client.delete(&study).await?)
+        })
     }
 
     fn tokens(&self, py: Python<'_>, study: String, count: usize) -> PyResult<Vec<String>> {
-        self.call(py, async move |client| {
+        self.call_about(py, study, async move |client, study| {
             let mut tokens = Vec::new();
             while tokens.len() < count {
                 let batch =
@@ -112,7 +133,7 @@ impl PyAnalyst {
         study: String,
         sites: Vec<(String, Option<u64>)>,
     ) -> PyResult<Vec<String>> {
-        self.call(py, async move |client| {
+        self.call_about(py, study, async move |client, study| {
             let sites = sites.into_iter();
             let sites = sites.map(|(site, max_rows)| NewSiteToken { site, max_rows });
             let issued = client.issue_site_tokens(&study, sites.collect()).await?;
@@ -121,7 +142,7 @@ impl PyAnalyst {
     }
 
     fn token_counts(&self, py: Python<'_>, study: String) -> PyResult<String> {
-        self.call(py, async move |client| {
+        self.call_about(py, study, async move |client, study| {
             json(&client.token_counts(&study).await?)
         })
     }

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode,
-    about::{StudyNotice, UtcDate},
+    about::{FeatureNotice, StudyNotice, UtcDate},
     api::CreateStudyRequest,
     enrolment::Enrolment,
     estimate::ComponentCount,
@@ -26,6 +26,8 @@ struct Design {
     name: String,
     dimension: Option<usize>,
     features: Option<Vec<Feature>>,
+    /// Meanings of the features, for people, in their order.
+    feature_notices: Option<Vec<FeatureNotice>>,
     #[serde(default)]
     bound_rows: BoundRows,
     radius: Option<f64>,
@@ -99,6 +101,7 @@ pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
             responsible_party: arguments.responsible_party,
             contact: arguments.contact,
             last_day: arguments.last_day,
+            features: arguments.feature_notices,
         },
         sites: arguments.sites,
     })

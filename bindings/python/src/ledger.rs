@@ -130,9 +130,9 @@ fn closed() -> Failure {
     Failure::input("the ledger is closed; open it again")
 }
 
-/// A receipt, as text and as JSON.
-pub(crate) fn texts(receipt: &(impl Display + Serialize)) -> Result<(String, String)> {
-    Ok((receipt.to_string(), serde_json::to_string(receipt)?))
+/// A document for people, such as a receipt, as text and as JSON.
+pub(crate) fn texts(document: &(impl Display + Serialize)) -> Result<(String, String)> {
+    Ok((document.to_string(), serde_json::to_string(document)?))
 }
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Ledger")]
@@ -189,6 +189,7 @@ impl PyLedger {
                 EntryState::Pending => "owed",
                 EntryState::Acknowledged => "acknowledged",
                 EntryState::Refused { .. } => "refused",
+                EntryState::GivenUp => "given-up",
             };
             Ok(json!({
                 "new": participation.is_new(),
@@ -207,6 +208,12 @@ impl PyLedger {
         self.0.run_detached(py, |ledger| {
             Ok(ledger.set_token(study, &ParticipantToken::parse(token)?)?)
         })
+    }
+
+    /// Gives up the report of a study; returns the outcome as text and as JSON.
+    fn give_up(&self, py: Python<'_>, study: &str) -> PyResult<(String, String)> {
+        self.0
+            .run_detached(py, |ledger| texts(&ledger.give_up(study)?))
     }
 
     fn accept_move(&self, py: Python<'_>, study: &PyStudy) -> PyResult<()> {

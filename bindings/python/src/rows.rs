@@ -6,7 +6,7 @@ use eigenveil_client::{
     Hint, Holders, Participants, RowLedger, UploadAnswer, UploadProgress, UploadRequest,
     upload_table,
 };
-use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row, wording::counted};
 use eigenveil_tables::{
     ExpectedColumns, FrameColumn, RowTable, Settings, identifiers, parse_frame,
 };
@@ -165,6 +165,14 @@ pub(crate) fn receipt(py: Python<'_>, path: PathBuf) -> PyResult<(String, String
     run_detached(py, || texts(&RowLedger::open_existing(path)?.receipt()?))
 }
 
+/// Gives up the reports of a study in an existing ledger; returns the outcome as text and as JSON.
+#[pyfunction]
+pub(crate) fn give_up(py: Python<'_>, path: PathBuf, study: String) -> PyResult<(String, String)> {
+    run_detached(py, || {
+        texts(&RowLedger::open_existing(path)?.give_up(&study)?)
+    })
+}
+
 /// The columns of a data frame: text columns by index, all others numeric.
 pub(crate) fn frame_columns(
     values: &PyReadonlyArray2<'_, f64>,
@@ -270,8 +278,11 @@ fn unfinished(error: eigenveil_client::Error, answer: &UploadAnswer) -> Failure 
         }
         _ => "call it again to finish",
     };
-    let remark =
-        format!("{acknowledged} reports are acknowledged and {pending} still to be sent: {rest}");
+    let remark = format!(
+        "{} acknowledged, {} of them now, and {pending} still to be sent: {rest}",
+        counted(acknowledged, "report"),
+        answer.sent.accepted + answer.sent.duplicates
+    );
     Failure::from(error)
         .remark(&remark)
         .with("pending", Value::Number(pending as f64))

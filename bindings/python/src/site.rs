@@ -64,7 +64,7 @@ fn persons_of(ledger: &RowLedger, labels: &[String]) -> Result<SitePersons> {
     Ok(persons)
 }
 
-/// What the table would send, or has sent.
+/// Counts of the table that would be sent, or was.
 fn counted(counts: TableCounts) -> Value {
     json!({
         "rows": counts.rows,

@@ -133,13 +133,18 @@ def test_pictures_and_tables(wine_estimate, wines):
 
 
 def test_the_life_of_a_study(analyst):
-    study = analyst.create_study("draft", dimension=3, epsilon=1, draft=True)
+    study = analyst.create_study("a life", dimension=3, epsilon=1, draft=True)
     assert not study.is_open and study.feature_names is None
-    assert analyst.open(study).is_open
+    # By its name, and by what its identifier begins with.
+    assert analyst.open("a life").is_open and analyst.reports_accepted(study.id[:31]) == 0
     assert not analyst.close(study.id).is_open
     with pytest.raises(errors.EstimateError):
-        analyst.estimate(study, 1)
+        analyst.estimate("a life", 1)
+    other = analyst.create_study("a life", dimension=3, epsilon=1)
+    with pytest.raises(errors.InputError, match=f"2 studies(.|\n)*{study.id}"):
+        analyst.delete("a life")
     analyst.delete(study)
+    assert analyst.study("a life").id == other.id
     with pytest.raises(errors.StudyError):
         analyst.study(study.id)
     with pytest.raises(errors.InputError) as refused:
@@ -203,7 +208,15 @@ def test_features_and_days_of_any_kind(analyst):
         assert features_of(names) == [{"name": "a"}, {"name": "b"}]
     for day in ("2099-03-31", datetime.date(2099, 3, 31), pandas.Timestamp("2099-03-31 12:00")):
         study = analyst.create_study("days", features=made[0], epsilon=1, last_day=day)
-        assert study.about["last_day"] == "2099-03-31"
+        assert study.about["last_day"] == "2099-03-31" and "features" not in study.about
+    # What participants read about them, of a row with gaps.
+    told = pandas.DataFrame({"name": ["a", "b"], "label": ["Age", None], "unit": ["years", ""], "center": [1, 2]})
+    study = analyst.create_study("told", features=told, epsilon=1)
+    assert study.about["features"] == [{"label": "Age", "unit": "years"}, {}]
+    again = pickle.loads(pickle.dumps(study))
+    assert again.about == study.about and again.fingerprint == study.fingerprint
+    with pytest.raises(errors.StudyError, match="the label of feature 1 has 101 bytes"):
+        analyst.create_study("told", features=[{"name": "a", "label": "x" * 101}, "b"], epsilon=1)
 
 
 def test_what_an_estimate_or_tokens_cannot_be_asked_is_said_before_the_server_is(analyst, study):

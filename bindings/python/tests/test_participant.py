@@ -253,6 +253,26 @@ def test_tokens(study, analyst, tmp_path):
     assert analyst.token_counts(made) == {"issued": 1, "spent": 1}
 
 
+def test_a_report_is_given_up_before_it_is_acknowledged(study, analyst, tmp_path):
+    made = study(enrolment="token")
+    with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
+        ledger.take_part(made, ROW)
+        done = ledger.give_up(made.name)
+        assert (done.study, done.given_up, done.acknowledged) == (made.id, 1, 0) and done.epsilon >= 4
+        assert "may have one already" in str(done)
+        assert ledger.take_part(made, ROW).state == "given-up" and not ledger.set_token(made, "0" * 64)
+        assert ledger.send().pending == 0 and ledger.receipt().spent["epsilon"] >= 4
+        with pytest.raises(errors.StudyError):
+            ledger.give_up("nothing")
+    path, tokens = tmp_path / "rows.ledger", analyst.tokens(made, 2)
+    wrong = ["0" * 64, "1" * 64]
+    assert eigenveil.report(made, [ROW, ROW], tokens=wrong, ledger=path).refused == 2
+    assert eigenveil.give_up(path, made).given_up == 2
+    again = eigenveil.report(made, [ROW, ROW], tokens=tokens, resend_refused=True, ledger=path)
+    assert (again.accepted, again.refused, again.given_up) == (0, 0, 2)
+    assert analyst.reports_accepted(made) == 0 and "given up: 2 reports" in str(eigenveil.receipt(path))
+
+
 def test_a_table_is_reported_once_whatever_holds_it(study, analyst, tmp_path):
     pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
     numbers = np.random.default_rng(1).normal(size=(200, 3))
@@ -576,7 +596,8 @@ def test_what_is_logged_holds_no_row_and_no_token(study, analyst, tmp_path, capl
         ledger.set_token(made, token)
         ledger.send()
     said = [record.getMessage() for record in caplog.records]
-    assert any("[token-required]" in line for line in said) and any(line.startswith("1 reports accepted") for line in said)
+    assert any("[token-required]" in line for line in said)
+    assert "reports: 1 accepted, 0 duplicates, 0 refused, 0 still to be sent" in said
     assert not any("987654" in line or token in line or "finite" in line for line in said)
 
 

@@ -17,7 +17,7 @@ use crate::{
     study_info::upload_one,
 };
 
-/// The state of a report.
+/// The state of a report. Its bytes are kept while it is pending or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryState {
@@ -34,9 +34,20 @@ pub enum EntryState {
         /// The server's message.
         detail: String,
     },
+    /// Given up by its owner before a server acknowledged it, which may have it all the same; its bytes are gone from
+    /// here, and it is never sent again.
+    GivenUp,
 }
 
 impl EntryState {
+    /// Whether the report can still be sent, now or after a refusal: its bytes are kept.
+    pub(crate) fn can_be_sent(&self) -> bool {
+        match self {
+            Self::Pending | Self::Refused { .. } => true,
+            Self::Acknowledged | Self::GivenUp => false,
+        }
+    }
+
     /// The state, for a person.
     pub(crate) fn in_words(&self) -> String {
         match self {
@@ -47,6 +58,10 @@ impl EntryState {
                 printable(code),
                 printable(detail)
             ),
+            Self::GivenUp => {
+                "given up, and never sent again; charged all the same, since the server may have it already"
+                    .to_owned()
+            }
         }
     }
 }
@@ -106,7 +121,8 @@ impl Entry {
         format!("payload/{}", self.number)
     }
 
-    /// The request that sends the report with this stored payload.
+    /// The request that sends the report with this payload. Read the payload from the store for each request: a report
+    /// that was given up meanwhile, by this program or another one, has none any more.
     ///
     /// # Errors
     /// If the payload has the wrong length.

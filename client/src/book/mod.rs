@@ -53,7 +53,7 @@ use crate::{
         Limits, PrivacyCost, StudyTerms, TOKEN_ERRORS, charge, check_known, check_move, compose,
     },
     study::{PreparedReport, Study, random_bytes},
-    study_name::check_called,
+    study_name::{check_called, find_study},
 };
 
 pub use entry::{Entry, EntryState};
@@ -293,7 +293,8 @@ impl Book {
         Ok(entry)
     }
 
-    /// Records the outcome of a report. `None` if that changes nothing: the report was not pending, or still is.
+    /// Records the outcome of a report. `None` if that changes nothing: the report was not pending, or still is. Of a
+    /// report that was given up while it was on its way, only that the server has it is recorded.
     ///
     /// # Errors
     /// `randomness-unavailable`.
@@ -307,7 +308,14 @@ impl Book {
             Some(Some((code, detail))) => EntryState::Refused { code, detail },
             None => return Ok(None),
         };
-        let Some(entry) = self.pending().find(|entry| entry.report == report) else {
+        let is_news = |entry: &&Entry| {
+            matches!(
+                (&entry.state, &state),
+                (EntryState::Pending, _) | (EntryState::GivenUp, EntryState::Acknowledged)
+            )
+        };
+        let mut entries = self.entries.iter().filter(is_news);
+        let Some(entry) = entries.find(|entry| entry.report == report) else {
             return Ok(None);
         };
         let token = match state {
@@ -342,20 +350,36 @@ impl Book {
         self.change(pending).map(Some)
     }
 
-    /// Stores the one-time token with which the report for this study is sent, every time. A second token replaces the
-    /// first, and a report that was refused because of its token is pending again. `None` if the token is of no use
-    /// because the server already has the report.
+    /// Gives up the report for the study that is [called](Self::find_called) so, if it is pending or refused: its bytes
+    /// go, it is never sent again, and no other report is made for this study. Its charge stays: the server may have it
+    /// already, if only the response was lost. `None` if there is nothing to give up: the server acknowledged the
+    /// report, or it was given up before.
     ///
     /// # Errors
-    /// When the device has not taken part in the study; `randomness-unavailable`.
-    pub fn set_token(&self, study: &str, token: &ParticipantToken) -> Result<Option<Change>> {
-        let entry = self.find(study).ok_or_else(|| {
-            Error::usage(format!(
-                "the device has no report for study {study}; take part first, then keep the token"
-            ))
-        })?;
+    /// Those of [`find_called`](Self::find_called); `randomness-unavailable`.
+    pub fn give_up(&self, called: &str) -> Result<Option<Change>> {
+        let entry = self.find_called(called)?;
+        if !entry.state.can_be_sent() {
+            return Ok(None);
+        }
+        self.change(vec![Entry {
+            state: EntryState::GivenUp,
+            token: None,
+            ..entry.clone()
+        }])
+        .map(Some)
+    }
+
+    /// Stores the one-time token with which the report for the study that is [called](Self::find_called) so is sent,
+    /// every time. A second token replaces the first, and a report that was refused because of its token is pending
+    /// again. `None` if the token is of no use because the server already has the report, or because it was given up.
+    ///
+    /// # Errors
+    /// Those of [`find_called`](Self::find_called); `randomness-unavailable`.
+    pub fn set_token(&self, called: &str, token: &ParticipantToken) -> Result<Option<Change>> {
+        let entry = self.find_called(called)?;
         let state = match &entry.state {
-            EntryState::Acknowledged => return Ok(None),
+            EntryState::Acknowledged | EntryState::GivenUp => return Ok(None),
             EntryState::Refused { code, .. }
                 if ErrorCode::parse(code).is_some_and(|code| TOKEN_ERRORS.contains(&code)) =>
             {
@@ -442,9 +466,21 @@ impl Book {
         }
     }
 
-    /// The entry of a study.
+    /// The entry of the study with this identifier.
     pub fn find(&self, study: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.study == study)
+    }
+
+    /// The entry of the one study that a person calls so: by its identifier, the first four digits or more of it, or
+    /// its name.
+    ///
+    /// # Errors
+    /// `study-not-found` if the device took part in none that is called so, `usage` with the identifiers if in several.
+    pub fn find_called(&self, called: &str) -> Result<&Entry> {
+        let entries = self.entries.iter();
+        let entries = entries.map(|entry| (entry.study(), entry.terms.name.as_deref()));
+        let at = find_study(entries, called, "that the device took part in")?;
+        Ok(&self.entries[at])
     }
 
     fn charges(&self) -> impl Iterator<Item = Budget> {

@@ -2,7 +2,10 @@
 
 use std::{fmt, ops::Deref};
 
-use eigenveil_shared::privacy::{Budget, format_delta};
+use eigenveil_shared::{
+    privacy::{Budget, format_delta},
+    wording::counted,
+};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, EntryState};
@@ -100,10 +103,9 @@ impl ReceiptEntry {
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.studies.len() {
+        match self.studies.len() as u64 {
             0 => writeln!(f, "This device took part in no study.")?,
-            1 => writeln!(f, "This device took part in 1 study.")?,
-            count => writeln!(f, "This device took part in {count} studies.")?,
+            count => writeln!(f, "This device took part in {}.", counted(count, "study"))?,
         }
         writeln!(f)?;
         self.write_totals(f)?;

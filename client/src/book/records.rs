@@ -21,7 +21,8 @@ use crate::{
 const HEAD: &str = "head";
 /// Prefix of the keys of entries.
 const ENTRY: &str = "entry/";
-const VERSION: u32 = 1;
+/// 2: reports may be given up, and features are described.
+const VERSION: u32 = 2;
 
 /// A random number that identifies one write to a store.
 pub type Revision = [u8; 16];
@@ -99,7 +100,7 @@ impl Write {
         for entry in entries {
             let record = to_record(serde_json::to_vec(&Record::new(entry)))?;
             put.push((format!("{ENTRY}{}", entry.number), record));
-            if entry.state == EntryState::Acknowledged {
+            if !entry.state.can_be_sent() {
                 delete.push(entry.payload_key());
             }
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use eigenveil_shared::{
     ErrorCode,
     api::{PROBLEM_MEDIA_TYPE, ReportOutcome, ReportResponse},
+    wording::counted,
 };
 use http_names::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -335,7 +336,8 @@ fn check_batch(batch: &BatchOutcome, count: usize) -> Result<()> {
     Err(Error::http(
         HttpFailure::default(),
         format!(
-            "the response to {count} reports counts {} accepted, {} duplicates and {} refused, which does not add up; no report was recorded as acknowledged",
+            "the response to {} counts {} accepted, {} duplicates and {} refused, which does not add up; no report was recorded as acknowledged",
+            counted(count as u64, "report"),
             batch.accepted,
             batch.duplicates,
             batch.refused.len()

@@ -93,7 +93,8 @@ impl StudyClient {
     /// of one, or a name. The study [remembers](Study::called) how it was called.
     ///
     /// # Errors
-    /// As [`StudyClient::fetch_study_pinned`]; `study-not-found` and `usage` as [`resolve_study_id`].
+    /// As [`StudyClient::fetch_study_pinned`]; `study-not-found` if no study is called so, `usage` with the identifiers
+    /// if several are.
     pub async fn find_study(&self, called: &str, pinned: Option<Fingerprint>) -> Result<Study> {
         self.find(called, pinned).await?.try_into()
     }

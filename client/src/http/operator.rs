@@ -24,7 +24,10 @@ use super::{
     settings::{BearerToken, HttpSettings},
     transport::{ApiRequest, Transport},
 };
-use crate::error::{Error, HttpFailure, Result};
+use crate::{
+    error::{Error, HttpFailure, Result},
+    study_name::resolve_study_id,
+};
 
 const FIRST_POLL: Duration = Duration::from_millis(50);
 const MAX_POLL: Duration = Duration::from_secs(2);
@@ -293,6 +296,15 @@ impl OperatorClient {
     /// All studies, oldest first.
     pub async fn list(&self) -> Result<Vec<StudySummary>> {
         self.transport.studies().await
+    }
+
+    /// The identifier of the one study that a person calls so: by its identifier, which is returned as it is, the first
+    /// four digits or more of it, or its name. The other methods take identifiers only.
+    ///
+    /// # Errors
+    /// `study-not-found` if no study is called so, `usage` with the identifiers if several are; network failures.
+    pub async fn find_study(&self, called: &str) -> Result<String> {
+        resolve_study_id(self.list(), called).await
     }
 
     /// Asks for an estimate: plain or, with `sparse` settings, by the Fantope ADMM. It is computed as

@@ -119,7 +119,7 @@ impl fmt::Display for StudyTerms {
             ),
             Some(features) => {
                 line(f, "features", Some("each x becomes (x - center) / scale"))?;
-                for feature in features {
+                for (at, feature) in features.iter().enumerate() {
                     writeln!(
                         f,
                         "  {}: center {}, scale {}",
@@ -127,6 +127,9 @@ impl fmt::Display for StudyTerms {
                         feature.center,
                         feature.scale
                     )?;
+                    if let Some(meaning) = about.feature(at) {
+                        writeln!(f, "    {}", printable(&meaning.to_string()))?;
+                    }
                 }
                 Ok(())
             }

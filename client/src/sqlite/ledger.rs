@@ -36,12 +36,13 @@ use eigenveil_shared::{
 use super::{
     file::{FileSchema, LockedFile},
     layout_1,
-    records::{CONSISTENCY_CHECK, RECORDS, put},
+    records::{CONSISTENCY_CHECK, RECORDS, STATES, put, to_layout_3},
 };
 use crate::{
-    book::{Book, Change, Entry, Receipt, Step},
+    book::{Book, Change, Entry, EntryState, Receipt, Step},
     error::{Error, Result},
     exchange::{Answer, ReportResult, Request, Response},
+    given_up::GivenUp,
     rules::{Limits, PrivacyCost},
     study::Study,
 };
@@ -51,9 +52,9 @@ const SCHEMA: FileSchema = FileSchema {
     name: "ledger of a device",
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
-    tables: &[RECORDS],
+    tables: &[RECORDS, STATES],
     fill: |file| Ok(put(file, &Book::new(Limits::default()).write_all()?)?),
-    upgrades: &[layout_1::to_records],
+    upgrades: &[layout_1::to_records, to_layout_3],
     consistency_check_sql: CONSISTENCY_CHECK,
 };
 
@@ -186,9 +187,28 @@ impl Ledger {
     }
 
     /// Sets a token as [`Book::set_token`] does. Returns whether the token is of use.
-    pub fn set_token(&mut self, study: &str, token: &ParticipantToken) -> Result<bool> {
-        let change = self.book()?.set_token(study, token)?;
+    pub fn set_token(&mut self, called: &str, token: &ParticipantToken) -> Result<bool> {
+        let change = self.book()?.set_token(called, token)?;
         self.write_if_some(change)
+    }
+
+    /// Gives up the report for the study that is called so, as [`Book::give_up`] does; it is durable when this returns.
+    /// It may be repeated.
+    ///
+    /// # Errors
+    /// Those of [`Book::give_up`].
+    pub fn give_up(&mut self, called: &str) -> Result<GivenUp> {
+        let change = self.book()?.give_up(called)?;
+        self.write_if_some(change)?;
+        let book = self.book()?;
+        let entry = book.find_called(called)?;
+        let is = |state: &EntryState| u64::from(entry.state() == state);
+        Ok(GivenUp {
+            study: entry.study().to_owned(),
+            given_up: is(&EntryState::GivenUp),
+            acknowledged: is(&EntryState::Acknowledged),
+            charged: entry.charge(),
+        })
     }
 
     /// Makes refused reports pending as [`Book::requeue_refused`] does. Returns their number.
@@ -207,7 +227,8 @@ impl Ledger {
     /// The request that sends the report of this entry, which has not been acknowledged; the same bytes each time.
     ///
     /// # Errors
-    /// The report is missing or damaged; the file was moved, replaced or overwritten while it was open.
+    /// `usage` if the report was given up since the entry was read; the report is missing or damaged; the file was
+    /// moved, replaced or overwritten while it was open.
     pub fn request(&self, entry: &Entry) -> Result<Request> {
         self.check_current()?;
         let payload: Option<Vec<u8>> = self.store.first(
@@ -215,12 +236,19 @@ impl Ledger {
             [entry.payload_key()],
             |row| row.get(0),
         )?;
-        let payload = payload.ok_or_else(|| {
-            self.store.damaged_error(format_args!(
-                "the report for study {} is missing",
-                entry.study()
-            ))
-        })?;
+        let Some(payload) = payload else {
+            let study = entry.study();
+            let book = self.book()?;
+            let state = book.find(study).map(Entry::state);
+            return Err(match state == Some(&EntryState::GivenUp) {
+                true => Error::usage(format!(
+                    "the report for study {study} was given up, and is not sent"
+                )),
+                false => self
+                    .store
+                    .damaged_error(format_args!("the report for study {study} is missing")),
+            });
+        };
         entry
             .request(payload)
             .map_err(|error| self.store.damaged_error(error.detail()))

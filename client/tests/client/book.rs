@@ -187,6 +187,47 @@ fn what_is_read_is_the_book_after_every_change() {
     assert!(book.requeue_refused().unwrap().is_none());
 }
 
+/// Two windows of one device.
+#[test]
+fn a_report_that_was_given_up_is_sent_from_no_window_and_stays_charged() {
+    let (mut store, mut book) = filled();
+    let elsewhere = store.load().unwrap();
+    let outbox = elsewhere.find("b").unwrap().clone();
+    let change = book.give_up("b").unwrap().unwrap();
+    store.keep(&mut book, change);
+    // The other window has it in its outbox, and finds no bytes; what it would store is refused.
+    assert!(!store.records.contains_key(&outbox.payload_key()));
+    let change = elsewhere.settle(outbox.report(), &too_large()).unwrap();
+    assert!(!store.write(&change.unwrap()));
+    // No row, no token and no repetition brings it back.
+    let known = book.take_part(&study("b", 0.5), &row(2.0), NOW).unwrap();
+    assert!(matches!(known, Step::Known(entry) if entry.state() == &EntryState::GivenUp));
+    let token = ParticipantToken::from_bytes([7; 32]);
+    assert!(book.set_token("b", &token).unwrap().is_none());
+    assert!(book.requeue_refused().unwrap().is_none());
+    assert!(book.give_up("b").unwrap().is_none());
+    assert!(book.pending().map(Entry::study).eq(["a", "c"]));
+    assert_eq!(book.spent().epsilon, 1.5);
+    // It was on its way: a refusal is no news, that the server has it is.
+    let settle = |book: &Book, result: &ReportResult| book.settle(outbox.report(), result).unwrap();
+    assert!(settle(&book, &too_large()).is_none());
+    let change = settle(&book, &ReportResult::Duplicate).unwrap();
+    store.keep(&mut book, change);
+    assert_eq!(book.find("b").unwrap().state(), &EntryState::Acknowledged);
+    assert!(book.give_up("b").unwrap().is_none());
+    // Refused, it could have been sent again.
+    let refused = book.find("c").unwrap().report();
+    let change = book.settle(refused, &too_large()).unwrap().unwrap();
+    store.keep(&mut book, change);
+    let change = book.give_up("c").unwrap().unwrap();
+    store.keep(&mut book, change);
+    assert!(book.requeue_refused().unwrap().is_none());
+    let keys: Vec<&str> = store.records.keys().map(String::as_str).collect();
+    assert_eq!(keys[4..], ["payload/1"]);
+    let error = book.give_up("nothing").unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::StudyNotFound));
+}
+
 fn too_large() -> ReportResult {
     ReportResult::Refused {
         code: "implausible-report".to_owned(),
@@ -274,7 +315,7 @@ fn a_store_that_lost_something_is_an_error_and_no_new_book() {
     let later = |store: &mut Store| {
         let head = store.records["head"].clone();
         let head = String::from_utf8(head).unwrap();
-        let later = head.replace("\"version\":1", "\"version\":2");
+        let later = head.replace("\"version\":2", "\"version\":3");
         assert_ne!(head, later);
         store.records.insert("head".to_owned(), later.into_bytes());
     };
@@ -334,8 +375,16 @@ fn records_of_version_1_are_read_and_written_as_they_are() {
             to_hex(&write.new_revision),
         );
         let text = RECORDS[0].1.replace(was, &is);
+        let text = text.replace("\"version\":1", "\"version\":2");
         assert_eq!(*head, record(("head", &text)));
     }
+    // Version 2 has one more state.
+    let mut records = RECORDS.map(record);
+    let given_up = RECORDS[3].1.replace("\"owed\"", "\"given-up\"");
+    records[3].1 = given_up.into_bytes();
+    let book = Book::load(records).unwrap();
+    assert_eq!(book.find("c").unwrap().state(), &EntryState::GivenUp);
+    assert_eq!(book.pending().count(), 0);
 }
 
 proptest! {

@@ -5,10 +5,10 @@ use std::{
     collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
-use eigenveil_client::{Ledger, Result, RowLedger};
+use eigenveil_client::{GivenUp, Ledger, Result, RowLedger};
 
 use crate::{
     common::{assert_says, row, study},
@@ -16,6 +16,8 @@ use crate::{
 };
 
 const PATH: &str = "EIGENVEIL_TEST_LOCKED_LEDGER";
+/// If set, the other process only gives up the report of this study.
+const GIVE_UP: &str = "EIGENVEIL_TEST_GIVE_UP";
 
 /// Studies and the reports for them.
 type Given = BTreeSet<(String, String)>;
@@ -24,6 +26,7 @@ type Given = BTreeSet<(String, String)>;
 trait OneRow {
     /// Takes part in a study; what may be sent for it.
     fn give(&mut self, study: &str) -> Result<String>;
+    fn give_up(&mut self, study: &str) -> Result<GivenUp>;
     fn recorded(&self) -> Given;
 }
 
@@ -32,6 +35,10 @@ impl OneRow for Ledger {
         let taken = self.participate(&study(name, 0.125), &row(1.0))?;
         self.request(taken.entry())?;
         Ok(taken.entry().report().to_string())
+    }
+
+    fn give_up(&mut self, study: &str) -> Result<GivenUp> {
+        Ledger::give_up(self, study)
     }
 
     fn recorded(&self) -> Given {
@@ -49,6 +56,10 @@ impl OneRow for RowLedger {
         let pending = self.pending(&study, 0, 2)?;
         assert_eq!(pending.len(), 1);
         Ok(pending[0].report.id.to_string())
+    }
+
+    fn give_up(&mut self, study: &str) -> Result<GivenUp> {
+        RowLedger::give_up(self, study)
     }
 
     fn recorded(&self) -> Given {
@@ -82,24 +93,30 @@ fn child() {
     let Some(path) = env::var_os(PATH).map(PathBuf::from) else {
         return;
     };
-    match open(&path) {
-        Ok(mut ledger) => {
+    let given_up = env::var(GIVE_UP);
+    match (open(&path), given_up) {
+        (Ok(mut ledger), Ok(study)) => println!("\n{}", ledger.give_up(&study).unwrap()),
+        (Ok(mut ledger), Err(_)) => {
             for name in ["common".to_owned(), std::process::id().to_string()] {
                 let report = ledger.give(&name).unwrap();
                 println!("\ngiven {name} {report}");
             }
         }
-        Err(error) => assert!(error.is_locked(), "{error}"),
+        (Err(error), _) => assert!(error.is_locked(), "{error}"),
     }
 }
 
-fn start(ledger: &Path) -> Child {
-    files::child("file_lock::child")
+fn command(ledger: &Path) -> Command {
+    let mut child = files::child("file_lock::child");
+    child
         .env(PATH, ledger)
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::piped());
+    child
+}
+
+fn start(ledger: &Path) -> Child {
+    command(ledger).spawn().unwrap()
 }
 
 /// Study and report that the child may send.
@@ -147,6 +164,30 @@ fn charges_of_another_process_are_not_overwritten() {
         assert_says(error, &["changed by another process"]);
         drop(ledger);
         assert_eq!(open(&path).unwrap().recorded(), elsewhere);
+    }
+}
+
+/// A report that another process gave up is not sent by one that has it in its outbox: with the lock nothing is given
+/// up, and should both locks be lost, nothing is sent.
+#[test]
+fn a_report_that_another_process_gave_up_is_not_sent() {
+    for kind in KINDS {
+        let folder = Folder::new();
+        let path = folder.at(kind);
+        let mut ledger = open(&path).unwrap();
+        ledger.give("common").unwrap();
+        let gives_up = || {
+            let output = command(&path).env(GIVE_UP, "common").output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8_lossy(&output.stdout).contains("1 report, never sent")
+        };
+        assert!(!gives_up());
+        ledger.give("common").unwrap();
+        fs::remove_file(folder.at(&format!("{kind}.lock"))).unwrap();
+        fs::copy(&path, folder.at("copy")).unwrap();
+        assert!(gives_up());
+        let error = ledger.give("common").unwrap_err();
+        assert_says(error, &["changed by another process"]);
     }
 }
 

@@ -52,6 +52,7 @@ fn filled(path: &Path) -> Ledger {
             responsible_party: Some("Institute of Wine".to_owned()),
             contact: Some("wine@example.org".to_owned()),
             last_day: Some("2099-03-31".parse().unwrap()),
+            features: None,
         };
         study_at(server, "told", params(0.3)).with_info("wines", about)
     };
@@ -87,7 +88,7 @@ fn a_ledger_of_layout_1_says_and_sends_the_same_as_records() {
         acknowledge(&mut ledger, &entry);
     }
     drop(ledger);
-    assert_eq!(layout(&path), 2);
+    assert_eq!(layout(&path), 3);
     let ledger = Ledger::open(&path).unwrap();
     assert!(ledger.pending().unwrap().is_empty());
     let spent = ledger.spent().unwrap().epsilon;

@@ -1,4 +1,4 @@
--- The tables of a device's ledger in layout 1, and what the ledger `new` (layout 2) says in them.
+-- The tables of a device's ledger in layout 1, and what the ledger `new` (of today) says in them.
 BEGIN;
 CREATE TABLE limits (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -4,7 +4,9 @@ use std::{fs, path::PathBuf};
 
 use eigenveil_client::{EntryState, Ledger, Participation, Request, Result, Study};
 use eigenveil_shared::{
-    ErrorCode, codec,
+    ErrorCode,
+    about::StudyNotice,
+    codec,
     enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken},
     mechanism::{Calibration, MechanismKind},
     preprocess::{Row, Weights},
@@ -196,6 +198,41 @@ fn a_charge_survives_refusal() {
 }
 
 #[test]
+fn a_report_that_is_given_up_is_never_sent_and_stays_charged() {
+    let (_folder, path, mut ledger) = new_ledger();
+    let one = study(STUDY, 1.0).with_info("sleep", StudyNotice::default());
+    let entry = participate(&mut ledger, &one).entry().clone();
+    let request = ledger.request(&entry).unwrap();
+    let done = ledger.give_up("sleep").unwrap();
+    assert_eq!((done.given_up, done.acknowledged), (1, 0));
+    let words = [
+        STUDY,
+        "1 report,",
+        "stays (epsilon 1,",
+        "may have one already",
+    ];
+    assert_says(&done, &words);
+    // An entry that was read before makes no request any more.
+    assert_says(ledger.request(&entry).unwrap_err(), &["was given up"]);
+    for _ in 0..2 {
+        assert!(ledger.pending().unwrap().is_empty());
+        assert!(!participate(&mut ledger, &one).is_new());
+        assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
+        assert_eq!(ledger.give_up(&STUDY[..8]).unwrap(), done);
+        let receipt = ledger.receipt().unwrap();
+        assert_says(&receipt, &["given up, and never sent again"]);
+        assert_survives_json(&receipt);
+        drop(ledger);
+        ledger = Ledger::open(&path).unwrap();
+    }
+    // The response to a request that was under way.
+    ledger.settle(&request, &ACCEPTED).unwrap();
+    let done = ledger.give_up(STUDY).unwrap();
+    assert_eq!((done.given_up, done.acknowledged), (0, 1));
+    assert_says(done, &["nothing to give up", "1 report"]);
+}
+
+#[test]
 fn the_noise_of_the_paper_is_charged_with_what_holds() {
     let (_folder, _, mut ledger) = new_ledger();
     let as_published = |epsilon| {
@@ -223,6 +260,8 @@ fn the_file_itself_refuses_to_forget() {
     let taken = participate(&mut ledger, &study("a", 1.0));
     participate(&mut ledger, &study("b", 1.0));
     acknowledge(&mut ledger, taken.entry());
+    participate(&mut ledger, &study("given up", 1.0));
+    ledger.give_up("given up").unwrap();
     drop(ledger);
     let connection = rusqlite::Connection::open(&path).unwrap();
     let refuses = |statement: &str| {
@@ -232,16 +271,18 @@ fn the_file_itself_refuses_to_forget() {
     [
         "DELETE FROM record",
         "DELETE FROM record WHERE key = 'head'",
-        "UPDATE record SET key = 'entry/3' WHERE key = 'entry/2'",
+        "UPDATE record SET key = 'entry/4' WHERE key = 'entry/2'",
         "UPDATE payload SET value = zeroblob(60)",
         "DELETE FROM payload",
         // A second entry of a study.
-        "INSERT INTO record (key, value) SELECT 'entry/3', value FROM record WHERE study = 'b'",
+        "INSERT INTO record (key, value) SELECT 'entry/4', value FROM record WHERE study = 'b'",
     ]
     .into_iter()
     .for_each(refuses);
     for (key, at, value) in [
         ("entry/1", "state", "'owed'"),
+        ("entry/1", "state", "'given-up'"),
+        ("entry/3", "state", "'owed'"),
         ("entry/2", "charge.epsilon", "0.1"),
         ("entry/2", "study", "'c'"),
         ("entry/2", "report", "'0123456789abcdef0123456789abcdef'"),
@@ -384,7 +425,7 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     let (_folder, path, mut ledger) = new_ledger();
     let token = |byte| ParticipantToken::from_bytes([byte; 32]);
     let error = ledger.set_token(STUDY, &token(1)).unwrap_err();
-    assert_says(error, &["take part first"]);
+    assert_says(error, &["no study that the device took part in"]);
     let taken = participate(&mut ledger, &study(STUDY, 1.0));
     let report = ledger.request(taken.entry()).unwrap().body;
     // The same report, behind the token.

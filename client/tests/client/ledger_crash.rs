@@ -22,6 +22,8 @@ use crate::{
 const CHILD: &str = "ledger_crash::child";
 const FOLDER: &str = "EIGENVEIL_TEST_LEDGER_FOLDER";
 const STUDIES: usize = 12;
+/// The study whose report the device gives up in the end, if there is a file of this name.
+const GIVEN_UP: &str = "study-08";
 const EPSILON: f64 = 0.125;
 
 fn ledger_path(folder: &Path) -> PathBuf {
@@ -91,6 +93,11 @@ fn child() {
         if taken.entry().state() == &EntryState::Pending {
             send(&mut ledger, number, taken.entry());
         }
+    }
+    if folder.join(GIVEN_UP).exists() && ledger.give_up(GIVEN_UP).unwrap().given_up == 1 {
+        let line = format!("\n{GIVEN_UP} given up;");
+        network.write_all(line.as_bytes()).unwrap();
+        network.sync_data().unwrap();
     }
     drop(ledger);
     out.write_all(b"finished\n").unwrap();
@@ -166,11 +173,13 @@ impl Device {
     /// the beginning of one.
     fn check(&mut self, folder: &Path) {
         let text = fs::read_to_string(sent_path(folder)).unwrap_or_default();
-        let mut sent = BTreeSet::new();
+        let (mut sent, mut given_up) = (BTreeSet::new(), false);
         let mut beginnings = Vec::new();
         for line in text.lines() {
             match line.strip_suffix(';').and_then(|line| line.split_once(' ')) {
+                Some((_, "given up")) => given_up = true,
                 Some((study, bytes)) => {
+                    assert!(!(given_up && study == GIVEN_UP), "it was sent");
                     let len = codec::report_len(PAYLOAD_LEN);
                     assert_eq!(bytes.len(), 32 + 2 * len);
                     self.note(study, bytes);
@@ -195,7 +204,8 @@ impl Device {
         }
         for beginning in beginnings {
             if let Some((study, bytes)) = beginning.split_once(' ') {
-                assert!(self.fixed[study].starts_with(bytes), "{beginning}");
+                let fits = self.fixed[study].starts_with(bytes) || "given up".starts_with(bytes);
+                assert!(fits, "{beginning}");
             }
         }
         for (study, entry) in &entries {
@@ -206,6 +216,9 @@ impl Device {
                 // Nothing is acknowledged or refused that was not sent.
                 _ => assert!(sent.contains(*study), "{study} was never sent"),
             }
+        }
+        if given_up {
+            assert_eq!(entries[GIVEN_UP].state, EntryState::GivenUp);
         }
         assert!(entries.len() >= self.charged, "a charge was taken back");
         self.charged = entries.len();
@@ -244,6 +257,9 @@ fn kill_devices(wanted: usize, seed: u64) {
         let folder = tempfile::tempdir().unwrap();
         let mut device = Device::default();
         devices += 1;
+        if devices % 2 == 1 {
+            fs::write(folder.path().join(GIVEN_UP), "").unwrap();
+        }
         // Three whole runs bring every report through; a device is killed on the way there.
         let mut finished = 0;
         while finished < 3 {
@@ -346,7 +362,7 @@ fn killed_at(call: &str, number: usize, runs_before: usize, old: bool) -> bool {
     device.check(folder.path());
     (0..3).for_each(|_| device.runs_to_the_end(folder.path()));
     assert_eq!(device.fixed.len(), STUDIES);
-    assert_eq!(crate::layout_1::layout(&ledger_path(folder.path())), 2);
+    assert_eq!(crate::layout_1::layout(&ledger_path(folder.path())), 3);
     status.success()
 }
 

@@ -29,6 +29,8 @@ mod file_lock;
 #[cfg(feature = "sqlite")]
 mod layout_1;
 #[cfg(feature = "sqlite")]
+mod layout_2;
+#[cfg(feature = "sqlite")]
 mod ledger;
 #[cfg(feature = "sqlite")]
 mod ledger_crash;

@@ -2,13 +2,15 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_client::{PendingReport, RefusedRow, RowLedger, RowReceipt, UploadRequest};
+use eigenveil_client::{
+    Error, PendingReport, RefusedRow, RowCounts, RowLedger, RowReceipt, UploadRequest,
+};
 use eigenveil_shared::site_study::SiteTerms;
 use rusqlite::Connection;
 
 use crate::{
     common::{STUDY, assert_says, limits, study, study_at},
-    files::{Folder, prepare, rows},
+    files::{Folder, prepare, prepared, rows},
     layout_1::layout,
     row_ledger::{accept, pending, refuse, token},
     site::{self, Table, lines, request, take_part},
@@ -28,10 +30,11 @@ fn to_layout_1(path: &Path) {
 }
 
 /// All that a ledger knows, with what it would send.
-fn said(ledger: &RowLedger) -> (RowReceipt, Vec<PendingReport>, Vec<RefusedRow>) {
+fn said(ledger: &RowLedger) -> (RowReceipt, RowCounts, Vec<PendingReport>, Vec<RefusedRow>) {
     let one = study(STUDY, 0.5);
     (
         ledger.receipt().unwrap(),
+        ledger.counts(&one).unwrap(),
         pending(ledger, &one),
         ledger.refused(&one, 9).unwrap(),
     )
@@ -61,7 +64,7 @@ fn a_ledger_of_layout_1_says_and_sends_the_same_and_goes_on() {
     let folder = Folder::new();
     let path = folder.at("rows");
     let before = said(&filled(&path));
-    assert_eq!((before.1.len(), before.2.len()), (2, 1));
+    assert_eq!((before.2.len(), before.3.len()), (2, 1));
     to_layout_1(&path);
     // Reading leaves it as it is, also where sites would be asked for.
     let bytes = fs::read(&path).unwrap();
@@ -88,6 +91,7 @@ fn a_ledger_of_layout_1_says_and_sends_the_same_and_goes_on() {
     prepare(&mut ledger, &study("another", 0.5), &file).unwrap();
     assert_eq!(ledger.requeue_refused(&one).unwrap(), 1);
     assert_eq!(accept(&mut ledger, &one, &[2, 4, 5]), 3);
+    assert_eq!(ledger.give_up("moved").unwrap().given_up, 4);
     let mut of_rows = request(2);
     of_rows.upload.same_participants = true;
     of_rows.upload.epsilon_per_study = Some(4.0);
@@ -96,7 +100,10 @@ fn a_ledger_of_layout_1_says_and_sends_the_same_and_goes_on() {
     assert_eq!(counts.charged, 6);
     drop(ledger);
     assert_eq!(layout(&path), 2);
-    let receipt = RowLedger::open(&path).unwrap().receipt().unwrap();
+    let ledger = RowLedger::open(&path).unwrap();
+    let counts = ledger.counts(&study("moved", 0.25)).unwrap();
+    assert_eq!(counts.given_up, 4);
+    let receipt = ledger.receipt().unwrap();
     // The first four rows took part in all studies.
     assert_eq!(receipt.spent.epsilon, 0.5 + 0.25 + 0.5 + 4.0);
 }
@@ -114,4 +121,39 @@ fn a_ledger_of_layout_1_that_lost_a_charge_is_refused_and_left() {
     let error = RowLedger::open(&path).unwrap_err();
     assert_says(error, &["damaged", "rows are missing"]);
     assert_eq!(layout(&path), 1);
+}
+
+/// Checkpoints write pages in ascending order: without its log, a file is as before, as after, or refused.
+#[test]
+fn an_upgrade_that_was_cut_off_forgets_nothing() {
+    let folder = Folder::new();
+    let (path, one) = (folder.at("rows"), study(STUDY, 0.5));
+    let mut ledger = prepared(&path, &one, 400);
+    let thirds: Vec<u64> = (0..400).step_by(3).collect();
+    accept(&mut ledger, &one, &thirds);
+    refuse(&mut ledger, &one, 1, "token-spent", "spent");
+    let expected = said(&ledger);
+    drop(ledger);
+    to_layout_1(&path);
+    let before = fs::read(&path).unwrap();
+    drop(RowLedger::open(&path).unwrap());
+    let after = fs::read(&path).unwrap();
+    let page = 4_096;
+    let mut refused = 0;
+    for cut in (page..after.len()).step_by(page) {
+        let torn = [&after[..cut], before.get(cut..).unwrap_or_default()].concat();
+        fs::write(&path, torn).unwrap();
+        let reopened = RowLedger::open(&path).and_then(|ledger| {
+            ledger.pending(&one, 0, usize::MAX)?;
+            Ok::<_, Error>(said(&ledger))
+        });
+        match reopened {
+            Ok(reopened) => assert_eq!(reopened, expected, "{cut}"),
+            Err(error) => {
+                assert_says(error, &["damaged"]);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 2, "{refused}");
 }

@@ -108,7 +108,8 @@ INSERT INTO limits SELECT * FROM new.limits;
 INSERT INTO salt SELECT * FROM new.salt;
 INSERT INTO file SELECT * FROM new.file;
 INSERT INTO study SELECT * FROM new.study;
-INSERT INTO study_terms SELECT * FROM new.study_terms;
+INSERT INTO study_terms
+    SELECT number, name, purpose, responsible_party, contact, last_day, canonical_params FROM new.study_terms;
 INSERT INTO moved SELECT * FROM new.moved;
 INSERT INTO charge SELECT * FROM new.charge;
 INSERT INTO reading SELECT * FROM new.reading;

@@ -116,6 +116,7 @@ fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
         pending: 1,
         acknowledged: 2,
         refused: 1,
+        given_up: 0,
     };
     assert_eq!(ledger.counts(&one).unwrap(), counts);
     assert_eq!(counts.total(), 4);
@@ -137,6 +138,59 @@ fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
     assert_eq!(back, [all[1].clone(), all[3].clone()], "the same bytes");
     assert_eq!(ledger.counts(&one).unwrap().refused, 0);
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
+}
+
+#[test]
+fn reports_that_are_given_up_are_never_sent_and_stay_charged() {
+    let (_folder, path, mut ledger, one) = ledger_of(4);
+    let two = study("two", 1.0);
+    let file = rows(&ledger, 4);
+    prepare(&mut ledger, &two, &file).unwrap();
+    let before = pending(&ledger, &two);
+    accept(&mut ledger, &one, &[0]);
+    refuse(&mut ledger, &one, 1, "token-spent", "spent");
+    ledger.set_tokens(&one, [(2, &token(1))]).unwrap();
+    let done = ledger.give_up(STUDY).unwrap();
+    assert_eq!((done.given_up, done.acknowledged), (3, 1));
+    let words = [STUDY, "3 reports,", "stays (epsilon 1,", "1 report"];
+    assert_says(&done, &words);
+    let counts = RowCounts {
+        acknowledged: 1,
+        given_up: 3,
+        ..RowCounts::default()
+    };
+    for _ in 0..2 {
+        assert_eq!(ledger.counts(&one).unwrap(), counts);
+        assert!(pending(&ledger, &one).is_empty());
+        // Neither made again nor brought back; another study's are its own.
+        assert_eq!(prepare(&mut ledger, &one, &file).unwrap().rows, 0);
+        assert_eq!(ledger.requeue_refused(&one).unwrap(), 0);
+        assert_eq!(ledger.set_tokens(&one, [(1, &token(2))]).unwrap(), 0);
+        assert_eq!(ledger.give_up(&STUDY[..8]).unwrap(), done);
+        assert_eq!(pending(&ledger, &two), before);
+        let receipt = ledger.receipt().unwrap();
+        assert_eq!(
+            (receipt.studies[0].given_up, receipt.spent.epsilon),
+            (3, 2.0)
+        );
+        assert_says(&receipt, &["given up: 3 reports"]);
+        assert_survives_json(&receipt);
+        drop(ledger);
+        let connection = Connection::open(&path).unwrap();
+        let back = connection.execute("UPDATE report SET state = 0 WHERE state = 3", []);
+        assert!(back.is_err(), "{back:?}");
+        drop(connection);
+        ledger = RowLedger::open(&path).unwrap();
+    }
+    // A response to what was under way: a refusal is no news, that the server has one is.
+    assert_eq!(refuse(&mut ledger, &one, 2, "malformed-report", "no"), 0);
+    accept(&mut ledger, &one, &[3]);
+    let done = ledger.give_up(STUDY).unwrap();
+    assert_eq!((done.given_up, done.acknowledged), (2, 2));
+    drop(ledger);
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let error = ledger.give_up("nothing").unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::StudyNotFound));
 }
 
 #[test]
@@ -316,6 +370,7 @@ fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewh
             "UPDATE report SET key = key + (1 << 40)",
             "UPDATE report SET state = 0 WHERE state = 1",
             "UPDATE report SET state = 2 WHERE state = 1",
+            "UPDATE report SET state = 3 WHERE state = 1",
             // What is pending, what is refused.
             "DELETE FROM payload WHERE key = (1 << 40) + 2",
             "DELETE FROM payload WHERE key = (1 << 40) + 1",
@@ -387,7 +442,7 @@ fn a_checkpoint_that_was_cut_off_is_noticed_without_its_log() {
         Ok::<_, Error>(format!("{:?} {of_studies:?}", ledger.receipt()))
     };
     let thirds: Vec<u64> = (0..400).step_by(3).collect();
-    let changes: [&dyn Fn(&mut RowLedger); 4] = [
+    let changes: [&dyn Fn(&mut RowLedger); 5] = [
         &|ledger| {
             let file = rows(ledger, 400);
             prepare(ledger, &two, &file).unwrap();
@@ -401,6 +456,7 @@ fn a_checkpoint_that_was_cut_off_is_noticed_without_its_log() {
             ledger.record(&one, (0..400).map(refused)).unwrap();
         },
         &|ledger| assert_eq!(ledger.requeue_refused(&one).unwrap(), 400),
+        &|ledger| assert_eq!(ledger.give_up("two").unwrap().given_up, 266),
     ];
     let (mut refused, page) = (0, 4_096);
     for change in changes {

@@ -33,7 +33,7 @@ fn bytes_of(pending: &PendingReport) -> String {
 }
 
 /// Works as the child until it is killed: makes the missing reports and says which are kept, takes some as acknowledged
-/// and says so *afterwards*.
+/// and, in every other study, gives up the rest, and says so *afterwards*.
 #[test]
 fn child() {
     let Some(path) = env::var_os(PATH) else {
@@ -56,6 +56,11 @@ fn child() {
         ledger.record(&study, results).unwrap();
         let said = format!("acknowledged {number}\n");
         out.write_all(said.as_bytes()).unwrap();
+        if number % 2 == 1 {
+            ledger.give_up(study.id()).unwrap();
+            let line = format!("gave-up {number}\n");
+            out.write_all(line.as_bytes()).unwrap();
+        }
     }
     out.write_all(b"finished\n").unwrap();
 }
@@ -67,6 +72,8 @@ struct Seen {
     fixed: BTreeMap<(u64, u64), String>,
     /// Studies of which each third report is acknowledged.
     acknowledged: Vec<u64>,
+    /// Studies of which the other reports are given up.
+    given_up: Vec<u64>,
 }
 
 impl Seen {
@@ -110,6 +117,7 @@ impl Seen {
                 ["acknowledged", study] => {
                     self.acknowledged.extend(study.parse::<u64>());
                 }
+                ["gave-up", study] => self.given_up.extend(study.parse::<u64>()),
                 _ => {}
             }
         }
@@ -144,6 +152,11 @@ impl Seen {
             assert_eq!(counts.acknowledged, all - left);
             if self.acknowledged.contains(&number) {
                 assert_eq!(left, 0, "it would be sent again");
+            }
+            let rest = [0, charged - all][usize::from(pending.is_empty())];
+            assert_eq!(counts.given_up, rest, "given up in one write");
+            if self.given_up.contains(&number) {
+                assert!(pending.is_empty(), "it would be sent");
             }
         }
     }

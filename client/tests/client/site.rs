@@ -167,7 +167,7 @@ fn decoded(study: &SiteStudy, pending: &PendingReport) -> NoisyTable {
 /// The report shows this sum and this count, up to its noise.
 #[track_caller]
 fn shows(study: &SiteStudy, pending: &PendingReport, moment: &PackedSymmetric, rows: f64) {
-    let found = decoded(study, pending);
+    let report = decoded(study, pending);
     let mechanism = study.params().mechanism();
     let NoiseModel::Gaussian {
         off_diagonal_sd,
@@ -179,11 +179,11 @@ fn shows(study: &SiteStudy, pending: &PendingReport, moment: &PackedSymmetric, r
     let near = |found: f64, exact: f64, sd: f64| {
         assert!((found - exact).abs() < LIMIT * sd, "{found}, {exact}, {sd}");
     };
-    near(found.rows, rows, mechanism.count_sd());
+    near(report.rows, rows, mechanism.count_sd());
     for i in 0..3 {
         for j in i..3 {
             let sd = if i == j { diagonal_sd } else { off_diagonal_sd };
-            near(found.moment.get(i, j), moment.get(i, j), sd);
+            near(report.moment.get(i, j), moment.get(i, j), sd);
         }
     }
 }
@@ -206,8 +206,8 @@ fn exact(lines: &[Line], cap: usize) -> (PackedSymmetric, f64) {
 #[test]
 fn a_report_has_the_sum_of_the_table_and_its_count() {
     let folder = Folder::new();
-    let mut own: Vec<Line> = lines(600, 0..600);
-    for (at, line) in own.iter_mut().enumerate() {
+    let mut records: Vec<Line> = lines(600, 0..600);
+    for (at, line) in records.iter_mut().enumerate() {
         match at % 100 {
             7 => line.1[1] = f64::NAN,
             8 => line.1[0] = 2.0,
@@ -216,7 +216,7 @@ fn a_report_has_the_sum_of_the_table_and_its_count() {
     }
     let rows = study("rows", SiteTerms::new(1_000));
     let mut ledger = RowLedger::open(folder.at("rows")).unwrap();
-    let counts = take_part(&mut ledger, &rows, &Table::of_rows(&own), &request(1)).unwrap();
+    let counts = take_part(&mut ledger, &rows, &Table::of_rows(&records), &request(1)).unwrap();
     let expected = TableCounts {
         rows: 600,
         charged: 600,
@@ -224,21 +224,21 @@ fn a_report_has_the_sum_of_the_table_and_its_count() {
         ..TableCounts::default()
     };
     assert_eq!(counts, expected);
-    let (moment, count) = exact(&own, usize::MAX);
+    let (moment, count) = exact(&records, usize::MAX);
     assert_eq!(count, 588.0);
     shows(&rows, &pending(&ledger, &rows)[0], &moment, count);
 
     // 90 persons of six or seven rows, of which the first four count together as one.
-    for (at, line) in own.iter_mut().enumerate() {
+    for (at, line) in records.iter_mut().enumerate() {
         line.0 = format!("p{}", at % 90);
     }
     let persons = study("persons", persons_of_at_most(4));
     let mut ledger = RowLedger::open(folder.at("persons")).unwrap();
-    let table = Table::of_persons(&ledger, &own);
+    let table = Table::of_persons(&ledger, &records);
     let counts = take_part(&mut ledger, &persons, &table, &request(1)).unwrap();
     assert_eq!((counts.rows, counts.charged), (600, 90));
     assert_eq!(counts.beyond_cap, 600 - 4 * 90);
-    let (moment, count) = exact(&own, 4);
+    let (moment, count) = exact(&records, 4);
     assert!(count < 90.0 && count > 80.0);
     shows(&persons, &pending(&ledger, &persons)[0], &moment, count);
     let receipt = ledger.receipt().unwrap();
@@ -263,9 +263,9 @@ fn a_table_of_rows_makes_one_report_for_ever() {
     let folder = Folder::new();
     let path = folder.at("rows");
     let study = study(STUDY, SiteTerms::new(1_000));
-    let own = lines(50, 0..50);
+    let records = lines(50, 0..50);
     let mut ledger = RowLedger::open(&path).unwrap().with_clock(|| NOW);
-    take_part(&mut ledger, &study, &Table::of_rows(&own), &request(1)).unwrap();
+    take_part(&mut ledger, &study, &Table::of_rows(&records), &request(1)).unwrap();
     let first = pending(&ledger, &study);
     assert_eq!(first.len(), 1);
     assert_eq!(first[0].token, Some(token(1)));
@@ -280,11 +280,11 @@ fn a_table_of_rows_makes_one_report_for_ever() {
     );
     assert_survives_json(&receipt);
 
-    let (mut turned, mut changed, mut longer) = (own.clone(), own.clone(), own.clone());
+    let (mut turned, mut changed, mut longer) = (records.clone(), records.clone(), records.clone());
     turned.reverse();
     changed[3].1[0] = 0.5;
     longer.extend(lines(1, 0..1));
-    for other in [&turned, &changed, &longer, &own[1..].to_vec()] {
+    for other in [&turned, &changed, &longer, &records[1..].to_vec()] {
         let error = take_part(&mut ledger, &study, &Table::of_rows(other), &request(2));
         assert_eq!(error.unwrap_err().name(), "rows-changed");
     }
@@ -301,7 +301,7 @@ fn a_table_of_rows_makes_one_report_for_ever() {
         ledger = RowLedger::open(&path).unwrap();
         let mut again = request(2);
         again.upload.resend_refused = true;
-        let counts = take_part(&mut ledger, &study, &Table::of_rows(&own), &again).unwrap();
+        let counts = take_part(&mut ledger, &study, &Table::of_rows(&records), &again).unwrap();
         assert_eq!((counts.charged, counts.waiting), (0, 0));
         let left = pending(&ledger, &study);
         let reports = left.iter().map(|left| &left.report);
@@ -315,7 +315,7 @@ fn a_table_of_rows_makes_one_report_for_ever() {
     let next = self::study("next", SiteTerms::new(1_000));
     let error = take_part(&mut ledger, &next, &Table::of_rows(&turned), &request(3)).unwrap_err();
     assert!(error.is_row_file_mismatch(), "{error}");
-    take_part(&mut ledger, &next, &Table::of_rows(&own), &request(3)).unwrap();
+    take_part(&mut ledger, &next, &Table::of_rows(&records), &request(3)).unwrap();
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 8.0);
 }
 
@@ -416,6 +416,41 @@ fn a_later_table_sends_only_persons_who_were_never_charged() {
     let units: Vec<u64> = site.reports.iter().map(|report| report.units).collect();
     assert_eq!(units, [80, 120]);
     assert_survives_json(&receipt);
+}
+
+/// It is never sent again, whoever is in it is not charged again, and others make a report of their own.
+#[test]
+fn a_report_that_is_given_up_stays_charged() {
+    let folder = Folder::new();
+    let path = folder.at("persons");
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let study = study(STUDY, persons_of_at_most(3));
+    let old = Table::of_persons(&ledger, &lines(6, 0..6));
+    let both = Table::of_persons(&ledger, &lines(9, 0..9));
+    take_part(&mut ledger, &study, &old, &request(1)).unwrap();
+    let first = pending(&ledger, &study).remove(0);
+    assert_eq!(ledger.give_up(STUDY).unwrap().given_up, 1);
+    assert!(pending(&ledger, &study).is_empty());
+    let counts = take_part(&mut ledger, &study, &old, &request(2)).unwrap();
+    assert_eq!((counts.charged, counts.waiting), (0, 0));
+    let counts = take_part(&mut ledger, &study, &both, &request(2)).unwrap();
+    assert_eq!((counts.charged, counts.charged_before), (3, 6));
+    assert_eq!(pending(&ledger, &study)[0].token, Some(token(2)));
+    drop(ledger);
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let receipt = ledger.receipt().unwrap();
+    assert_says(
+        &receipt,
+        &["for 6 of them: given up", "for 3 of them: not yet known"],
+    );
+    assert_survives_json(&receipt);
+    let (rows, given_up) = (receipt.studies[0].rows, receipt.studies[0].given_up);
+    assert_eq!((rows, given_up), (9, 1));
+    // Its server turns out to have it.
+    let late = [(first.row, ReportResult::Duplicate)];
+    ledger.record(&study, late).unwrap();
+    let counts = ledger.counts(&study).unwrap();
+    assert_eq!((counts.acknowledged, counts.pending), (1, 1));
 }
 
 /// In another study, of persons in any order, some have spent more than others.
@@ -547,7 +582,7 @@ fn what_is_refused_leaves_nothing_behind() {
     refuses(&persons, &of_persons, &poor, limit);
 }
 
-/// What the server says of the token.
+/// The server says so before anything is charged.
 #[test]
 fn a_token_of_another_site_a_used_one_and_one_for_fewer_rows_are_refused() {
     let folder = Folder::new();
@@ -556,7 +591,7 @@ fn a_token_of_another_site_a_used_one_and_one_for_fewer_rows_are_refused() {
     let table = Table::of_rows(&lines(4, 0..4));
     let admitted = ledger.admit_site(&rows, &table, &plain).unwrap();
     assert_eq!(admitted.token(), Some(&token(1)));
-    let found = |site: &str, max_rows, spent| {
+    let check = |site: &str, max_rows, spent| {
         let site = site.to_owned();
         admitted.check_token(&SiteToken {
             site,
@@ -564,16 +599,16 @@ fn a_token_of_another_site_a_used_one_and_one_for_fewer_rows_are_refused() {
             spent,
         })
     };
-    found(SITE, 4, false).unwrap();
+    check(SITE, 4, false).unwrap();
     assert_says(
-        found("St. Luke", 4, false).unwrap_err(),
+        check("St. Luke", 4, false).unwrap_err(),
         &["St. Luke", SITE, "nothing was charged"],
     );
     assert_says(
-        found(SITE, 3, false).unwrap_err(),
+        check(SITE, 3, false).unwrap_err(),
         &["has 4 rows", "at most 3"],
     );
-    let spent = found(SITE, 4, true).unwrap_err();
+    let spent = check(SITE, 4, true).unwrap_err();
     assert_eq!(spent.code(), Some(ErrorCode::TokenSpent));
 }
 
@@ -583,16 +618,22 @@ fn a_ledger_knows_rows_or_persons_and_one_site() {
     let folder = Folder::new();
     let rows = study("rows", SiteTerms::new(1_000));
     let persons = study("persons", persons_of_at_most(3));
-    let own = lines(5, 0..5);
+    let records = lines(5, 0..5);
     let mut by_row = RowLedger::open(folder.at("rows")).unwrap();
-    take_part(&mut by_row, &rows, &Table::of_rows(&own), &request(1)).unwrap();
-    let table = Table::of_persons(&by_row, &own);
+    take_part(&mut by_row, &rows, &Table::of_rows(&records), &request(1)).unwrap();
+    let table = Table::of_persons(&by_row, &records);
     let error = take_part(&mut by_row, &persons, &table, &request(2)).unwrap_err();
     assert_says(error, &["place of their row", "another ledger"]);
     let mut by_person = RowLedger::open(folder.at("persons")).unwrap();
-    let table = Table::of_persons(&by_person, &own);
+    let table = Table::of_persons(&by_person, &records);
     take_part(&mut by_person, &persons, &table, &request(1)).unwrap();
-    let error = take_part(&mut by_person, &rows, &Table::of_rows(&own), &request(2)).unwrap_err();
+    let error = take_part(
+        &mut by_person,
+        &rows,
+        &Table::of_rows(&records),
+        &request(2),
+    )
+    .unwrap_err();
     assert_says(error, &["persons by their identifiers", "another ledger"]);
     let single = crate::common::study("single", 1.0);
     let file = by_person.row_file(5, b"rows", b"").unwrap();
@@ -703,7 +744,7 @@ fn a_change_that_was_cut_off_is_noticed_without_its_log() {
         Ok::<_, Error>((seen, admitted.counts()))
     };
     drop(RowLedger::open(&path).unwrap());
-    let changes: [&dyn Fn(&mut RowLedger); 3] = [
+    let changes: [&dyn Fn(&mut RowLedger); 4] = [
         &|ledger| {
             let table = Table::of_persons(ledger, &lines(400, 0..400));
             take_part(ledger, &study, &table, &request(1)).unwrap();
@@ -713,6 +754,7 @@ fn a_change_that_was_cut_off_is_noticed_without_its_log() {
             let table = Table::of_persons(ledger, &lines(300, 300..600));
             take_part(ledger, &study, &table, &request(2)).unwrap();
         },
+        &|ledger| assert_eq!(ledger.give_up(STUDY).unwrap().given_up, 1),
     ];
     let (mut refused, page) = (0, 4_096);
     for change in changes {

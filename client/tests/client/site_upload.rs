@@ -59,7 +59,7 @@ fn document(params: &SiteStudyParams) -> StudyDocument {
     }
 }
 
-/// What a server knows.
+/// The memory of a server.
 #[derive(Default)]
 struct Known {
     /// Tokens of the site, whether they were used, and for how many rows they are.
@@ -78,12 +78,12 @@ impl Known {
             None => Reply::problem(403, ErrorCode::ParticipantTokenUnknown, "there is none"),
             Some(&(spent, max_rows)) => {
                 let site = SITE.to_owned();
-                let found = SiteToken {
+                let answer = SiteToken {
                     site,
                     max_rows,
                     spent,
                 };
-                Reply::json(200, &found)
+                Reply::json(200, &answer)
             }
         }
     }
@@ -212,7 +212,7 @@ async fn a_report_is_sent_with_its_token_until_it_has_arrived() {
     assert!(json.get("counts").is_none(), "{json}");
 }
 
-/// What the server says of a token refuses it before anything is charged, or written.
+/// The server's answer refuses a token before anything is charged, or written.
 #[tokio::test]
 async fn a_token_is_looked_up_before_anything_is_charged() {
     let params = params(SiteTerms::new(1_000));
@@ -348,15 +348,15 @@ fn run(path: &Path, kill_after: Option<Duration>) -> (Vec<String>, bool) {
         spin(time);
         child.kill().unwrap();
     }
-    let said = reader.join().unwrap();
+    let printed = reader.join().unwrap();
     let status = child.wait().unwrap();
-    let finished = said.iter().any(|line| line == "finished");
+    let finished = printed.iter().any(|line| line == "finished");
     assert!(finished || killed(status), "it failed itself: {status}");
     // The kill may have cut the last one.
     let payload_len = params(persons_of_at_most(3)).mechanism().payload_len();
-    let kept = said.iter().filter_map(|line| line.strip_prefix("kept "));
-    let kept = kept.filter(|bytes| bytes.len() == 2 * (16 + payload_len));
-    (kept.map(str::to_owned).collect(), finished)
+    let reports = printed.iter().filter_map(|line| line.strip_prefix("kept "));
+    let reports = reports.filter(|bytes| bytes.len() == 2 * (16 + payload_len));
+    (reports.map(str::to_owned).collect(), finished)
 }
 
 /// Charges, persons and report are there or none of them, and a report that was kept stays the same.
@@ -416,15 +416,15 @@ fn kill_ledgers(wanted: usize, seed: u64) {
     while kills < wanted {
         let folder = Folder::new();
         let path = folder.at("site");
-        let mut kept: Vec<String> = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
         loop {
             let limit = whole / (1 + moments.next_below(3));
             let after = Duration::from_micros(moments.next_below(limit.max(1)));
             let (said, finished) = run(&path, Some(after));
             for bytes in said {
-                match kept.iter().find(|kept| kept[..32] == bytes[..32]) {
+                match seen.iter().find(|seen| seen[..32] == bytes[..32]) {
                     Some(before) => assert_eq!(*before, bytes, "its noise was drawn again"),
-                    None => kept.push(bytes),
+                    None => seen.push(bytes),
                 }
             }
             if finished {
@@ -432,7 +432,7 @@ fn kill_ledgers(wanted: usize, seed: u64) {
             }
             kills += 1;
             if path.exists() {
-                check(&path, &mut kept);
+                check(&path, &mut seen);
             }
             if kills >= wanted {
                 break;
@@ -440,10 +440,10 @@ fn kill_ledgers(wanted: usize, seed: u64) {
         }
         let (_, finished) = run(&path, None);
         assert!(finished);
-        check(&path, &mut kept);
+        check(&path, &mut seen);
         let ledger = RowLedger::open(&path).unwrap();
-        let own = &ledger.receipt().unwrap().studies[0];
-        assert_eq!(own.rows, 40 + 20 * (INSTALMENTS as u64 - 1));
+        let study = &ledger.receipt().unwrap().studies[0];
+        assert_eq!(study.rows, 40 + 20 * (INSTALMENTS as u64 - 1));
         assert_eq!(ledger.receipt().unwrap().spent.epsilon, 4.0);
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use eigenveil_client::{Ledger, Prepared, Result, RowLedger, Study};
 use eigenveil_shared::{
     ErrorCode,
-    about::StudyNotice,
+    about::{FeatureNotice, StudyNotice},
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
@@ -33,6 +33,14 @@ fn about() -> StudyNotice {
         responsible_party: Some("Institute of Wine, Example".to_owned()),
         contact: Some("wine@example.org".to_owned()),
         last_day: Some("2027-03-31".parse().unwrap()),
+        features: Some(vec![
+            FeatureNotice {
+                label: Some("Alcohol".to_owned()),
+                unit: Some("% vol".to_owned()),
+                description: Some("as the label says".to_owned()),
+            },
+            FeatureNotice::default(),
+        ]),
     }
 }
 
@@ -91,6 +99,7 @@ fn both_receipts_show_all_terms() {
         "clip: rows longer than 3.5",
         "private, with constant 0.25",
         "alcohol: center 13, scale 0.8125",
+        "Alcohol (% vol): as the label says",
         "double-cap",
         "epsilon 4, delta 0",
         &format!("{LONG_NAME}: center 2.6, scale 0.75"),

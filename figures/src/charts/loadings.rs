@@ -1,5 +1,7 @@
 //! The loadings of a sparse subspace: features by components.
 
+use eigenveil_shared::wording::plural;
+
 use crate::{
     drawing::{
         frame::{
@@ -166,8 +168,8 @@ impl Figure for LoadingTable {
         ];
         let hidden = hidden.into_iter().filter(|(hidden, _)| *hidden > 0);
         let caption_lines = hidden.map(|(hidden, unit)| {
-            let s = if hidden == 1 { "" } else { "s" };
-            format!("… and {hidden} more {unit}{s}, not shown")
+            let units = plural(hidden as u64, unit);
+            format!("… and {hidden} more {units}, not shown")
         });
         let caption_lines: Vec<String> = caption_lines.collect();
         let height = caption_left(&mut svg, &caption_lines, area.bottom() + 6.0, width);

@@ -1,6 +1,9 @@
 //! The scree plot of an estimate: variances against its noise floor.
 
-use eigenveil_shared::estimate::{VarianceFloor, Verdict};
+use eigenveil_shared::{
+    estimate::{VarianceFloor, Verdict},
+    wording::plural,
+};
 
 use crate::{
     charts::alignment::{ALIGNMENT, name, number_or_empty, panel, starts},
@@ -262,8 +265,8 @@ fn notes(rest: usize, has_whiskers: bool, ends: Option<String>) -> Vec<String> {
     let mut notes = vec!["Component, by rank".to_owned()];
     notes.extend(ends);
     if rest > 0 {
-        let s = if rest == 1 { "" } else { "s" };
-        notes.push(format!("… and {rest} smaller one{s}, not shown"));
+        let ones = plural(rest as u64, "one");
+        notes.push(format!("… and {rest} smaller {ones}, not shown"));
     }
     if has_whiskers {
         notes.push("Whiskers: one standard error to either side".to_owned());

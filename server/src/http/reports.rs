@@ -17,6 +17,7 @@ use eigenveil_shared::{
     },
     enrolment::{Enrolment, Frame},
     error,
+    wording::counted,
 };
 use eigenveil_store::{ClientKey, NewReport, Reservation, Store, Study, SubmitOutcome, no_batches};
 use smallvec::{SmallVec, smallvec};
@@ -142,8 +143,8 @@ async fn store_reports(
         .await?;
     let stored = stored.first().copied().unwrap_or(SubmitOutcome::NotOpen);
     if let Some(error) = refusal(app.store(), &study, stored) {
-        let own = failed.filter(|failed| failed.code() == error.code());
-        return Err(own.unwrap_or(error).into());
+        let reason = failed.filter(|failed| failed.code() == error.code());
+        return Err(reason.unwrap_or(error).into());
     }
     let (status, outcome) = match stored {
         SubmitOutcome::Accepted => (StatusCode::CREATED, ReportOutcome::Accepted),
@@ -192,9 +193,9 @@ fn decode_batch(
     if admissions.len() != reports.len() {
         return Err(error!(
             MalformedReport,
-            "the batch has {} tokens for {} reports; send one token for each report",
-            admissions.len(),
-            reports.len()
+            "the batch has {} for {}; send one token for each report",
+            counted(admissions.len() as u64, "token"),
+            counted(reports.len() as u64, "report")
         ));
     }
     let admitted = (0..).zip(reports);

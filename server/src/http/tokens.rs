@@ -91,8 +91,8 @@ pub(crate) async fn look_up(
     let form = "{\"token\": \"64 hexadecimal digits\"}";
     let LookUpTokenRequest { token } = body::read_secret_json(&app, request, form).await?;
     let token = ParticipantToken::parse(&token)?;
-    let found = run_blocking(move || app.store().look_up_token(&study, &token)).await?;
-    Ok(Json(found))
+    let site = run_blocking(move || app.store().look_up_token(&study, &token)).await?;
+    Ok(Json(site))
 }
 
 /// Create an analyst token

@@ -2,6 +2,7 @@
 
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{
+    about::StudyNotice,
     enrolment::Enrolment,
     estimate::ComponentCount,
     preprocess::{Feature, Norm},
@@ -107,32 +108,35 @@ pub(super) fn parameters(study: &Study) -> Markup {
     }
 }
 
-/// Lists the features of a row, with their public constants.
+/// Lists the features of a row, with what they mean and their public constants.
 pub(super) fn features(study: &Study) -> Markup {
+    let about = study.about();
     match study.params().preprocessing().features.as_deref() {
         None => html! {
             p #features { "A row is " (with_thousands(study.params().dimension() as u64)) " numbers. This study does not name them and uses them as they are: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
         },
-        Some(features) if features.len() <= MAX_UNFOLDED_FEATURES => table(features),
+        Some(features) if features.len() <= MAX_UNFOLDED_FEATURES => table(features, about),
         Some(features) => html! {
             details {
                 summary { "All " (with_thousands(features.len() as u64)) " features" }
-                (table(features))
+                (table(features, about))
             }
         },
     }
 }
 
-fn table(features: &[Feature]) -> Markup {
+fn table(features: &[Feature], about: &StudyNotice) -> Markup {
     let observed = features.iter().any(|feature| feature.observed.is_some());
+    let described = about.features.is_some();
     html! {
         div .scroll tabindex="0" role="region" aria-label="Features" {
             table #features {
                 caption { "Features" }
-                thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } @if observed { th scope="col" { "Observed" } th scope="col" { "Section" } } } }
-                tbody { @for feature in features {
+                thead { tr { th scope="col" { "Feature" } @if described { th scope="col" { "Meaning" } } th scope="col" { "Center" } th scope="col" { "Scale" } @if observed { th scope="col" { "Observed" } th scope="col" { "Section" } } } }
+                tbody { @for (at, feature) in features.iter().enumerate() {
                     tr {
                         th scope="row" { (feature.name) }
+                        @if described { td .text { @if let Some(meaning) = about.feature(at) { (meaning) } } }
                         td { (feature.center) }
                         td { (feature.scale) }
                         @if let Some(share) = feature.observed {
@@ -142,6 +146,9 @@ fn table(features: &[Feature]) -> Markup {
                     }
                 } }
             }
+        }
+        @if described {
+            p .muted { "What a feature means is in the words of the people who run the study: the fingerprint covers names, centers and scales, not these words." }
         }
         p .muted { "Each value x becomes (x − center) / scale. These constants are public and the same for everybody." }
         @if observed {

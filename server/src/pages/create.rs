@@ -144,7 +144,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     fieldset {
                         legend { "The data" }
                         (form.text("name", "Name", "Shown to everybody.", "text"))
-                        (form.text("features", "Features (optional)", "The file that eigenveil prepare writes, pasted; or one feature a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
+                        (form.text("features", "Features (optional)", "The file that eigenveil prepare writes, pasted; or one feature a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Columns label, unit and description tell participants what a feature means. Public constants, never computed from the participants' rows.", "lines"))
                         // Shown by the script, which reads the file into the field above.
                         div #features-from .field hidden {
                             label for="features-file" { "Read the features from a file" }

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, path::Path};
 use eigenveil_estimation::planning::{DEFAULT_COMPONENTS, PlanResult};
 use eigenveil_shared::{
     Error, Result,
-    about::{StudyNotice, UtcDate},
+    about::{FeatureNotice, StudyNotice, UtcDate},
     api::CreateStudyRequest,
     enrolment::Enrolment,
     estimate::ComponentCount,
@@ -262,6 +262,7 @@ fn about(fields: &Fields, errors: &mut FieldErrors) -> StudyNotice {
         responsible_party: stated(fields, "responsible_party"),
         contact: stated(fields, "contact"),
         last_day: errors.value_or(last_day(fields.get("last_day")), None),
+        features: errors.value_or(notices(fields.get("features")), None),
     };
     errors.value_or(about.check(), ());
     about
@@ -279,6 +280,12 @@ fn last_day(text: &str) -> Result<Option<UtcDate>> {
         .filter(|text| !text.is_empty())
         .map(str::parse)
         .transpose()
+}
+
+/// Meanings of the features in a features file, for people.
+fn notices(text: &str) -> Result<Option<Vec<FeatureNotice>>> {
+    let read = features_file::parse_notices(Path::new("features"), text);
+    read.map_err(|error| Error::invalid_request(error.detail()).with_field("features"))
 }
 
 /// A features file, as it was pasted or read by the page; or one feature a line: a name, or a name with its public
@@ -510,6 +517,21 @@ mod tests {
             );
         }
         assert!(read(GOOD).unwrap().expected(4.0, 1_000).is_none());
+    }
+
+    #[test]
+    fn a_features_file_tells_people_what_features_mean() {
+        let file = "name,center,label,unit%0D%0Aage,40,Age,years%0D%0Aheight,170,,";
+        let two = GOOD.replace("dimension=8", "dimension=2");
+        let design = read(&format!("{two}&features={file}")).unwrap();
+        let meanings = design.request.about.features.unwrap();
+        assert_eq!(meanings[0].to_string(), "Age (years)");
+        assert_eq!(meanings[1], FeatureNotice::default());
+        assert_eq!(design.request.features.unwrap()[1].center, 170.0);
+        let wrong = format!("{two}&features={}", file.replace("Age", &"x".repeat(101)));
+        let errors = read(&wrong).err().unwrap();
+        let errors: Vec<_> = errors.iter().map(|(field, _)| field).collect();
+        assert_eq!(errors, ["features"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use axum::{
 };
 use bytes::Bytes;
 use eigenveil_estimation::format::with_thousands;
-use eigenveil_shared::{Error, error};
+use eigenveil_shared::{Error, error, wording::plural};
 use eigenveil_store::Study;
 use futures_util::stream;
 use serde_json::json;
@@ -133,8 +133,10 @@ impl Watch {
         let kind = PageKind::Events(study.id(), study.state());
         let render = move |visitor: &Visitor| {
             let visible = VisibleStudy::new(&app, visitor, study)?;
+            let reports = visible.study.reports_accepted();
             let data = json!({
-                "reports": with_thousands(visible.study.reports_accepted()),
+                "reports": with_thousands(reports),
+                "noun": plural(reports, "report"),
                 "error": visible.expected_error(),
                 "version": visible.version(),
             });

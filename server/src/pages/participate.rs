@@ -12,7 +12,7 @@ use eigenveil_shared::{
     Error,
     api::StudyState,
     enrolment::Enrolment,
-    privacy::{PrivacyStatement, format_rounded_up},
+    privacy::{PrivacyStatement, REFUSAL, STOPPING, format_rounded_up},
 };
 use eigenveil_store::Study;
 use maud::{Markup, PreEscaped, html};
@@ -145,10 +145,14 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
         Ok(None) => "one row",
         Ok(Some(_)) => "one person",
     };
+    let ledger = match study.has_sites() {
+        true => "NAME.ledger",
+        false => "ROWS.csv.ledger",
+    };
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
-        p { "You are asked to take part in " strong { (study.name()) } ", which is " (state.as_str()) "." }
+        p { "You are asked to take part in " strong { (study.name()) } ", which is " (state.as_str()) ". " (REFUSAL) }
         section aria-labelledby="h-belief" {
             h2 #h-belief { "What an observer can learn about you" }
             p { (privacy.sentence) }
@@ -196,8 +200,10 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
         @if let Ok(params) = study.params().sites() { (sites::sent_and_stored(study, params)) }
         @else { (sent_and_stored(visitor, study, state, traces)) }
         section aria-labelledby="h-back" {
-            h2 #h-back { "It cannot be withdrawn" }
-            p { "Once a report is counted it stays counted: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
+            h2 #h-back { "How to stop, and what stays" }
+            p #stop { (STOPPING) " Use what the app offers, or the program with your ledger:" }
+            pre tabindex="0" { code #give-up-command { (format!("eigenveil report --give-up --study {} --ledger {ledger}", study.id())) } }
+            p { "Once a report is counted it cannot be withdrawn: the server takes none out again, neither for you nor for the operator. Only the whole study can be deleted. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
         }
         section aria-labelledby="h-check" {
             h2 #h-check { "How to check" }
@@ -273,7 +279,7 @@ fn tokens(traces: Traces) -> Markup {
             ul {
                 li { "A token has 64 hexadecimal digits and is valid for one report. Whoever runs the study creates the tokens and gives you yours; you cannot get one here. Without a token the server accepts no report." }
                 li { "It is a ticket and says nothing about your data. Anybody who has it can use it in your place: keep it secret until your report has arrived." }
-                li { "What it reveals: that it was used. The server stores a hash of each token and whether it was spent. Anybody who can read that and knows who got your token learns that you took part." }
+                li { "What it reveals: whether it was used. The server stores a hash of each token and whether it was spent. Anybody who can read that and knows who got your token learns whether you took part." }
                 li { (stored) " Both come in one request: somebody who runs the server and watches its memory, disk or traffic at that moment, compares copies of its files, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
                 li { "If the response gets lost, send the same report again: it is counted once, and your token is not needed twice." }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::format::with_thousands;
-use eigenveil_shared::api::StudyState;
+use eigenveil_shared::{api::StudyState, wording::plural};
 use eigenveil_store::Study;
 use maud::{Markup, html};
 
@@ -116,12 +116,7 @@ fn content(visitor: &Visitor, page: usize, search: &str, shown_page: &StudyPage)
                         }
                         p .numbers {
                             strong { (with_thousands(study.reports_accepted())) }
-                            (match (study.has_sites(), study.reports_accepted()) {
-                                (false, 1) => " participant",
-                                (false, _) => " participants",
-                                (true, 1) => " report of a site",
-                                (true, _) => " reports of sites",
-                            })
+                            " " (plural(study.reports_accepted(), if study.has_sites() { "site report" } else { "participant" }))
                             " · " (with_thousands(study.params().dimension() as u64)) " features · "
                             "ε\u{a0}=\u{a0}" (study.privacy().epsilon)
                         }

@@ -10,6 +10,7 @@ use eigenveil_figures::{
 use eigenveil_shared::{
     Error,
     api::{EstimateJob, EstimateState, SparseSettings, StudyState},
+    wording::plural,
 };
 use eigenveil_store::{ArrivalCount, Study};
 use maud::{Markup, PreEscaped, html};
@@ -268,7 +269,7 @@ fn content(
             p { a href=(visitor.link("/")) { "← All studies" } }
             h1 { (study.name()) " " span #state data-swap=(study.state().as_str()) { (layout::badge(study.state())) } }
             div .numbers-row {
-                p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " reports" }
+                p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " " span data-live="noun" { (plural(reports, "report")) } }
                 div #error-tile data-swap=(visible.expected_error()) {
                     @if let Some(forecast) = forecast {
                         p .number { strong #error-now data-live="error" { (forecast.error()) } " " (forecast.caption()) }
@@ -476,7 +477,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (rounded(view.seconds, 4)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " " (plural(view.n, "report")) ", computed in " (rounded(view.seconds, 4)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         (layout::warning_list(Some("warnings"), &view.warnings))
         p #downloads { "Download: "

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, Page},
-    common::{Harness, at, data, new_id, refused, report, report_with, waiting::until},
+    common::{Harness, at, data, design, new_id, refused, report, report_with, waiting::until},
     pages::{CREATE, form},
 };
 
@@ -38,6 +38,14 @@ fn told() -> Value {
     })
 }
 
+/// Three features, and what people read about them.
+fn described() -> Value {
+    let mut about = told();
+    about["features"] =
+        json!([{ "label": "Sleep", "unit": "h" }, {}, { "description": "in <b>one</b> night" }]);
+    json!({ "about": about, "features": [{ "name": "a" }, { "name": "b" }, { "name": "c" }] })
+}
+
 async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
     server.get(&at(study, "")).await.json()
 }
@@ -45,11 +53,12 @@ async fn shown(server: &Harness, study: &StudyDocument) -> StudyDocument {
 #[tokio::test]
 async fn about_is_stored_shown_exported_imported_and_backed_up() {
     let server = Harness::new();
-    let study = server.study_with(json!({ "about": told() })).await;
-    let expected: StudyNotice = serde_json::from_value(told()).unwrap();
+    let study = server.study_with(described()).await;
+    let expected: StudyNotice = serde_json::from_value(described()["about"].clone()).unwrap();
     assert_eq!(study.about, expected);
     // The parameters, and so the fingerprint, do not depend on it.
-    let silent = server.study_with(json!({})).await;
+    let features = json!({ "features": described()["features"] });
+    let silent = server.study_with(features).await;
     assert_eq!(silent.fingerprint, study.fingerprint);
     assert!(silent.about.is_empty());
     server.count_one(&study).await;
@@ -175,6 +184,18 @@ async fn the_participate_page_shows_purpose_features_and_parameters() {
     for word in ["alcohol", "13", "0.8125", long, "2.6", "0.75"] {
         page.says("table#features", word);
     }
+    // What a feature means is told where somebody said it, as words that nobody pinned.
+    assert!(!page.text("table#features").contains("Meaning"));
+    let with_meanings = server.study_with(described()).await;
+    let of_words = participate(&server, &with_meanings, None).await;
+    for word in ["Meaning", "Sleep (h)", "in <b>one</b> night"] {
+        of_words.says("table#features", word);
+    }
+    of_words.says("main", "not these words");
+    let mut two = described();
+    two["about"]["features"] = json!([{}, {}]);
+    let refused = server.tell("/v1/studies", design(&two)).await;
+    refused.is_problem(422, E::InvalidNotice);
     for word in [
         "double-cap",
         "4",

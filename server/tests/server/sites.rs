@@ -227,8 +227,8 @@ async fn a_table_is_kept_under_the_name_of_its_token() {
     second.is_problem(409, E::TokenSpent);
     let second = send(&server, &study, &tokens[1], table(&study, other, 100)).await;
     assert_eq!(second.status, StatusCode::CREATED, "{second:?}");
-    let shown = counts(&server, &study).await;
-    assert_eq!((shown.issued, shown.spent), (2, 2));
+    let now = counts(&server, &study).await;
+    assert_eq!((now.issued, now.spent), (2, 2));
     let nord = SiteToken {
         site: "Nord".to_owned(),
         max_rows: 5_000,
@@ -238,7 +238,7 @@ async fn a_table_is_kept_under_the_name_of_its_token() {
         spent: true,
         ..mary
     };
-    assert_eq!(shown.sites, [nord, mary]);
+    assert_eq!(now.sites, [nord, mary]);
     // As it was sent, to the last bit, also after a restart.
     let server = server.restart();
     let stored = sums(&server, &study);
@@ -327,8 +327,8 @@ async fn what_no_site_sends_is_refused_with_value_and_limit() {
     let response = send(&server, &study, token, of_row).await;
     let problem = response.is_problem(400, E::UnsupportedVersion);
     assert!(problem.detail.contains("single row"), "{problem:?}");
-    let shown = counts(&server, &study).await;
-    assert_eq!((shown.spent, sums(&server, &study).len()), (0, 0));
+    let now = counts(&server, &study).await;
+    assert_eq!((now.spent, sums(&server, &study).len()), (0, 0));
     let response = send(&server, &study, token, good).await;
     assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
 }
@@ -550,9 +550,9 @@ async fn pages_of_a_study_of_sites_speak_to_sites() {
         assert!(participate.contains(words), "{words}: {participate}");
     }
     assert!(!participate.contains("added to a sum"), "{participate}");
-    let shown = page(format!("/studies/{}", study.id)).await;
-    assert!(shown.contains("not made yet"), "{shown}");
-    assert!(!shown.contains("Request an estimate"), "{shown}");
+    let overview = page(format!("/studies/{}", study.id)).await;
+    assert!(overview.contains("not made yet"), "{overview}");
+    assert!(!overview.contains("Request an estimate"), "{overview}");
     let list = page("/".to_owned()).await;
-    assert!(list.contains("reports of sites"), "{list}");
+    assert!(list.contains("site reports"), "{list}");
 }

@@ -10,6 +10,15 @@ use crate::{
     study::StudyParams,
 };
 
+/// The notice that nobody has to take part, shown before anybody does.
+pub const REFUSAL: &str =
+    "You may refuse, and doing nothing is refusing: then nothing of yours is sent.";
+
+/// How to stop after having taken part: shown beside what a report reveals.
+pub const STOPPING: &str = "You may stop later: a report that no server has acknowledged can be given up, and is then \
+    never sent. Its epsilon stays charged, since the server may have it already, and no other report of the same data \
+    is made for this study. A report that was counted stays.";
+
 /// The privacy statement of a study, shown on every surface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

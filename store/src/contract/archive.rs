@@ -1,7 +1,7 @@
 //! The export of a study as bytes (`docs/protocol.md`, "The export of a study").
 //!
-//! A header, the identifiers in ascending order, one section for each bucket with reports, or the reports of sites, and a
-//! SHA-256 of it all. Written and read as a stream: never more than one bucket or report is in memory.
+//! A header, the identifiers in ascending order, one section for each bucket with reports, or the reports of sites, and
+//! a SHA-256 of it all. Written and read as a stream: never more than one bucket or report is in memory.
 
 use std::io::{BufReader, BufWriter, Read, Write};
 
@@ -25,7 +25,7 @@ use super::{
     failure::Failure,
     study::{
         MAX_BUCKETS, MAX_NAME_BYTES, NewStudy, Study, StudyId, check_component_count,
-        check_enrolment, check_name,
+        check_enrolment, check_features, check_name,
     },
 };
 
@@ -94,6 +94,7 @@ impl Header {
         check_name("the name of the study", &self.name)?;
         // The last day may have passed: the reports arrived before.
         self.about.check()?;
+        check_features(&self.about, &params)?;
         check_component_count(self.default_k, params.dimension())?;
         let sections = match unit {
             StudyUnit::Row => self.buckets,

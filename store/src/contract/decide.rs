@@ -347,13 +347,13 @@ mod tests {
             ),
             (8, Some(2), SubmitOutcome::Accepted),
         ] {
-            let found = decided(&mut open, &mut maps, id, key, None);
-            assert_eq!(found, expected, "{id} {key:?}");
+            let outcome = decided(&mut open, &mut maps, id, key, None);
+            assert_eq!(outcome, expected, "{id} {key:?}");
         }
         // An open study asks for no key, nor about one that a report brings.
         let mut anybody = rules(true, false, Enrolment::Open);
-        let found = decided(&mut anybody, &mut maps, 5, Some(9), None);
-        assert_eq!(found, SubmitOutcome::Accepted);
+        let outcome = decided(&mut anybody, &mut maps, 5, Some(9), None);
+        assert_eq!(outcome, SubmitOutcome::Accepted);
         // Closed, or over: what was counted is still told.
         for (mut rules, refused) in [
             (rules(false, false, Enrolment::Open), SubmitOutcome::NotOpen),
@@ -388,16 +388,16 @@ mod tests {
             (9, 1, None, spent, 0),
             (8, 3, Some(true), SubmitOutcome::Duplicate, 0),
         ] {
-            let found = decided(&mut rules, &mut maps, id, Some(key), passed);
+            let outcome = decided(&mut rules, &mut maps, id, Some(key), passed);
             assert_eq!(
-                (found, rules.room),
+                (outcome, rules.room),
                 (expected, room),
                 "{id} {key} {passed:?}"
             );
         }
         assert!(!maps.keys[&[3_u8; 32]]);
         rules.room = 1;
-        let found = decided(&mut rules, &mut maps, 9, Some(3), Some(true));
-        assert_eq!(found, SubmitOutcome::Accepted);
+        let outcome = decided(&mut rules, &mut maps, 9, Some(3), Some(true));
+        assert_eq!(outcome, SubmitOutcome::Accepted);
     }
 }

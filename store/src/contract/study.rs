@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use eigenveil_shared::{
     Error, Result,
-    about::{StudyNotice, is_readable},
+    about::{FeatureNotice, StudyNotice, is_readable},
     api::{CreateStudyRequest, StudyDocument, StudyState, StudySummary},
     codec::{self, ReportFormat, SiteReportFormat},
     enrolment::Enrolment,
@@ -292,6 +292,21 @@ impl Study {
     }
 }
 
+/// Meanings of a study's features, as an engine stores them: JSON.
+pub(crate) fn features_to_text(about: &StudyNotice) -> Result<Option<String>, Failure> {
+    let text = about.features.as_ref().map(serde_json::to_string);
+    text.transpose().map_err(Failure::damaged)
+}
+
+/// Meanings of the features of the study with this identifier, from its stored text.
+pub(crate) fn features_from_text(
+    text: Option<String>,
+    id: StudyId,
+) -> Result<Option<Vec<FeatureNotice>>, Failure> {
+    let features = text.map(|text| serde_json::from_str(&text)).transpose();
+    features.map_err(|_| Failure::damaged(format!("study {id} has unreadable notices of features")))
+}
+
 /// A study that was checked but not stored.
 pub(crate) struct NewStudy {
     pub(crate) name: String,
@@ -313,6 +328,7 @@ impl NewStudy {
         check_about(&request.about, now_ms)?;
         let params = request.params()?;
         check_component_count(request.default_k, params.dimension())?;
+        check_features(&request.about, &params)?;
         check_enrolment(params.unit(), request.enrolment)?;
         check_site_bytes(&params, config.max_site_bytes)?;
         Ok(Self {
@@ -345,6 +361,12 @@ pub fn invalid_study_id() -> Error {
         StudyNotFound,
         "this is not a study identifier, which has 32 hexadecimal digits; GET /v1/studies lists the studies"
     )
+}
+
+/// Rejects notices of features that are not one for each named feature.
+pub(crate) fn check_features(about: &StudyNotice, params: &Parameters) -> Result<()> {
+    let named = params.preprocessing().features.as_ref();
+    about.check_features(named.map_or(0, Vec::len))
 }
 
 /// Rejects text that cannot be shown to participants, and a last day in the past.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::contract::{
     failure::Failure,
-    study::{NewStudy, Study, StudyId, StudyKey, state_from},
+    study::{NewStudy, Study, StudyId, StudyKey, features_from_text, state_from},
     token_files::TokenFiles,
 };
 
@@ -192,7 +192,7 @@ async fn load(client: &Client, keys: &[i64]) -> Result<Vec<Study>, Failure> {
     let rows = client
         .query(
             "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
-                    purpose, responsible_party, contact, last_day
+                    purpose, responsible_party, contact, last_day, features
              FROM studies WHERE study = ANY ($1) ORDER BY study",
             &[&keys],
         )
@@ -231,6 +231,7 @@ fn study(row: &Row) -> Result<Study, Failure> {
             last_day: row
                 .try_get::<_, Option<i64>>(13)?
                 .map(|day| UtcDate(unsigned(day))),
+            features: features_from_text(row.try_get(14)?, id)?,
         },
     };
     Ok(Study::new(

@@ -18,7 +18,7 @@ use crate::contract::{
     engine::{Expiry, Pending, Studies, Tokens},
     failure::Failure,
     participant_token::{NewToken, SiteRoom},
-    study::{NewStudy, Study, StudyId, StudyKey, state_from, study_not_found},
+    study::{NewStudy, Study, StudyId, StudyKey, features_to_text, state_from, study_not_found},
 };
 
 /// Keys in one statement.
@@ -203,8 +203,8 @@ pub(super) async fn insert(
     let row = client
         .query_one(
             "INSERT INTO studies (id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
-                                  purpose, responsible_party, contact, last_day, closed_at_ms)
-             VALUES ($1, $2, $3::text, $4, $5, $6, $7, coalesce($8::bigint, moment_ms()), $9, $10, $11, $12, $13,
+                                  purpose, responsible_party, contact, last_day, features, closed_at_ms)
+             VALUES ($1, $2, $3::text, $4, $5, $6, $7, coalesce($8::bigint, moment_ms()), $9, $10, $11, $12, $13, $14,
                      CASE WHEN $3::text = 'closed' THEN moment_ms() END)
              RETURNING study, created_at_ms",
             &[
@@ -221,6 +221,7 @@ pub(super) async fn insert(
                 &design.about.responsible_party,
                 &design.about.contact,
                 &last_day.map(|day| day.0 as i64),
+                &features_to_text(&design.about)?,
             ],
         )
         .await?;

@@ -144,12 +144,20 @@ fn servers_share_what_is_counted() {
     with_servers(3, async |servers| {
         let first = &servers.stores[0];
         let open = create(first, &of_seeds()).await;
-        let enrolled = create(first, &json!({"enrolment": "token"})).await;
+        let design = json!({
+            "enrolment": "token", "features": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
+            "about": {"purpose": "sleep", "features": [{"label": "A", "unit": "cm"}, {}, {}]},
+        });
+        let enrolled = create(first, &design).await;
         let admissions = admissions(first, &enrolled, 200).await;
         let (all_open, all_enrolled) = (
             servers.everywhere(&open).await,
             servers.everywhere(&enrolled).await,
         );
+        assert!(enrolled.about().feature(0).is_some());
+        for elsewhere in &all_enrolled {
+            assert_eq!(elsewhere.about(), enrolled.about());
+        }
         let mut tasks = tokio::task::JoinSet::new();
         for (number, store) in servers.stores.iter().enumerate() {
             for (study, is_enrolled) in [(&all_open[number], false), (&all_enrolled[number], true)]

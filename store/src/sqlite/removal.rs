@@ -18,7 +18,7 @@ use crate::contract::{
 
 const IDS_PER_TRANSACTION: u64 = 50_000;
 const COMMITS_PER_TRANSACTION: u64 = 1_000;
-/// Of up to 34 MB each.
+/// Each has up to 34 MB.
 const SITE_REPORTS_PER_TRANSACTION: u64 = 8;
 const DAY_MS: u64 = 86_400_000;
 

@@ -18,7 +18,10 @@ use crate::contract::{
     decide::Spent,
     failure::Failure,
     listener::Listener,
-    study::{NewStudy, Study, StudyId, StudyIndex, StudyKey, state_from, study_not_found},
+    study::{
+        NewStudy, Study, StudyId, StudyIndex, StudyKey, features_from_text, features_to_text,
+        state_from, study_not_found,
+    },
 };
 
 impl ToSql for StudyKey {
@@ -48,10 +51,10 @@ pub(super) fn insert(
     transaction.execute(
         "INSERT INTO studies
          (study_pk, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
-          purpose, responsible_party, contact, last_day)
+          purpose, responsible_party, contact, last_day, features)
          VALUES (1 + max((SELECT coalesce(max(study_pk), 0) FROM studies),
                          (SELECT coalesce(max(study_pk), 0) FROM deleted_studies)),
-                 ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             id.0,
             design.name,
@@ -65,7 +68,8 @@ pub(super) fn insert(
             design.about.purpose,
             design.about.responsible_party,
             design.about.contact,
-            design.about.last_day.map(|day| day.0)
+            design.about.last_day.map(|day| day.0),
+            features_to_text(&design.about)?
         ],
     )?;
     Ok(StudyKey(transaction.last_insert_rowid()))
@@ -97,7 +101,8 @@ pub(super) fn load(connection: &Connection, listener: Listener) -> Result<StudyI
     let study_index = StudyIndex::new(listener);
     let mut statement = connection.prepare(
         "SELECT study_pk, id, name, state, canonical, fingerprint, default_k, buckets,
-                created_at_ms, reports_accepted, enrolment, purpose, responsible_party, contact, last_day
+                created_at_ms, reports_accepted, enrolment, purpose, responsible_party, contact, last_day,
+                features
          FROM studies WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies) ORDER BY study_pk",
     )?;
     let mut rows = statement.query([])?;
@@ -133,6 +138,7 @@ pub(super) fn load(connection: &Connection, listener: Listener) -> Result<StudyI
                 responsible_party: row.get(12)?,
                 contact: row.get(13)?,
                 last_day: row.get::<_, Option<u64>>(14)?.map(UtcDate),
+                features: features_from_text(row.get(15)?, id)?,
             },
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);

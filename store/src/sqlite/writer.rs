@@ -290,7 +290,7 @@ impl Facts for StoredFacts<'_, '_> {
     }
 }
 
-/// What a commit asks of the reports of a study.
+/// Conditions of a commit for the reports of a study.
 #[derive(Clone, Copy)]
 struct Conditions {
     /// Read once, so that the last day ends for a whole commit.

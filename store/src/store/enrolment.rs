@@ -76,8 +76,8 @@ impl Store {
     /// `participant-token-unknown`; `invalid-request` for a study of single rows; those of the store.
     pub fn look_up_token(&self, study: &Study, token: &ParticipantToken) -> Result<SiteToken> {
         study.params().sites()?;
-        let found = self.engine().site_token(study, &token.digest())?;
-        found.ok_or_else(|| {
+        let site = self.engine().site_token(study, &token.digest())?;
+        site.ok_or_else(|| {
             error!(
                 ParticipantTokenUnknown,
                 "study {} has no such token; check that it was copied completely and is for this study",

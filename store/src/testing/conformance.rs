@@ -419,14 +419,14 @@ async fn a_sites_report_is_kept_apart(of: &Fixture) {
             ("north".to_owned(), 5.0, 3.0 * step),
         ]
     );
-    let shown = of.store.token_counts(&study).unwrap();
-    assert_eq!((shown.issued, shown.spent), (3, 3));
-    let shown = shown.sites.iter();
-    let shown: Vec<_> = shown
+    let counts = of.store.token_counts(&study).unwrap();
+    assert_eq!((counts.issued, counts.spent), (3, 3));
+    let sites = counts.sites.iter();
+    let sites: Vec<_> = sites
         .map(|token| (token.site.as_str(), token.max_rows, token.spent))
         .collect();
     assert_eq!(
-        shown,
+        sites,
         [
             ("north", 30, true),
             ("north", 700, true),
@@ -439,7 +439,7 @@ async fn a_sites_report_is_kept_apart(of: &Fixture) {
     assert!(of.store.site_sums(&rows).is_err());
 }
 
-/// Of what a token is for, its holder alone is told; what fails the test may come again.
+/// Only its holder is told what a token is for; what fails the test may come again.
 async fn a_site_has_no_more_rows_than_its_token(of: &Fixture) {
     use SubmitOutcome::{Accepted, Duplicate, NotAdmitted};
     let study = create_of_sites(&of.store, &json!({})).await;

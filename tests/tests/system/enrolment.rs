@@ -38,7 +38,7 @@ fn rows_are_reported_with_tokens_from_a_file() {
         refused(&report(check), 2, &["none for 3 of", "--tokens FILE"]);
     }
     let few = folder.write("few.txt", "ab".repeat(32));
-    refused(&with(&few), 2, &["1 tokens for 3 rows"]);
+    refused(&with(&few), 2, &["1 token for 3 rows"]);
     let bad = with(&folder.write("bad.txt", "not-a-token\n"));
     refused(&bad, 2, &["token 1", "64 hexadecimal digits"]);
     assert!(!stderr(&bad).contains("not-a-token"));
@@ -66,7 +66,7 @@ fn rows_are_reported_with_tokens_from_a_file() {
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
     says(
         &stderr(&checked),
-        &["3 reports were refused", "--resend-refused"],
+        &["the server refused 3 reports", "--resend-refused"],
     );
     std::fs::remove_file(&tokens).unwrap();
     make_tokens(&folder, &server, &id, 4);

@@ -99,6 +99,16 @@ report --study x --rows ROWS --site North
   --no-batch : cannot be used
   --connections 2 : cannot be used
   --check --approve : cannot be used
+report --study x --rows ROWS --give-up
+  --check : cannot be used
+  --resend-refused : cannot be used
+  --tokens t.txt : cannot be used
+  --limit-epsilon 4 : cannot be used
+  --drop a : cannot be used
+  --person a : cannot be used
+  --proxy none : cannot be used
+  --approve : cannot be used
+  --server http://127.0.0.1:9 : --server has no effect
 project --estimate ESTIMATE --rows ROWS
   --out FOLDER/scores.npy : ends in .csv
   --axes 2,1 : --plot

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::harness::{Folder, program, refused, refuses, run, says, succeeded, words};
 
-/// (Ambiguous and unknown names: `cli/src/commands/studies/study_name.rs` and `bad_input.rs`.)
+/// (Who is found by what: `client/src/study_name.rs`; unknown names: `bad_input.rs`.)
 #[test]
 fn studies_are_found_by_name_and_identifier_prefix() {
     let folder = Folder::new();
@@ -22,6 +22,14 @@ fn studies_are_found_by_name_and_identifier_prefix() {
     let create = "study create --name wine --p 3 --epsilon 4";
     refused(&server.cli(create), 2, &["wine", "--same-name"]);
     succeeded(&server.cli(&format!("{create} --same-name")));
+    // Neither of two is deleted; by its identifier one is, and then the name means the other.
+    let one_of_two = server.cli("study delete wine --yes");
+    refused(&one_of_two, 2, &["2 studies", id]);
+    let delete = format!("study delete {} --yes", &id[..31]);
+    assert_eq!(server.cli_json(&delete)["deleted"], wine);
+    server.cli_json("study close wine");
+    let other = server.cli_json("study delete wine --yes");
+    assert_ne!(other["deleted"], wine);
 }
 
 #[test]

@@ -34,7 +34,9 @@ fn text(page: &Document<'static>, selector: &str) -> String {
 async fn printed_commands_work_and_the_receipt_is_complete() {
     let folder = Folder::new();
     let server = folder.server();
-    let lines = format!("name,center,scale\nalcohol,13,0.8125\n\"{LONG_NAME}\",2.6,0.75\n");
+    let lines = format!(
+        "name,center,scale,label,unit\nalcohol,13,0.8125,Strength,% vol\n\"{LONG_NAME}\",2.6,0.75,,\n"
+    );
     let constants = folder.write("constants.csv", lines);
     let terms = TERMS
         .map(|(flag, value)| format!("{flag} '{value}'"))
@@ -59,6 +61,19 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     // A pure mechanism shows no δ.
     says(&printed, &["3 of 3 rows acknowledged", "delta 0;"]);
     assert!(!printed.contains("0e0"), "{printed}");
+    // Told before anything is made, and how to stop beside what it reveals.
+    for told in [text(&page, "main"), asked.clone()] {
+        says(&told, &["doing nothing is refusing"]);
+    }
+    for told in [text(&page, "#stop"), printed.clone()] {
+        says(
+            &told,
+            &["can be given up", "the server may have it already"],
+        );
+    }
+    let give_up = text(&page, "#give-up-command").replace("ROWS.csv", "mine.csv");
+    let given_up = succeeded(&as_typed(&folder, &give_up).output().unwrap());
+    says(&given_up, &["nothing to give up", "3 reports"]);
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
     let receipt = succeeded(&as_typed(&folder, &receipt).output().unwrap());
     for (_, value) in TERMS {
@@ -66,8 +81,10 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
             assert!(place.contains(value), "{value:?} is not in {place}");
         }
     }
+    assert!(features.contains("Strength (% vol)"), "{features}");
     for constant in [
         "alcohol: center 13, scale 0.8125",
+        "Strength (% vol)",
         LONG_NAME,
         "center 2.6, scale 0.75",
     ] {
@@ -117,6 +134,10 @@ fn missing_terms_are_noted_and_bad_contacts_refused() {
     refused(&bad, 2, &["the contact is", "https://"]);
     let bad = create("--last-day 31.03.2027");
     refused(&bad, 2, &["2027-03-31", "--last-day"]);
+    // Refused by the server: what a study does not say is noted of a study that there is.
+    let over = create("--last-day 2020-01-01");
+    refused(&over, 2, &["in the past"]);
+    assert!(!stderr(&over).contains("note:"), "{}", stderr(&over));
 }
 
 /// Reports prepared for one purpose are not silently sent for another, as the ledger knows it.

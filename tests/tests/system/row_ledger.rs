@@ -111,15 +111,12 @@ fn a_check_says_what_is_still_to_be_sent() {
         bench.rows
     );
     let printed = succeeded(&bench.server.cli(&check));
-    assert!(
-        printed.contains("300 of them are still to be sent"),
-        "{printed}"
-    );
+    assert!(printed.contains("300 still to be sent"), "{printed}");
 
     bench.server.cli_json(&format!("study close {study}"));
     for (check, unsent) in [
-        ("--check", "300 reports in the ledger are still to be sent"),
-        ("", "300 are still to be sent"),
+        ("--check", "the ledger has 300 reports still to be sent"),
+        ("", "0 reports acknowledged now, 300 still to be sent"),
     ] {
         let output = bench.report(&study, check);
         let words = ["[study-not-open]", "is closed", unsent, "never opens again"];
@@ -290,6 +287,66 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
     assert_eq!(sent["charged"]["limits"]["epsilon_total"], 20.01);
     let output = bench.report(&bench.study("1"), "");
     refused(&output, 1, &["[budget-exceeded]", "20.01 in total"]);
+}
+
+/// Without a server; and whatever is asked for later, nothing of it is sent.
+#[test]
+fn reports_are_given_up_in_either_ledger() {
+    let mut bench = Bench::new(ROWS);
+    let study = bench
+        .server
+        .create_study("--p 3 --epsilon 4 --enrolment token --purpose sleep");
+    let tokens = bench.folder.at("tokens.txt");
+    let make = format!("study tokens {study} --count {ROWS} --out {tokens}");
+    bench.server.cli_json(&make);
+    let others = (0..ROWS).map(|number| format!("{number:064x}\n"));
+    let others = bench.folder.write("others.txt", others.collect::<String>());
+    let refused_all = bench.report(&study, &format!("--tokens {others}"));
+    assert!(stderr(&refused_all).contains("the server refused 300 reports"));
+    // A device, whose report waits for its token.
+    let device = bench.folder.at("device.ledger");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let fetched = runtime.block_on(bench.server.client().fetch_study(&study));
+    let row = eigenveil_shared::preprocess::Row::new(vec![1.0, 2.0, 9.0]);
+    let mut ledger = eigenveil_client::Ledger::open(&device).unwrap();
+    ledger.participate(&fetched.unwrap(), &row).unwrap();
+    drop(ledger);
+    let listen = bench.server.listen().to_owned();
+    assert!(bench.server.stop());
+
+    let give_up = "report --give-up --study 'under test'";
+    let both = [
+        (format!("--rows {}", bench.rows), "given_up=300"),
+        (format!("--ledger {device}"), "given_up=1"),
+    ];
+    for (ledger, given_up) in &both {
+        let done = run_json(&format!("{give_up} {ledger}"));
+        has(&done, &format!("study={study} acknowledged=0 {given_up}"));
+        let text = succeeded(&run(&format!("{give_up} {ledger}")));
+        assert!(text.contains("may have one already"), "{text}");
+    }
+    let unknown = run("report --give-up --study nothing --ledger none.ledger");
+    refused(&unknown, 1, &["there is no such file"]);
+    let unknown = run(&format!(
+        "report --give-up --study nothing --ledger {device}"
+    ));
+    refused(&unknown, 2, &["\"nothing\"", "eigenveil receipt"]);
+    refused(&run("report --give-up --study x"), 2, &["--ledger FILE"]);
+
+    bench.server = ServerProcess::start_on(&bench.server.data, &listen);
+    for more in [String::new(), format!("--resend-refused --tokens {tokens}")] {
+        let sent = json_of(&bench.report(&study, &more));
+        has(
+            &sent,
+            "accepted=0 pending=0 refused=0 given_up=300 charged.rows=0",
+        );
+    }
+    let checked = json_of(&bench.report(&study, "--check"));
+    has(&checked, "already_made=300 pending=0 given_up=300");
+    assert_eq!(bench.server.accepted(&study), 0);
+    let receipt = succeeded(&run(&format!("receipt {}.ledger", bench.rows)));
+    assert!(receipt.contains("given up: 300 reports"), "{receipt}");
+    assert!(bench.receipt()["spent"]["epsilon"].as_f64() > Some(4.0));
 }
 
 #[test]

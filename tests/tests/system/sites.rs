@@ -37,14 +37,14 @@ impl Consortium {
 
     /// A file with a new token of this site.
     fn token(&self, site: &str, more: &str) -> String {
-        let made = self.folder.names("").len();
-        let out = self.folder.at(&format!("token{made}.txt"));
+        let number = self.folder.names("").len();
+        let out = self.folder.at(&format!("token{number}.txt"));
         let line = format!(
             "study tokens {} --site '{site}' --out {out} {more}",
             self.study
         );
-        let made = self.server.cli_json(&line);
-        assert_eq!(made["count"], 1);
+        let answer = self.server.cli_json(&line);
+        assert_eq!(answer["count"], 1);
         assert_eq!(mode_of(&out), 0o600);
         out
     }
@@ -112,6 +112,9 @@ fn every_sites_table_is_one_report_that_is_asked_for_and_charged_once() {
         // Again, without its token, and where nobody is asked.
         let again = json_of(&sites.report(site, &file, "--json"));
         has(&again, "accepted=0 acknowledged=1 charged.rows=0");
+        let study = &sites.study;
+        let give_up = format!("report --give-up --study {study} --site '{site}' --rows {file}");
+        has(&run_json(&give_up), "given_up=0 acknowledged=1");
         ledgers.push((ledger, rows));
     }
     sites.spent(3, 3);
@@ -143,11 +146,17 @@ async fn the_command_on_the_studys_page_works() {
         &stderr(&reported),
         &["Each person at one site", "persons: 2", "more than 2: 1"],
     );
-    says(&succeeded(&reported), &["1 accepted now", "2 persons"]);
+    says(
+        &succeeded(&reported),
+        &["1 report acknowledged (1 now)", "2 persons"],
+    );
+    let give_up = html::text(html::select(&page, "#give-up-command")[0]);
+    let given_up = as_typed(&sites.folder, &give_up).output().unwrap();
+    says(&succeeded(&given_up), &["nothing to give up", "1 report"]);
     sites.spent(1, 1);
 }
 
-/// What its server says of a token is known before anything is charged.
+/// The server's answer about a token is known before anything is charged.
 #[test]
 fn a_token_that_cannot_be_used_charges_nothing() {
     let sites = Consortium::new("");
@@ -280,8 +289,8 @@ fn a_later_table_sends_persons_who_were_never_charged() {
     let spent = report(&file, &format!("--approve --tokens {first}"));
     says(&stderr(&spent), &["[token-spent]"]);
     let second = sites.token("North", "--max-rows 30");
-    let shown = report(&file, &format!("--check --tokens {second}"));
-    says(&succeeded(&shown), &["persons: 30", "charged before: 30"]);
+    let checked = report(&file, &format!("--check --tokens {second}"));
+    says(&succeeded(&checked), &["persons: 30", "charged before: 30"]);
     let done = json_of(&report(
         &file,
         &format!("--approve --json --tokens {second}"),
@@ -339,9 +348,9 @@ fn no_value_refuses_a_table_and_none_is_printed() {
     let token = sites.token("North", "");
     let more = format!("--approve --tokens {token}");
     let sent = sites.report("North", &file, &more);
-    let shown = stderr(&sent);
-    says(&shown, &["shown only to you", "in the count: 40", "cells:"]);
-    let printed = succeeded(&sent) + &shown;
+    let asked = stderr(&sent);
+    says(&asked, &["shown only to you", "in the count: 40", "cells:"]);
+    let printed = succeeded(&sent) + &asked;
     for value in ["secretvalue", "0.7391", "1e999"] {
         assert!(!printed.contains(value), "{printed}");
     }

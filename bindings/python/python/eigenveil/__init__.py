@@ -1,6 +1,6 @@
 """Principal components of data that never leaves its owners, under local differential privacy.
 
-Whoever takes part: :class:`Study`, :class:`Ledger`, :func:`report`, :func:`site_report`. Whoever asks:
+Whoever takes part: :class:`Study`, :class:`Ledger`, :func:`report`, :func:`site_report`, :func:`give_up`. Whoever asks:
 :class:`Analyst`, :class:`Estimate`, :func:`serve`. Whoever wants to know what it would give: :class:`LocalDPPCA`,
 :func:`plan`, :func:`simulate`, :func:`account`, :func:`audit`, :func:`prepare`, :mod:`eigenveil.central`.
 
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from ._command import EigenveilWarning, account, audit, plan, prepare, simulate
     from ._estimate import Estimate, Intervals
     from ._participant import (
-        Connection, Ledger, Participation, Receipt, Reported, Sent, SiteReported, Study, receipt, report, site_report,
+        Connection, GivenUp, Ledger, Participation, Receipt, Reported, Sent, SiteReported, Study, give_up, receipt,
+        report, site_report,
     )  # fmt: skip
     from ._pca import LocalDPPCA, LocalDPSparsePCA
     from ._serve import Server, serve
 
 __all__ = [
-    "Analyst", "Connection", "EigenveilWarning", "Estimate", "Intervals", "Ledger", "LocalDPPCA", "LocalDPSparsePCA",
-    "Participation", "Receipt", "Reported", "Sent", "Server", "SiteReported", "Study", "__version__", "account",
-    "audit", "central", "errors", "plan", "prepare", "receipt", "report", "serve", "simulate", "site_report",
+    "Analyst", "Connection", "EigenveilWarning", "Estimate", "GivenUp", "Intervals", "Ledger", "LocalDPPCA",
+    "LocalDPSparsePCA", "Participation", "Receipt", "Reported", "Sent", "Server", "SiteReported", "Study",
+    "__version__", "account", "audit", "central", "errors", "give_up", "plan", "prepare", "receipt", "report", "serve",
+    "simulate", "site_report",
 ]  # fmt: skip
 
 # A device needs none of the analyst's modules, nor their imports: each is loaded when it is asked for.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from . import _core, _rows
-from ._command import features_of
+from ._command import features_of, listed_features, notices_of
 from ._estimate import Estimate
 from ._participant import Connection, Study, id_of, require_connection
 from ._request import read_json, to_json
@@ -89,7 +89,8 @@ class Analyst:
         features : optional
             Names, or a frame with the columns ``name``, ``center``, ``scale`` (and ``observed``, ``section``), or what
             :func:`prepare` returned: public constants, never from the participants' rows. A study with ``observed``
-            shares, or with weights, gives components, and no correlations or regressions.
+            shares, or with weights, gives components, and no correlations or regressions. Columns ``label``, ``unit``
+            and ``description`` tell participants what a feature means.
         dimension : int
             Numbers in a row, where there are no features.
         k : int or "auto"
@@ -115,7 +116,8 @@ class Analyst:
             ``min_rows``, ``rows_per_person`` (then persons are protected, of whom so many rows count) and
             ``site_weights``, ``"rows"`` or ``"precision"``.
         """
-        given = {**locals(), "features": features_of(features)}
+        features = None if features is None else listed_features(features)
+        given = {**locals(), "features": features_of(features), "feature_notices": notices_of(features)}
         del given["self"]
         if k is None:
             raise InputError("k is None; it must be a whole number or 'auto'", "invalid-request")
@@ -129,7 +131,10 @@ class Analyst:
         return Study.from_document(text, self.url)
 
     def study(self, id: str) -> Study:
-        """The study of this identifier."""
+        """The study of this identifier (or the first four digits or more of it), or of this name.
+
+        Wherever a study is asked for, a text is read like this; several studies of one name are an ``InputError``.
+        """
         return self._study(self._core.study(id_of(id)))
 
     def studies(self) -> list[dict[str, Any]]:
@@ -197,11 +202,11 @@ class Analyst:
         timeout : float
             Longest wait in seconds. Ctrl-C cancels the estimate on the server, if it answers within 0.3 s.
         """
-        id = id_of(study)
         if not 0 <= _rows.number(timeout, "timeout") <= _LONGEST_WAIT:
             raise InputError(f"timeout is {timeout:g} s; it must be from 0 to {_LONGEST_WAIT:g}")
+        described = study if isinstance(study, Study) else self.study(study)
+        id = described.id
         if moment is None:
-            described = study if isinstance(study, Study) else self.study(id)
             plain = not (described._checked.allows_missing_cells or described._checked.has_weights)
             moment = plain and described.dimension <= _MOST_WITH_MOMENT and not sparse
         options = {"k": k, "sparse": {} if sparse is True else sparse, "moment": moment}

@@ -279,8 +279,18 @@ def prepare(
 
 def features_of(features: Any) -> list[dict[str, Any]] | None:
     """The features of a study, from any of the accepted forms."""
-    if features is None:
-        return None
+    return None if features is None else [_feature(item, at) for at, item in enumerate(listed_features(features), 1)]
+
+
+def notices_of(features: list[Any] | None) -> list[dict[str, str]] | None:
+    """What listed features mean to people."""
+    notices = [_stated(item, at, ("label", "unit", "description")) for at, item in enumerate(features or [], 1)]
+    notices = [{key: text for key, text in notice.items() if text} for notice in notices]
+    return notices if any(notices) else None
+
+
+def listed_features(features: Any) -> list[Any]:
+    """The features as mappings, from any of the accepted forms."""
     way = "give a list of names, a frame with name, center and scale, or what eigenveil.prepare returns"
     if isinstance(features, Mapping):
         features = features.get("features")
@@ -294,18 +304,24 @@ def features_of(features: Any) -> list[dict[str, Any]] | None:
         features = [{name: cells[name][line] for name in cells} for line in range(len(frame))]
     if isinstance(features, (str, bytes)) or not isinstance(features, Iterable):
         raise InputError(f"features is {_rows.shown(features)}; {way}")
-    return [_feature({"name": item} if isinstance(item, str) else item, at) for at, item in enumerate(features, 1)]
+    return [{"name": item} if isinstance(item, str) else item for item in features]
 
 
 def _feature(feature: Any, place: int) -> dict[str, Any]:
-    """The fields of a feature, without missing ones, and with plain Python numbers."""
+    """The constants of a feature, without missing ones, and with plain Python numbers."""
     if not isinstance(feature, Mapping) or not isinstance(feature.get("name"), str):
         raise InputError(f"feature {place} has no name; give names, or a frame or mappings with name, center and scale")
+    return _stated(feature, place, ("name", "center", "scale", "observed", "section"))
+
+
+def _stated(feature: Mapping[str, Any], place: int, keys: Sequence[str]) -> dict[str, Any]:
+    """Those of these fields that a feature has."""
     out: dict[str, Any] = {}
-    for key in ("name", "center", "scale", "observed", "section"):
+    for key in keys:
         value = feature.get(key)
         if _rows.is_missing(value):
             continue
         called = f"{key} of feature {place}"
-        out[key] = _rows.text(value, called) if key in ("name", "section") else _rows.number(value, called)
+        is_number = key in ("center", "scale", "observed")
+        out[key] = _rows.number(value, called) if is_number else _rows.text(value, called)
     return out

@@ -159,7 +159,7 @@ class Participation:
     study, report : str
         Identifiers.
     state : str
-        ``"owed"``, ``"acknowledged"`` or ``"refused"``.
+        ``"owed"``, ``"acknowledged"``, ``"refused"`` or ``"given-up"``.
     epsilon, delta : float
         The charge: the actual budget, never less than the claimed one.
     local_warning : str or None
@@ -169,7 +169,7 @@ class Participation:
     new: bool
     study: str
     report: str
-    state: Literal["owed", "acknowledged", "refused"]
+    state: Literal["owed", "acknowledged", "refused", "given-up"]
     epsilon: float
     delta: float
     local_warning: str | None = None
@@ -200,10 +200,43 @@ class Sent(_rows.Copies):
 
     def _logged(self) -> Self:
         counts = (self.accepted, self.duplicates, self.refused, self.pending)
-        _log.info("%d reports accepted, %d duplicates, %d refused, %d still to be sent", *counts)
+        _log.info("reports: %d accepted, %d duplicates, %d refused, %d still to be sent", *counts)
         for failure in self.failures:
             _log.warning("study %s: %s [%s]", failure["study"], failure["detail"], failure["code"])
         return self
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """The reports of one study in a ledger, after those that no server had acknowledged were given up. ``str`` is for
+    people.
+
+    Attributes
+    ----------
+    study : str
+        Identifier.
+    given_up, acknowledged : int
+        Reports never sent again from here; reports that the server has, which stay counted.
+    epsilon, delta : float
+        The charge of each row, or person, which stays: the server may have a report whose acknowledgement was lost.
+    """
+
+    study: str
+    given_up: int
+    acknowledged: int
+    epsilon: float
+    delta: float
+    _text: str = field(repr=False)
+
+    @classmethod
+    def _of(cls, text: str, document: str) -> GivenUp:
+        done = read_json(document)
+        charged = done.pop("charged")
+        _log.info("reports given up for study %s: %d", done["study"], done["given_up"])
+        return cls(**done, **charged, _text=text)
+
+    def __str__(self) -> str:
+        return self._text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -315,6 +348,11 @@ class Ledger:
         """Keeps the one-time token of a report that is not acknowledged yet; returns whether it is still needed."""
         return self._core.set_token(id_of(study), _token(token))
 
+    def give_up(self, study: Study | str) -> GivenUp:
+        """Gives up the report of a study that no server has acknowledged: it is never sent, its charge stays, and no
+        other report is made for this study. The server may have it already, if only its response was lost."""
+        return GivenUp._of(*self._core.give_up(id_of(study)))
+
     def send(self, *, connection: Connection | None = None) -> Sent:
         """Sends what is pending, the same bytes each time; what cannot be sent now stays pending.
 
@@ -371,8 +409,8 @@ class Reported(Sent):
 
     Attributes
     ----------
-    participants, prepared, acknowledged : int
-        Rows or persons; those charged by this call; those that the server has.
+    participants, prepared, acknowledged, given_up : int
+        Rows or persons; those charged by this call; those that the server has; those given up before.
     unusable : int
         Of those prepared, how many were sent as the zero row. **For whoever holds the rows only.**
     epsilon, delta : float
@@ -384,6 +422,7 @@ class Reported(Sent):
     participants: int = 0
     prepared: int = 0
     acknowledged: int = 0
+    given_up: int = 0
     unusable: int = 0
     epsilon: float = 0.0
     delta: float = 0.0
@@ -496,11 +535,11 @@ class SiteReported(_rows.Copies):
     unusable : int
         Rows that cannot be used and are in neither the sum nor the count.
     waiting : int
-        Rows or persons that were never charged and are in no report before an earlier one has arrived.
+        Rows or persons that were never charged and are in no report before an earlier one has arrived or was given up.
     sent : Sent or None
         What became of the report; ``None`` if it was not approved.
-    acknowledged : int
-        Reports of the site to the study that the server has.
+    acknowledged, given_up : int
+        Reports of the site to the study that the server has; those given up before.
     epsilon, delta : float
         What each row, or person, of a new report was charged.
     refusals : list of dict
@@ -515,6 +554,7 @@ class SiteReported(_rows.Copies):
     waiting: int
     sent: Sent | None = None
     acknowledged: int = 0
+    given_up: int = 0
     epsilon: float = 0.0
     delta: float = 0.0
     refusals: list[dict[str, Any]] = field(default_factory=list)
@@ -613,7 +653,7 @@ def site_report(
     if not done:
         return SiteReported(**counts)
     charged = done.pop("charged")
-    outcome = {name: done[name] for name in ("acknowledged", "refusals") if name in done}
+    outcome = {name: done[name] for name in ("acknowledged", "given_up", "refusals") if name in done}
     sent = Sent(**{each.name: done[each.name] for each in fields(Sent) if each.name in done})._logged()
     return SiteReported(**counts, **outcome, sent=sent, epsilon=charged["epsilon"], delta=charged["delta"])
 
@@ -621,6 +661,11 @@ def site_report(
 def receipt(ledger: Path) -> Receipt:
     """The receipt of the ledger of a table, as :func:`report` and :func:`site_report` use it."""
     return Receipt._of(*_core.receipt(ledger))
+
+
+def give_up(ledger: Path, study: Study | str) -> GivenUp:
+    """Gives up the reports of a study in the ledger of a table, as :meth:`Ledger.give_up` does for a device."""
+    return GivenUp._of(*_core.give_up(ledger, id_of(study)))
 
 
 @contextlib.contextmanager

@@ -15,10 +15,11 @@ use eigenveil_shared::{
         BucketVerdict, ComponentCount, CountShares, Estimate, Feasibility, FeasibilityCheck,
     },
     privacy::format_epsilon,
+    wording::{counted, plural},
 };
 use serde::Serialize;
 
-use crate::commands::{study_name::resolve_study_id, wait};
+use crate::commands::{study_name::find_study, wait};
 use crate::{
     args::{OperatorArgs, SparseArgs, rank},
     error::Result,
@@ -109,7 +110,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     if fetches {
         results::check(&args.out, &names, args.overwrite)?;
     }
-    let study = resolve_study_id(client.list(), &args.study).await?;
+    let study = find_study(&client, &args.study).await?;
     let number = match args.job {
         Some(number) => number,
         None => {
@@ -180,10 +181,6 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     }
 }
 
-fn plural(count: u64) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
 /// The components with their verdicts, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let mut verdict = estimate.verdict_in_words();
@@ -198,8 +195,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         Err(why) => verdict.push_str(&format!(", error not known: {why}")),
     }
     output::text(&format!(
-        "{} reports, p = {}, {}: {verdict}",
-        estimate.n, estimate.p, estimate.privacy.mechanism
+        "{}, p = {}, {}: {verdict}",
+        counted(estimate.n, "report"),
+        estimate.p,
+        estimate.privacy.mechanism
     ))?;
     for sentence in estimate.count_in_sentences() {
         output::text(&sentence)?;
@@ -228,8 +227,8 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     ))?;
     if estimate.duplicate_seeds > 0 {
         output::text(&format!(
-            "repeated seeds: {} reports were left out, because each seed is counted once",
-            estimate.duplicate_seeds
+            "repeated seeds: {} left out, because each seed is counted once",
+            counted(estimate.duplicate_seeds, "report")
         ))?;
     }
     if let Some(sparse) = &estimate.sparse {
@@ -266,23 +265,22 @@ fn feasibility_text(check: &FeasibilityCheck) -> String {
     let infeasible = check.verdict == Feasibility::Infeasible;
     let seeds = check.seeds.as_ref().filter(|_| infeasible).map(|seeds| {
         format!(
-            "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
+            "; {} {} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
             with_thousands(seeds.found),
-            plural(seeds.found),
+            plural(seeds.found, "seed"),
             with_thousands(seeds.null_probability.recip().round() as u64),
             with_thousands(seeds.limit)
         )
     });
     format!(
-        "rows {} these {} reports: squared length {:.3} along {} direction{}, limit {:.3}{}",
+        "rows {} these {} reports: squared length {:.3} along {}, limit {:.3}{}",
         match infeasible {
             false => "can have made",
             true => "CANNOT have made",
         },
         check.reports,
         check.length.found,
-        check.length.directions,
-        plural(check.length.directions as u64),
+        counted(check.length.directions as u64, "direction"),
         check.length.limit,
         seeds.unwrap_or_default()
     )

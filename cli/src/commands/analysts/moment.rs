@@ -12,12 +12,14 @@ use eigenveil_estimation::{
     },
 };
 use eigenveil_figures::{Figure as _, correlation_map};
-use eigenveil_shared::{api::EstimateRequest, estimate::Estimate, study::StudyParams};
+use eigenveil_shared::{
+    api::EstimateRequest, estimate::Estimate, study::StudyParams, wording::plural,
+};
 use eigenveil_tables::npy;
 use nalgebra::DMatrix;
 use serde::Serialize;
 
-use crate::commands::{estimate_of, project::read_estimate, study_name::resolve_study_id, wait};
+use crate::commands::{estimate_of, project::read_estimate, study_name::find_study, wait};
 use crate::{
     args::OperatorArgs,
     error::{CliError, Result},
@@ -138,7 +140,7 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
         (None, study) => {
             let client = args.operator.client()?;
             let study = study.as_deref().unwrap_or_default();
-            let study = resolve_study_id(client.list(), study).await?;
+            let study = find_study(&client, study).await?;
             let params = client.study(&study).await?.params.into_rows()?;
             let request = args.request(&params)?;
             request.check(&params)?;
@@ -294,8 +296,9 @@ fn print(
         "around the public centers, not around the mean: features whose means differ from their centers appear correlated (study create --centring estimates the mean); units of the prepared rows"
     })?;
     output::text(&format!(
-        "{} reports, p = {}; computed from these reports alone: no further epsilon is spent",
+        "{} {}, p = {}; computed from these reports alone: no further epsilon is spent",
         with_thousands(answer.n),
+        plural(answer.n, "report"),
         answer.p
     ))?;
     let shown_pairs = answer.correlations.len();

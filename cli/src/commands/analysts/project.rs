@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_figures::biplot;
-use eigenveil_shared::{estimate::Estimate, preprocess::Norm};
+use eigenveil_shared::{estimate::Estimate, preprocess::Norm, wording::counted};
 use eigenveil_tables::{ExpectedColumns, Label, Settings};
 use serde::Serialize;
 
@@ -93,7 +93,6 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     };
     let table = tables::read(&args.rows, &settings, Some(&expected))?;
     let labels = args.label.is_some().then(|| table.labels());
-    output::print_notes(table.notes());
     args.out.as_deref().map_or(Ok(()), files::check_table)?;
     args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
     let scores = estimate.scores((0..table.len()).map(|index| table.row(index)))?;
@@ -112,10 +111,12 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     });
     let bytes = results::table(header.collect(), lines)?;
     let Some(out) = &args.out else {
+        output::print_notes(table.notes());
         output::print_notes(&[format!("scores of {of_rows}")]);
         return output::text(String::from_utf8_lossy(&bytes).trim_end());
     };
     files::write(out, &bytes)?;
+    output::print_notes(table.notes());
     let projected = ProjectAnswer {
         n: table.len(),
         p: estimate.p,
@@ -128,9 +129,9 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         return output::json(&projected);
     }
     output::text(&format!(
-        "{} rows projected onto {} components: {} (scores of {}){}",
-        projected.n,
-        projected.k,
+        "{} projected onto {}: {} (scores of {}){}",
+        counted(projected.n as u64, "row"),
+        counted(projected.k as u64, "component"),
         projected.out,
         projected.scores_of,
         projected

@@ -3,4 +3,5 @@
 pub(crate) mod receipt;
 pub(crate) mod report;
 mod report_check;
+mod report_give_up;
 mod report_persons;

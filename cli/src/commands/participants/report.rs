@@ -12,7 +12,7 @@ use clap::Args;
 use eigenveil_client::{
     AdmittedRows, Hint, Holders, RefusedRow, RowCharges, RowLedger, Study, StudyInfo, SystemClock,
     UploadAnswer, UploadProgress, UploadRequest,
-    http::{HttpSettings, RetryPolicy, StudyClient},
+    http::{HttpSettings, RetryPolicy, SendSummary, StudyClient},
     upload_table,
 };
 use eigenveil_shared::{
@@ -20,13 +20,14 @@ use eigenveil_shared::{
     api::StudyState,
     clock::Clock as _,
     enrolment::ParticipantToken,
-    privacy::format_delta,
+    privacy::{REFUSAL, STOPPING, format_delta},
     study::{Fingerprint, StudyParams},
+    wording::counted,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
 
-use super::{report_check::RowCheck, report_persons::Persons};
+use super::{report_check::RowCheck, report_give_up::give_up, report_persons::Persons};
 use crate::{
     args::ServerArgs,
     commands::study_name::not_one_study,
@@ -38,7 +39,7 @@ use crate::{
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n  eigenveil report --study ID --rows table.csv --site \"St. Mary\" --tokens token.txt\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nWith --site the whole table makes one report, and no cell refuses it: you are shown what cannot be used and asked once.\nWith --person, too, later tables may have the same persons again, in any order: only those who were never charged are\nsent, with a token of their own.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n  eigenveil report --study ID --rows table.csv --site \"St. Mary\" --tokens token.txt\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there are, on standard error. A column is refused, by name, if it has 20\nfields or more that are not empty and most of them cannot be read, or are none of the study's categories; never with --person,\nwhich refuses a line with another number of fields: whose it is cannot be read.\n\nWith --site the whole table makes one report, and no cell refuses it: you are shown what cannot be used and asked once.\nWith --person, too, later tables may have the same persons again, in any order: only those who were never charged are\nsent, with a token of their own.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it.\n\nTo stop: eigenveil report --give-up --study ID --ledger FILE drops the reports that no server has acknowledged. Their\nepsilon stays charged: the server may have one already, if only its response was lost."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -51,8 +52,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
-    #[arg(long, value_name = "FILE")]
-    rows: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "give_up")]
+    rows: Option<PathBuf>,
     /// Ledger: the reports to be sent, and what each row has spent over all studies [default: beside the row file, with
     /// its name, or with that of --site]
     #[arg(long, value_name = "FILE")]
@@ -87,6 +88,15 @@ pub(crate) struct ReportArgs {
     /// Only say what would be sent, or why it would be refused: nothing is perturbed, charged, written or sent
     #[arg(long, conflicts_with_all = ["yes", "no_batch", "connections"])]
     check: bool,
+    /// Give up the study's reports in the ledger (of --rows, of --site or of a device) that no server has acknowledged:
+    /// they are never sent, their charge stays, and no other report of these rows is made for the study; no server is
+    /// asked
+    #[arg(long, conflicts_with_all = [
+        "fingerprint", "LimitArgs", "same_participants", "tokens", "no_batch", "connections", "accept_new_purpose",
+        "moved", "resend_refused", "yes", "check", "person", "weight", "min_rows", "approve", "TableArgs", "ca_cert",
+        "insecure_http", "proxy",
+    ])]
+    give_up: bool,
     /// Rows with the same text in this column are one person's: one of them, drawn at random, is reported, and the
     /// report protects all of the person's rows and their number; with --site all of them together count as one
     #[arg(long, value_name = "COLUMN")]
@@ -101,7 +111,7 @@ pub(crate) struct ReportArgs {
     /// which ε does not cover
     #[arg(long, value_name = "N", requires = "site")]
     min_rows: Option<u64>,
-    /// What --site shows may be sent: do not ask
+    /// Do not ask: what --site shows may be sent
     #[arg(long, requires = "site", conflicts_with = "check")]
     approve: bool,
     #[command(flatten)]
@@ -133,15 +143,21 @@ struct CheckAnswer {
     pending: Option<u64>,
     /// Reports that the server refused, and that a run would not send.
     refused: Option<u64>,
+    /// Reports that were given up, and that no run sends.
+    given_up: Option<u64>,
     epsilon: f64,
     delta: f64,
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
+    let ledger_path = args.ledger_path()?;
+    if args.give_up {
+        return give_up(&args.study, &ledger_path, json);
+    }
     let http = args.server.settings()?;
     let study = fetch(args, &http).await?;
     if let Some(site) = &args.site {
-        return site::run(args, site, study, http, json).await;
+        return site::run(args, site, &ledger_path, study, http, json).await;
     }
     let study = Study::try_from(study).map_err(|error| {
         let message = format!(
@@ -150,10 +166,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         );
         CliError::from(error).with_message(message)
     })?;
-    let ledger_path = ledger_path(args, |rows| output::with_suffix(&rows, ".ledger"))?;
-    let bytes = files::read(&args.rows)?;
+    let bytes = files::read(args.rows())?;
     let mut persons = read_persons(args, bytes, study.params())?;
-    output::print_notes(persons.table.notes());
     let mut ledger = RowLedger::open_unchanged(&ledger_path)?;
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !(json || args.check) {
@@ -163,6 +177,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let admitted = ledger
         .admit_table(&study, &persons, &request)
         .map_err(|error| with_flags(args, &study, ledger.path(), &lines, error))?;
+    output::print_notes(persons.table.notes());
     if args.check {
         check_pending(&study, admitted.counts.pending)?;
         let counts = ledger_path.exists().then_some(admitted.counts);
@@ -187,21 +202,42 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     finish(&study, persons.are_labelled(), &answer, json)
 }
 
-/// The ledger that was given, or else the one at this place, by that of the rows.
-fn ledger_path(args: &ReportArgs, beside: impl Fn(PathBuf) -> PathBuf) -> Result<PathBuf> {
-    if let Some(ledger) = &args.ledger {
-        return Ok(ledger.clone());
+impl ReportArgs {
+    /// The file of rows, which clap requires unless reports are given up.
+    fn rows(&self) -> &Path {
+        self.rows.as_deref().unwrap_or(Path::new(""))
     }
-    // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
-    if files::is_transient(&args.rows) && !args.rows.is_dir() {
-        return Err(CliError::usage(format!(
-            "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
-            args.rows.display()
-        )));
+
+    /// The ledger's file: the one that is named, or the one beside the rows, with their name or that of the site.
+    fn ledger_path(&self) -> Result<PathBuf> {
+        if let Some(ledger) = &self.ledger {
+            return Ok(ledger.clone());
+        }
+        let Some(rows) = &self.rows else {
+            return Err(CliError::usage(
+                "give --ledger FILE, or --rows FILE whose ledger lies beside it",
+            ));
+        };
+        // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
+        if files::is_transient(rows) && !rows.is_dir() {
+            return Err(CliError::usage(format!(
+                "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
+                rows.display()
+            )));
+        }
+        // A symbolic link shares the ledger of the file it points to.
+        let real = fs::canonicalize(rows).unwrap_or_else(|_| rows.clone());
+        let is_file_name = |c: char| c.is_alphanumeric() || " ._-".contains(c);
+        match &self.site {
+            None => Ok(output::with_suffix(&real, ".ledger")),
+            Some(site) if site.chars().all(is_file_name) => {
+                Ok(real.with_file_name(format!("{site}.ledger")))
+            }
+            Some(site) => Err(CliError::usage(format!(
+                "the name of the site, {site:?}, cannot be that of its ledger; give --ledger FILE, the same one every time"
+            ))),
+        }
     }
-    // A symbolic link shares the ledger of the file it points to.
-    let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
-    Ok(beside(real))
 }
 
 /// The study, with the fingerprint that was given.
@@ -262,8 +298,10 @@ fn with_flags(
             "this study takes a report only with a one-time token, and there is none for {missing} of the file's participants; give --tokens FILE, a line for each ({made_by})"
         ),
         (Some(Hint::Tokens(given, rows)), Some(path)) => format!(
-            "{} has {given} tokens for {rows} rows; ask whoever runs the study for one token per row",
-            path.display()
+            "{} has {} for {}; ask whoever runs the study for one token per row",
+            path.display(),
+            counted(*given as u64, "token"),
+            counted(*rows, "row")
         ),
         (Some(Hint::DuplicateTokens { first, second }), Some(path)) => format!(
             "lines {} and {} of {} are the same token, with which one row can report; give each row a token of its own ({made_by})",
@@ -317,7 +355,8 @@ fn check_pending(study: &StudyInfo, pending: u64) -> Result<()> {
         (state, _) => format!("is {} and takes no reports", state.as_str()),
     };
     let message = format!(
-        "{pending} reports in the ledger are still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+        "the ledger has {} still to be sent, but study {} {why}: it would only acknowledge those that it has counted before; {}",
+        counted(pending, "report"),
         study.id(),
         what_becomes_of_the_rest(study)
     );
@@ -376,8 +415,8 @@ async fn upload(
         return Ok(answer);
     }
     let done = format!(
-        "; {} reports were acknowledged in this upload and {} are still to be sent",
-        sent.accepted + sent.duplicates,
+        "; {} acknowledged now, {} still to be sent",
+        counted(sent.accepted + sent.duplicates, "report"),
         sent.pending
     );
     let error = sent.failures.swap_remove(0).error;
@@ -391,7 +430,7 @@ fn unfinished(study: &StudyInfo, error: eigenveil_client::Error, done: &str) -> 
             "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
         }
         Some(ErrorCode::StudyNotOpen | ErrorCode::StudyEnded) => what_becomes_of_the_rest(study),
-        _ => "run the same command again to finish",
+        _ => "run the same command again to finish, or give up with --give-up",
     };
     // The code that a later server may have is not known here.
     let detail = match error.code() {
@@ -414,24 +453,19 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     if json {
         output::json(answer)?;
     } else {
-        output::text(&format!(
-            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s",
-            answer.acknowledged,
-            answer.rows,
-            if persons { "persons" } else { "rows" },
-            sent.accepted,
-            sent.duplicates,
-            sent.refused,
-            sent.bytes,
-            sent.seconds,
+        let participants = counted(answer.rows, if persons { "person" } else { "row" });
+        output::text(&sent_text(
+            &format!("{} of {participants}", answer.acknowledged),
+            sent,
+            answer.given_up,
         ))?;
         output::text(&charges_text(&answer.charged, "row"))?;
     }
     check_refused(sent.refused, &answer.refusals)?;
     if sent.pending > 0 {
         return Err(CliError::failed(format!(
-            "{} reports are still to be sent; run the same command again to finish",
-            sent.pending
+            "{} still to be sent; run the same command again to finish, or give them up with --give-up",
+            counted(sent.pending, "report")
         )));
     }
     if json {
@@ -440,13 +474,32 @@ fn finish(study: &Study, persons: bool, answer: &UploadAnswer, json: bool) -> Re
     output::text(&what_one_report_reveals(study, persons))
 }
 
+/// The outcome of an upload; `reports` are acknowledged in all.
+fn sent_text(reports: &str, sent: &SendSummary, given_up: u64) -> String {
+    let before = match sent.duplicates {
+        0 => String::new(),
+        some => format!(", {some} of them counted before"),
+    };
+    let given_up = match given_up {
+        0 => String::new(),
+        some => format!(", {some} given up"),
+    };
+    format!(
+        "{reports} acknowledged ({} now{before}), {} refused{given_up}, {} sent in {:.1} s",
+        sent.accepted + sent.duplicates,
+        sent.refused,
+        counted(sent.bytes, "byte"),
+        sent.seconds,
+    )
+}
+
 /// The charges of an upload; `who` is charged.
 fn charges_text(charged: &RowCharges, who: &str) -> String {
     let (spent, limits) = (charged.spent, &charged.limits);
     format!(
-        "ledger: {}: {} {who}s charged epsilon {}, delta {}; the most that a {who} has spent in all studies: epsilon {} of {}, delta {} of {}",
+        "ledger: {}: {} charged epsilon {}, delta {}; the most that a {who} has spent in all studies: epsilon {} of {}, delta {} of {}",
         charged.ledger,
-        charged.rows,
+        counted(charged.rows, who),
         charged.epsilon,
         format_delta(charged.delta),
         spent.epsilon,
@@ -462,7 +515,7 @@ fn what_one_report_reveals(study: &Study, persons: bool) -> String {
         privacy = privacy.of_person();
     }
     format!(
-        "\nwhat one report reveals\n{}",
+        "\nwhat one report reveals\n{}\n\n{STOPPING} (--give-up)",
         output::privacy_text(&privacy)
     )
 }
@@ -477,7 +530,8 @@ fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
         .map(|r| format!("{} [{}]", r.detail, r.code))
         .unwrap_or_default();
     Err(CliError::failed(format!(
-        "{count} reports were refused; the first: {why}. They are kept: once the cause is gone, send the same reports again with --resend-refused"
+        "the server refused {}; the first: {why}. The ledger keeps what was refused: once the cause is gone, send it again, unchanged, with --resend-refused",
+        counted(count, "report")
     )))
 }
 
@@ -486,7 +540,7 @@ fn describe_request(study: &StudyInfo) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = study.about();
     format!(
-        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
+        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}\n  {REFUSAL}",
         study.name().unwrap_or_default(),
         stated(&about.purpose),
         stated(&about.responsible_party),
@@ -525,9 +579,9 @@ fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Resu
             flag,
             column: column.clone(),
         }),
-        ..settings.map_err(|error| error.context(args.rows.display()))?
+        ..settings.map_err(|error| error.context(args.rows().display()))?
     };
-    let table = eigenveil_tables::parse(&args.rows, &bytes, &settings, Some(&expected))?;
+    let table = eigenveil_tables::parse(args.rows(), &bytes, &settings, Some(&expected))?;
     let holders = match label {
         None => Holders::Rows(table.len()),
         Some(_) if expected.persons => Holders::persons(identifiers(table.labels())?),
@@ -579,6 +633,7 @@ fn print_check(
             already_made: made.map(eigenveil_client::RowCounts::total),
             pending: made.map(|made| made.pending),
             refused: made.map(|made| made.refused),
+            given_up: made.map(|made| made.given_up),
             epsilon: params.budget().epsilon(),
             delta: params.budget().delta(),
         });
@@ -593,11 +648,15 @@ fn print_check(
     lines.extend(made.map(|made| {
         let unsent = match made.pending {
             0 => String::new(),
-            some => format!("; {some} of them are still to be sent"),
+            some => format!("; {some} still to be sent"),
         };
-        let all = made.total();
+        let unsent = match made.given_up {
+            0 => unsent,
+            some => format!("{unsent}; {some} given up"),
+        };
         format!(
-            "in the ledger: {all} reports for this study, made before: they are not made again{unsent}"
+            "in the ledger: {} for this study, made before and not made again{unsent}",
+            counted(made.total(), "report")
         )
     }));
     lines.extend(checked.describe(params));

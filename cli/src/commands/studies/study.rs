@@ -6,16 +6,17 @@ use clap::{ArgGroup, Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
 use eigenveil_estimation::{planning::slow_report_note, statistics::MomentEstimate};
 use eigenveil_shared::{
-    about::{StudyNotice, UtcDate},
+    about::{FeatureNotice, StudyNotice, UtcDate},
     api::{CreateStudyRequest, NewSiteToken, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
     estimate::ComponentCount,
     parameters::Parameters,
     preprocess::{MEAN_WEIGHT_RANGE, Weights},
     site_study::{SiteTerms, SiteWeights},
+    wording::{counted, plural},
 };
 
-use crate::commands::{print_written, study_name::resolve_study_id};
+use crate::commands::{print_written, study_name::find_study};
 use crate::{
     args::{MechanismArgs, OperatorArgs, parse, rank},
     error::{CliError, Result},
@@ -38,7 +39,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows.\nIts columns label,unit,description, if it has them, tell participants what each feature means."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -90,9 +91,9 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Full identifier of the study: a deletion cannot be undone
-        id: String,
-        /// Confirm the deletion
+        #[command(flatten)]
+        study: StudyId,
+        /// Confirm the deletion, which cannot be undone
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -106,7 +107,7 @@ struct StudyId {
 
 impl StudyId {
     async fn find(&self, client: &OperatorClient) -> Result<String> {
-        resolve_study_id(client.list(), &self.id).await
+        find_study(client, &self.id).await
     }
 }
 
@@ -142,7 +143,7 @@ struct SiteArgs {
     /// A person is protected, and not each row alone; the first N rows of each count
     #[arg(long, value_name = "N", requires = "max_rows")]
     rows_per_person: Option<u16>,
-    /// What a site counts by: rows, or precision, for a population that all sites share [default: rows]
+    /// Weights of sites: rows, or precision, for a population that all sites share [default: rows]
     #[arg(long, value_name = "rows|precision", requires = "max_rows", value_parser = parse::<SiteWeights>)]
     site_weights: Option<SiteWeights>,
 }
@@ -174,7 +175,8 @@ struct CreateArgs {
     epsilon: f64,
     #[command(flatten)]
     mechanism: MechanismArgs,
-    /// CSV with the columns name,center,scale: public constants of the features
+    /// CSV with the columns name,center,scale: public constants of the features; and label,unit,description: what
+    /// participants read about them
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study
@@ -218,12 +220,14 @@ struct AboutArgs {
 }
 
 impl AboutArgs {
-    fn about(&self) -> Result<StudyNotice> {
+    /// The notice, with what it says of the study's features.
+    fn about(&self, features: Option<Vec<FeatureNotice>>) -> Result<StudyNotice> {
         let about = StudyNotice {
             purpose: self.purpose.clone(),
             responsible_party: self.responsible_party.clone(),
             contact: self.contact.clone(),
             last_day: self.last_day,
+            features,
         };
         about.check()?;
         Ok(about)
@@ -238,8 +242,9 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             if !create.same_name {
                 check_name_is_free(&client.list().await?, &create.name)?;
             }
+            let created = client.create_study(&request).await?;
             output::print_notes(&creation_notes(&request, &params));
-            client.create_study(&request).await?
+            created
         }
         StudyCommand::Show(study) => client.study(&study.find(&client).await?).await?,
         StudyCommand::Open(study) => client.open(&study.find(&client).await?).await?,
@@ -258,7 +263,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Import { file, into } => {
             let bytes = files::read(file)?;
             let into = match into {
-                Some(into) => Some(resolve_study_id(client.list(), into).await?),
+                Some(into) => Some(find_study(&client, into).await?),
                 None => None,
             };
             let receipt = client.import(bytes.into(), into.as_deref()).await?;
@@ -266,14 +271,15 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
                 return output::json(&receipt);
             }
             output::text(&format!(
-                "{}: {} reports added",
+                "{}: {} added",
                 receipt.outcome.as_str(),
-                receipt.reports
+                counted(receipt.reports, "report")
             ))?;
             receipt.study
         }
-        StudyCommand::Delete { id, .. } => {
-            client.delete(id).await?;
+        StudyCommand::Delete { study, .. } => {
+            let id = study.find(&client).await?;
+            client.delete(&id).await?;
             let deleted = serde_json::json!({ "deleted": id });
             return output::json_or_text(json, &deleted, &format!("study {id} is deleted"));
         }
@@ -287,10 +293,11 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             }
             for study in &studies {
                 output::text(&format!(
-                    "{}  {:<6}  {:>10} reports  {}",
+                    "{}  {:<6}  {:>10} {:<7}  {}",
                     study.id,
                     study.state.as_str(),
                     study.reports_accepted,
+                    plural(study.reports_accepted, "report"),
                     study.name
                 ))?;
             }
@@ -362,12 +369,16 @@ async fn tokens(client: &OperatorClient, id: &str, wanted: &TokenArgs, json: boo
     file.persist()?;
     let out = out.display().to_string();
     let answer = serde_json::json!({ "count": count, "out": out });
-    output::json_or_text(json, &answer, &format!("{count} tokens written to {out}"))
+    output::json_or_text(
+        json,
+        &answer,
+        &format!("{} written to {out}", counted(count, "token")),
+    )
 }
 
 fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
     let path = create.features.as_deref();
-    let features = path.map(tables::read_constants).transpose()?;
+    let (features, notices) = path.map(tables::read_constants).transpose()?.unzip();
     let dimension = match (create.p, &features) {
         (Some(p), _) => p,
         (None, Some(features)) => features.len(),
@@ -388,7 +399,7 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
         }),
         draft: create.draft,
         enrolment: create.enrolment.unwrap_or(usual),
-        about: create.about.about()?,
+        about: create.about.about(notices.flatten())?,
         sites,
         ..design
     };

@@ -1,16 +1,13 @@
 //! Finds a study by its name or by the first digits of its identifier.
 
-use eigenveil_shared::{ErrorCode, api::StudySummary};
+use eigenveil_client::http::OperatorClient;
+use eigenveil_shared::ErrorCode;
 
 use crate::error::{CliError, Result};
 
-/// The identifier of the one study that is called so: as [`eigenveil_client::resolve_study_id`].
-pub(crate) async fn resolve_study_id(
-    list: impl Future<Output = eigenveil_client::Result<Vec<StudySummary>>>,
-    called: &str,
-) -> Result<String> {
-    let id = eigenveil_client::resolve_study_id(list, called).await;
-    id.map_err(not_one_study)
+/// The identifier of the one study that is called so: as [`OperatorClient::find_study`].
+pub(crate) async fn find_study(client: &OperatorClient, called: &str) -> Result<String> {
+    client.find_study(called).await.map_err(not_one_study)
 }
 
 /// Calling no study, or several, is wrong usage; an identifier that the server does not know is not.

@@ -8,7 +8,7 @@ use eigenveil_server::Environment;
 use eigenveil_shared::api::CreateAnalystTokenRequest;
 use eigenveil_store::rotate_operator_token;
 
-use super::study_name::resolve_study_id;
+use super::study_name::find_study;
 use crate::{args::OperatorArgs, error::Result, files, output};
 
 /// Make, list and revoke analysts' tokens; rotate the operator's
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
         TokenCommand::Create { name, study, out } => {
             let client = client()?;
             let study = match study {
-                Some(study) => Some(resolve_study_id(client.list(), study).await?),
+                Some(study) => Some(find_study(&client, study).await?),
                 None => None,
             };
             let file = files::NewFile::create(out)?;

@@ -9,6 +9,7 @@ use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     enrolment::{Enrolment, ParticipantToken},
     privacy::Budget,
+    wording::counted,
 };
 use serde::Deserialize;
 
@@ -69,7 +70,7 @@ pub struct AdmittedRows<'a> {
     limits: Limits,
 }
 
-/// What an upload would change of a study, whoever takes part.
+/// A study as an upload would change it, whoever takes part.
 pub(super) struct AdmittedStudy {
     /// The study, if the ledger knows it.
     pub(super) known: Option<RecordedStudy>,
@@ -315,7 +316,9 @@ impl UploadRequest {
             return Ok(());
         }
         let detail = format!(
-            "there are {token_count} one-time tokens for {participant_count} participants of study {}, who report with one each; nothing was perturbed or charged",
+            "there are {} for {} of study {}, who report with one each; nothing was perturbed or charged",
+            counted(token_count as u64, "one-time token"),
+            counted(participant_count, "participant"),
             study.id()
         );
         let error = SharedError::new(ErrorCode::TokenRequired, detail);

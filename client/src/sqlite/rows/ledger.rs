@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{
     receipt::{RowReceipt, RowStudy},
     schema::{ROW_BITS, SCHEMA},
-    tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
+    tables::{GIVEN_UP, budget, read_limits, read_servers, read_terms, write_limits, write_move},
 };
 use crate::{
     book::StudyRecord,
@@ -266,6 +266,11 @@ impl RowLedger {
                 study.rows += charge.rows.end - charge.rows.start;
             }
         }
+        for (study, given_up) in self.given_up()? {
+            if let Some(study) = studies.get_mut(&study) {
+                study.given_up = given_up;
+            }
+        }
         Ok(RowReceipt {
             limits,
             spent,
@@ -306,7 +311,7 @@ impl RowLedger {
         Ok(costs.into_iter().collect())
     }
 
-    /// A study, without its number of rows.
+    /// A study, without its numbers of rows and reports.
     fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
         let terms = read_terms(&self.store, number)?;
         let record = self.store.one(
@@ -333,8 +338,18 @@ impl RowLedger {
         Ok(RowStudy {
             record: record.with_servers(&servers),
             rows: 0,
+            given_up: 0,
             site: self.site_of(number)?,
         })
+    }
+
+    /// Numbers of reports that were given up, by study.
+    fn given_up(&self) -> Result<Vec<(i64, u64)>> {
+        self.store.all(
+            "SELECT key >> ?1, count(*) FROM report WHERE state = ?2 GROUP BY 1",
+            [i64::from(ROW_BITS), GIVEN_UP],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
     }
 
     /// All charges, by study and row; adjacent ones are merged.

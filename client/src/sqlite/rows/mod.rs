@@ -9,7 +9,8 @@
 //! **A row has both charge and report, or neither**: they are one write, in chunks. Wherever a crash interrupts this,
 //! the bytes that were (or may have been) sent are the bytes that will be sent again, and no second report of a row is
 //! drawn for a study. A report is then acknowledged (its bytes are dropped, the space is used again) or refused (the
-//! bytes stay, so that a server's mistake can be corrected with [`RowLedger::requeue_refused`]).
+//! bytes stay, so that a server's mistake can be corrected with [`RowLedger::requeue_refused`]), or given up (its bytes
+//! are dropped, its charge stays: [`RowLedger::give_up`]).
 
 mod admission;
 mod ledger;

@@ -50,7 +50,7 @@ impl std::fmt::Debug for SitePersons {
     }
 }
 
-/// What a ledger knows of a person, as far as one study is concerned.
+/// A person as a ledger knows them, as far as one study is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Charged for the study.
@@ -68,7 +68,7 @@ pub(super) struct UnchargedPersons {
     known: Vec<Known>,
     /// Numbers of those whom the ledger knows, ascending.
     pub(super) numbers: Vec<Range<u64>>,
-    /// Those whom it does not know.
+    /// Number of those whom it does not know.
     pub(super) new: u64,
 }
 
@@ -134,7 +134,7 @@ impl RowLedger {
         Ok(self.store.layout()? >= SITES_LAYOUT)
     }
 
-    /// Those of these persons whom the ledger has not charged for this study.
+    /// The persons among these whom the ledger has not charged for this study.
     ///
     /// # Errors
     /// `usage` if the ledger knows rows by their place.

@@ -7,15 +7,18 @@ use eigenveil_shared::{
     enrolment::ParticipantToken,
     report::{Report, ReportId},
 };
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::{
     ledger::RowLedger,
     schema::{key, row_of},
-    tables::{ACKNOWLEDGED, PENDING, REFUSED},
+    tables::{ACKNOWLEDGED, GIVEN_UP, PENDING, REFUSED, budget},
 };
-use crate::{error::Result, exchange::ReportResult, rules::TOKEN_ERRORS, study_info::StudyInfo};
+use crate::{
+    error::Result, exchange::ReportResult, given_up::GivenUp, rules::TOKEN_ERRORS,
+    study_info::StudyInfo, study_name::find_study,
+};
 
 /// Numbers of reports of a study, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,12 +29,14 @@ pub struct RowCounts {
     pub acknowledged: u64,
     /// Refused by the server, for a reason that does not go away by sending again.
     pub refused: u64,
+    /// Given up before the server acknowledged them: never sent again.
+    pub given_up: u64,
 }
 
 impl RowCounts {
     /// All reports.
     pub fn total(self) -> u64 {
-        self.pending + self.acknowledged + self.refused
+        self.pending + self.acknowledged + self.refused + self.given_up
     }
 }
 
@@ -122,8 +127,9 @@ impl RowLedger {
         }
     }
 
-    /// Records the outcomes of the reports of these rows, with one sync; drops the bytes of acknowledged reports.
-    /// Returns the number of reports that are no longer pending. It may be repeated.
+    /// Records the outcomes of the reports of these rows, with one sync; drops the bytes of acknowledged reports. Of a
+    /// report that was given up, only that the server has it is recorded. Returns the number of reports that are no
+    /// longer pending. It may be repeated.
     pub fn record(
         &mut self,
         study: &StudyInfo,
@@ -168,6 +174,7 @@ impl RowLedger {
                 match refusal {
                     None => {
                         acknowledged += count;
+                        set_state.execute([run.start, run.end, state, GIVEN_UP])?;
                         delete_payloads.execute([run.start, run.end, ACKNOWLEDGED])?;
                         delete_tokens.execute([run.start, run.end, ACKNOWLEDGED])?;
                     }
@@ -227,9 +234,44 @@ impl RowLedger {
         })
     }
 
+    /// Gives up the reports of the study that is called so (by its identifier, the first four digits or more of it, or
+    /// its name) that are pending or refused: their bytes go, they are never sent again, and no other report of these
+    /// rows is made for this study. Their charges stay: the server may have reports whose acknowledgement was lost. All
+    /// of it is one write, durable when this returns; it may be repeated.
+    ///
+    /// # Errors
+    /// `study-not-found` if no row took part in a study that is called so, `usage` with the identifiers if rows took
+    /// part in several.
+    pub fn give_up(&mut self, called: &str) -> Result<GivenUp> {
+        let studies: Vec<(i64, String, Option<String>)> = self.store.all(
+            "SELECT number, study, name FROM study JOIN study_terms USING (number) ORDER BY number",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        let named = studies.iter();
+        let named = named.map(|(_, id, name)| (id.as_str(), name.as_deref()));
+        let at = find_study(named, called, "that rows of the ledger took part in")?;
+        let (number, study, _) = &studies[at];
+        let counts = self.counts_of(*number)?;
+        if counts.pending + counts.refused > 0 {
+            self.store.write(|file| Ok(give_up(file, *number)?))?;
+        }
+        let counts = self.counts_of(*number)?;
+        Ok(GivenUp {
+            study: study.clone(),
+            given_up: counts.given_up,
+            acknowledged: counts.acknowledged,
+            charged: self.store.one(
+                "SELECT epsilon, delta FROM study WHERE number = ?1",
+                [number],
+                |row| budget(row, 0),
+            )?,
+        })
+    }
+
     /// Stores the token with which the report of each of these rows is sent, every time. A second token replaces the
     /// first; a report that was refused for its token is pending again. Returns the number of rows with a stored token:
-    /// acknowledged reports need none any more, and rows without a report have nothing to send.
+    /// reports that are acknowledged or given up need none any more, and rows without a report have nothing to send.
     ///
     /// Replacing a token is always safe: a server that already has the report ignores the token.
     pub fn set_tokens<'a>(
@@ -244,7 +286,7 @@ impl RowLedger {
             let mut stored = 0;
             let mut store_token = file.prepare_cached(
                 "INSERT INTO token (key, bytes) SELECT ?1, ?2
-                 WHERE EXISTS (SELECT 1 FROM report WHERE key = ?1 AND state <> ?3)
+                 WHERE EXISTS (SELECT 1 FROM report WHERE key = ?1 AND state IN (?3, ?4))
                  ON CONFLICT (key) DO UPDATE SET bytes = excluded.bytes",
             )?;
             let mut delete_refusal =
@@ -253,7 +295,7 @@ impl RowLedger {
             let [required, unknown, spent] = TOKEN_ERRORS.map(ErrorCode::as_str);
             for (row, token) in tokens {
                 let key = key(number, row);
-                stored += store_token.execute(params![key, token.as_bytes(), ACKNOWLEDGED])?;
+                stored += store_token.execute(params![key, token.as_bytes(), PENDING, REFUSED])?;
                 if delete_refusal.execute(params![key, required, unknown, spent])? == 1 {
                     requeue.execute(params![key, PENDING])?;
                 }
@@ -277,26 +319,55 @@ impl RowLedger {
 
     /// Numbers of reports of a study, by state.
     pub fn counts(&self, study: &StudyInfo) -> Result<RowCounts> {
-        let Some(number) = self.number(study)? else {
-            return Ok(RowCounts::default());
-        };
+        match self.number(study)? {
+            Some(number) => self.counts_of(number),
+            None => Ok(RowCounts::default()),
+        }
+    }
+
+    fn counts_of(&self, number: i64) -> Result<RowCounts> {
         self.store.one(
             "SELECT count(*) FILTER (WHERE state = ?3), count(*) FILTER (WHERE state = ?4),
-                count(*) FILTER (WHERE state = ?5) FROM report WHERE key >= ?1 AND key < ?2",
+                count(*) FILTER (WHERE state = ?5), count(*) FILTER (WHERE state = ?6)
+             FROM report WHERE key >= ?1 AND key < ?2",
             [
                 key(number, 0),
                 key(number + 1, 0),
                 PENDING,
                 ACKNOWLEDGED,
                 REFUSED,
+                GIVEN_UP,
             ],
             |row| {
                 Ok(RowCounts {
                     pending: row.get(0)?,
                     acknowledged: row.get(1)?,
                     refused: row.get(2)?,
+                    given_up: row.get(3)?,
                 })
             },
         )
     }
+}
+
+/// Gives up the reports of the study with this number that can still be sent.
+fn give_up(file: &Connection, number: i64) -> rusqlite::Result<()> {
+    let range = [key(number, 0), key(number + 1, 0)];
+    let given_up = file.execute(
+        &format!(
+            "UPDATE report SET state = {GIVEN_UP}
+             WHERE key >= ?1 AND key < ?2 AND state IN ({PENDING}, {REFUSED})"
+        ),
+        range,
+    )?;
+    // Tokens of acknowledged reports are gone already.
+    for table in ["payload", "token", "refusal"] {
+        let delete = format!("DELETE FROM {table} WHERE key >= ?1 AND key < ?2");
+        file.execute(&delete, range)?;
+    }
+    file.execute(
+        "UPDATE file_state SET row_count = row_count + ?1",
+        [given_up],
+    )
+    .map(drop)
 }

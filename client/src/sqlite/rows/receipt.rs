@@ -2,6 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
+use eigenveil_shared::wording::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::book::{EntryState, Receipt, StudyRecord};
@@ -17,9 +18,16 @@ pub struct RowStudy {
     pub record: StudyRecord,
     /// Number of rows that took part; of persons, in a study of sites that protects persons.
     pub rows: u64,
+    /// Number of their reports that were given up before the server acknowledged them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_up: u64,
     /// The site whose table they are, in a study of sites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteRecord>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A site, and its reports to one study.
@@ -68,14 +76,20 @@ impl RowStudy {
                 self.rows,
                 params.terms().unit()
             ),
-            _ => format!("{} rows", self.rows),
+            _ => counted(self.rows, "row"),
         }
     }
 
-    /// A line for each report of a site.
+    /// A line for each report of a site; elsewhere one for all that were given up.
     fn reports(&self) -> String {
-        let reports = self.site.iter().flat_map(|site| &site.reports);
-        reports.map(SiteReportRecord::line).collect()
+        match (&self.site, self.given_up) {
+            (Some(site), _) => site.reports.iter().map(SiteReportRecord::line).collect(),
+            (None, 0) => String::new(),
+            (None, given_up) => format!(
+                "   given up: {}, never sent again; charged all the same, since the server may have one already\n",
+                counted(given_up, "report")
+            ),
+        }
     }
 }
 
@@ -98,8 +112,8 @@ impl fmt::Display for RowReceipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Rows took part in {} studies. The row that spent most:\n",
-            self.studies.len()
+            "Rows took part in {}. The row that spent most:\n",
+            counted(self.studies.len() as u64, "study")
         )?;
         self.write_totals(f)?;
         for (number, study) in (1..).zip(&self.studies) {

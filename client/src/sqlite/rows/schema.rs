@@ -15,44 +15,51 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger of rows",
     // "EvRX". Earlier layouts: "EvRW", without the number of acknowledgements; "EvRL" and "EvRl", without the reports
     application_id: 0x4576_5258,
-    tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED, SITES],
+    tables: &[
+        LIMITS,
+        STUDIES,
+        CHARGES,
+        REPORTS,
+        PAYLOADS,
+        REPORT_TRIGGERS,
+        STUDY_TERMS,
+        MOVED,
+        SITES,
+    ],
     fill: |file| {
         write_limits(file, &Limits::default())?;
         file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])?;
         Ok(())
     },
-    upgrades: &[add_sites],
-    consistency_check_sql: "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
-            + (SELECT count(*) FROM person)
-        AND (SELECT total(rows) FROM charge WHERE study NOT IN (SELECT study FROM site))
-            = (SELECT count(*) FROM report WHERE key >> 40 NOT IN (SELECT study FROM site))
-        AND (SELECT total(rows) FROM charge WHERE study IN (SELECT study FROM site))
-            = (SELECT total(units) FROM site_report)
-        AND (SELECT count(*) FROM report WHERE key >> 40 IN (SELECT study FROM site))
-            = (SELECT count(*) FROM site_report JOIN report USING (key))
-        AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
-        AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
-        AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) = 1)",
+    upgrades: &[to_layout_2],
+    consistency_check_sql: CONSISTENCY_CHECK,
 };
 
 /// The layout whose tables know of sites.
 pub(super) const SITES_LAYOUT: i32 = 2;
 
-/// What held after each change of layout 1.
-const CONSISTENCY_CHECK_1: &str = "row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
+/// SQL expression that holds after each change: exactly the reports that are pending or refused have bytes. Those that
+/// are acknowledged or given up are counted. Each charged row has a report, or counts in that of a site.
+const CONSISTENCY_CHECK: &str = "
+    row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state IN (1, 3))
+        + (SELECT count(*) FROM person)
+    AND (SELECT total(rows) FROM charge WHERE study NOT IN (SELECT study FROM site))
+        = (SELECT count(*) FROM report WHERE key >> 40 NOT IN (SELECT study FROM site))
+    AND (SELECT total(rows) FROM charge WHERE study IN (SELECT study FROM site))
+        = (SELECT total(units) FROM site_report)
+    AND (SELECT count(*) FROM report WHERE key >> 40 IN (SELECT study FROM site))
+        = (SELECT count(*) FROM site_report JOIN report USING (key))
+    AND (SELECT count(*) FROM report WHERE state IN (0, 2)) = (SELECT count(*) FROM payload)
+    AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
+    AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) IN (1, 3))";
+
+/// SQL expression that held after each change of layout 1.
+const CONSISTENCY_CHECK_1: &str = "
+    row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)
     AND (SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
     AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
     AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
     AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) = 1)";
-
-/// Upgrades layout 1, which had no sites.
-fn add_sites(file: &mut LockedFile) -> Result<()> {
-    file.check_consistent(CONSISTENCY_CHECK_1)?;
-    file.write(|file| {
-        file.execute_batch(SITES)?;
-        Ok(file.pragma_update(None, "user_version", SITES_LAYOUT)?)
-    })
-}
 
 const STUDIES: &str = "
     CREATE TABLE salt (
@@ -96,17 +103,20 @@ const CHARGES: &str = "
         BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never changed'); END;
 ";
 
-// Keys are `study << 40 | row`. Payloads have a table of their own: deleting one frees whole pages, which the next one
-// uses again.
+/// Reports by key, which is `study << 40 | row`.
 const REPORTS: &str = "
-    CREATE TABLE reading (
-        study INTEGER PRIMARY KEY REFERENCES study,
-        digest BLOB NOT NULL CHECK (length(digest) = 32)
-    ) STRICT;
     CREATE TABLE report (
         key INTEGER PRIMARY KEY,
         id BLOB NOT NULL CHECK (length(id) = 16),
-        state INTEGER NOT NULL CHECK (state IN (0, 1, 2))
+        state INTEGER NOT NULL CHECK (state IN (0, 1, 2, 3))
+    ) STRICT;
+";
+
+// Payloads have a table of their own: deleting one frees whole pages, which the next one uses again.
+const PAYLOADS: &str = "
+    CREATE TABLE reading (
+        study INTEGER PRIMARY KEY REFERENCES study,
+        digest BLOB NOT NULL CHECK (length(digest) = 32)
     ) STRICT;
     CREATE TABLE payload (key INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;
     CREATE TABLE token (
@@ -118,6 +128,11 @@ const REPORTS: &str = "
         code TEXT NOT NULL,
         detail TEXT NOT NULL
     ) STRICT;
+    CREATE TRIGGER payloads_are_fixed BEFORE UPDATE ON payload
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
+";
+
+const REPORT_TRIGGERS: &str = "
     CREATE TRIGGER reports_are_charged BEFORE INSERT ON report
         WHEN coalesce((SELECT first + rows FROM charge
             WHERE study = NEW.key >> 40 AND first <= NEW.key & 0xffffffffff ORDER BY first DESC LIMIT 1), 0)
@@ -129,11 +144,11 @@ const REPORTS: &str = "
         BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
     CREATE TRIGGER acknowledged_stays BEFORE UPDATE OF state ON report WHEN OLD.state = 1
         BEGIN SELECT RAISE(ABORT, 'an acknowledged report is never sent again'); END;
-    CREATE TRIGGER payloads_are_fixed BEFORE UPDATE ON payload
-        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
+    CREATE TRIGGER given_up_stays BEFORE UPDATE OF state ON report WHEN OLD.state = 3 AND NEW.state <> 1
+        BEGIN SELECT RAISE(ABORT, 'a report that was given up is never sent again'); END;
     CREATE TRIGGER owed_payloads_stay BEFORE DELETE ON payload
-        WHEN (SELECT state FROM report WHERE key = OLD.key) IS NOT 1
-        BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
+        WHEN coalesce((SELECT state FROM report WHERE key = OLD.key), 0) NOT IN (1, 3)
+        BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged or given up'); END;
 ";
 
 /// A site's reports: one for many charged rows, under the key of the first of them. Persons are known by the hashes of
@@ -165,6 +180,29 @@ const SITES: &str = "
     CREATE TRIGGER site_reports_are_fixed BEFORE UPDATE ON site_report
         BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
 ";
+
+/// Upgrades to layout 2, in which reports may be given up (state 3), features are described, and sites report.
+fn to_layout_2(file: &mut LockedFile) -> Result<()> {
+    file.check_consistent(CONSISTENCY_CHECK_1)?;
+    file.write(|file| {
+        file.execute_batch(
+            "DROP TRIGGER owed_payloads_stay;
+             DROP TRIGGER reports_are_charged; DROP TRIGGER reports_stay;
+             DROP TRIGGER reports_are_fixed; DROP TRIGGER acknowledged_stays;
+             ALTER TABLE report RENAME TO report_of_layout_1",
+        )?;
+        file.execute_batch(REPORTS)?;
+        file.execute_batch(
+            "INSERT INTO report SELECT key, id, state FROM report_of_layout_1;
+             DROP TABLE report_of_layout_1",
+        )?;
+        file.execute_batch(REPORT_TRIGGERS)?;
+        file.execute_batch(SITES)?;
+        Ok(file.execute_batch(
+            "ALTER TABLE study_terms ADD COLUMN features TEXT; PRAGMA user_version = 2",
+        )?)
+    })
+}
 
 /// The key of a row of a study; both must be in range.
 pub(super) fn key(study: i64, row: u64) -> i64 {

@@ -1,9 +1,9 @@
 //! A site's table in its ledger: its admission, its exact sum, and one report for all its rows.
 //!
-//! Charges are those of rows, or of persons, so that a site's studies add up with all others of the same ledger. A table
-//! has charges and report, or neither: they are one write. A table of rows has one report for ever, and must stay as it
-//! is. A table of persons may come again, in any order and with others: persons who were charged are left out, and the
-//! rest makes a report of its own, with a token of its own.
+//! Charges are those of rows, or of persons, so that a site's studies add up with all others of the same ledger. A
+//! table has charges and report, or neither: they are one write. A table of rows has one report for ever, and must stay
+//! as it is. A table of persons may come again, in any order and with others: persons who were charged are left out,
+//! and the rest makes a report of its own, with a token of its own.
 
 use std::{
     num::NonZeroUsize,
@@ -36,7 +36,7 @@ use super::{
     queue::RowCounts,
     receipt::{SiteRecord, SiteReportRecord},
     schema::key,
-    tables::{ACKNOWLEDGED, PENDING},
+    tables::{ACKNOWLEDGED, GIVEN_UP, PENDING},
 };
 use crate::{
     book::EntryState,
@@ -77,7 +77,7 @@ pub struct SiteUploadRequest {
     pub upload: UploadRequest,
 }
 
-/// What a table would send. **For the site only.**
+/// Counts of a table that would be sent. **For the site only.**
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
     /// Rows of the table.
@@ -90,11 +90,11 @@ pub struct TableCounts {
     pub beyond_cap: u64,
     /// Rows that cannot be used and are in neither sum nor count; 0 before [`AdmittedTable::sum`].
     pub unusable: u64,
-    /// Rows, or persons, that were never charged and are in no report before an earlier one is acknowledged.
+    /// Rows, or persons, that were never charged and are in no report until an earlier one is acknowledged or given up.
     pub waiting: u64,
 }
 
-/// What a table would charge.
+/// Rows or persons whom a table would charge.
 #[derive(Clone, Debug, PartialEq)]
 enum Uncharged {
     /// The rows of a file that are not charged: all or none, unless it has changed.
@@ -103,7 +103,7 @@ enum Uncharged {
 }
 
 impl Uncharged {
-    /// What the ledger has a number for.
+    /// Numbers of those whom the ledger knows.
     fn numbers(&self) -> &[Range<u64>] {
         match self {
             Self::Rows(_, rows) => rows,
@@ -140,8 +140,8 @@ pub struct AdmittedTable<'a> {
 
 impl RowLedger {
     /// Checks the whole upload of a site's table but for what its server says of the token
-    /// ([`AdmittedTable::check_token`]), and stores nothing. While an earlier report of the study is not acknowledged,
-    /// that one is to be sent, and none is made.
+    /// ([`AdmittedTable::check_token`]), and stores nothing. While an earlier report of the study is pending or
+    /// refused, that one is to be sent, and none is made.
     ///
     /// # Errors
     /// Those of [`admit_upload`](Self::admit_upload), except for tokens. Before a new report: `token-required`;
@@ -369,7 +369,7 @@ impl RowLedger {
         })
     }
 
-    /// What the ledger has of the site that reports to the study with this number; `None` for a study of single rows.
+    /// The site that reports to the study with this number, as the ledger has it; `None` for a study of single rows.
     pub(super) fn site_of(&self, study: i64) -> Result<Option<SiteRecord>> {
         if !self.has_sites()? {
             return Ok(None);
@@ -390,6 +390,7 @@ impl RowLedger {
                     day: UtcDate(row.get(2)?).to_string(),
                     state: match (row.get::<_, i64>(3)?, row.get(4)?, row.get(5)?) {
                         (ACKNOWLEDGED, _, _) => EntryState::Acknowledged,
+                        (GIVEN_UP, _, _) => EntryState::GivenUp,
                         (_, Some(code), Some(detail)) => EntryState::Refused { code, detail },
                         _ => EntryState::Pending,
                     },
@@ -526,7 +527,7 @@ impl AdmittedTable<'_> {
         Ok(true)
     }
 
-    /// What the table would send. **For the site only.**
+    /// Counts of the table that would be sent. **For the site only.**
     pub fn counts(&self) -> TableCounts {
         let rows = self.table.row_count() as u64;
         let Some(shares) = &self.shares else {

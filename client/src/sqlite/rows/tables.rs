@@ -17,6 +17,7 @@ use crate::{
 pub(super) const PENDING: i64 = 0;
 pub(super) const ACKNOWLEDGED: i64 = 1;
 pub(super) const REFUSED: i64 = 2;
+pub(super) const GIVEN_UP: i64 = 3;
 
 /// The table of limits.
 pub(super) const LIMITS: &str = "
@@ -37,7 +38,8 @@ pub(super) const STUDY_TERMS: &str = "
         responsible_party TEXT,
         contact TEXT,
         last_day INTEGER CHECK (last_day >= 0),
-        canonical_params BLOB NOT NULL
+        canonical_params BLOB NOT NULL,
+        features TEXT
     ) STRICT;
     CREATE TRIGGER study_terms_stay BEFORE DELETE ON study_terms
         BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
@@ -91,9 +93,11 @@ pub(super) fn write_terms(
     canonical_params: &[u8],
 ) -> rusqlite::Result<()> {
     let about = &terms.about;
+    let features = about.features.as_ref().map(serde_json::to_string);
+    let features = features.transpose();
     file.execute(
-        "INSERT INTO study_terms (number, name, purpose, responsible_party, contact, last_day, canonical_params)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO study_terms (number, name, purpose, responsible_party, contact, last_day, canonical_params, features)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             number,
             terms.name,
@@ -102,6 +106,7 @@ pub(super) fn write_terms(
             about.contact,
             about.last_day.map(|day| day.0),
             canonical_params,
+            features.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?,
         ],
     )
     .map(drop)
@@ -110,20 +115,42 @@ pub(super) fn write_terms(
 /// The terms of the study with this number.
 pub(super) fn read_terms(store: &LockedFile, number: i64) -> Result<StudyTerms> {
     let read = |row: &Row<'_>| {
+        let features: Option<String> = row.get(6)?;
+        let features = features.map(|text| serde_json::from_str(&text));
         let about = StudyNotice {
             purpose: row.get(1)?,
             responsible_party: row.get(2)?,
             contact: row.get(3)?,
             last_day: row.get::<_, Option<u64>>(4)?.map(UtcDate),
+            features: features
+                .transpose()
+                .map_err(|error| invalid(6, Type::Text, error))?,
         };
         let canonical: Vec<u8> = row.get(5)?;
         Ok(StudyTerms::new(row.get(0)?, about, &canonical))
     };
+    // A file that is only read may have the layout before.
+    let features = match store.layout()? {
+        1 => "NULL",
+        _ => "features",
+    };
     store.one(
-        "SELECT name, purpose, responsible_party, contact, last_day, canonical_params FROM study_terms WHERE number = ?1",
+        &format!(
+            "SELECT name, purpose, responsible_party, contact, last_day, canonical_params, {features}
+             FROM study_terms WHERE number = ?1"
+        ),
         [number],
         read,
     )
+}
+
+/// The error for a stored value that is invalid.
+fn invalid(
+    column: usize,
+    of: Type,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, of, Box::new(error))
 }
 
 /// The addresses of the study with this number, newest last; `first` is the first address.
@@ -149,7 +176,6 @@ pub(super) fn write_move(file: &Connection, number: i64, to: &Server) -> rusqlit
 
 /// The ε and δ in this column and the next.
 pub(super) fn budget(row: &Row<'_>, column: usize) -> rusqlite::Result<Budget> {
-    Budget::new(row.get(column)?, row.get(column + 1)?).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Real, Box::new(error))
-    })
+    Budget::new(row.get(column)?, row.get(column + 1)?)
+        .map_err(|error| invalid(column, Type::Real, error))
 }

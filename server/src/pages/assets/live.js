@@ -28,7 +28,7 @@
       if (changed && Date.now() - announced > 10000) {
         announced = Date.now();
         document.getElementById("announcer").textContent =
-          `${data.reports} reports` + (data.error && `, expected error ${data.error}`);
+          `${data.reports} ${data.noun}` + (data.error && `, expected error ${data.error}`);
       }
       const first = changed && document.getElementById("no-arrivals");
       if (!swapping && (latest !== version || first || (changed && Date.now() - lastSwap > 5000))) {

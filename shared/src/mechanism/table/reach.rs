@@ -39,7 +39,7 @@ impl TableMechanism {
         -(sd * ((2.0 * p).sqrt() + tail()) + p * half_step) * (1.0 + ROUNDING)
     }
 
-    /// That of a sum of so many numbers with the noise of the diagonal, each rounded to half a step.
+    /// Reach of a sum of so many numbers with the noise of the diagonal, each rounded to half a step.
     fn reach(&self, numbers: usize) -> f64 {
         let numbers = numbers as f64;
         let noise = tail() * self.count_sd() * numbers.sqrt();

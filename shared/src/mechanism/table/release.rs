@@ -35,7 +35,7 @@ const MAX_STEP_BITS: i64 = 53;
 /// calibrated for: noise, guarantee and arithmetic are those, with the count on the diagonal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableMechanism {
-    /// Of dimension P + 1; never `double-cap`.
+    /// The mechanism of dimension P + 1; never `double-cap`.
     one_larger: Mechanism,
     /// σ on the diagonal and off it, of numbers in units of the matrix.
     standard_deviations: [f64; 2],

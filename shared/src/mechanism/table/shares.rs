@@ -78,7 +78,7 @@ impl RowShares {
         self.rows
     }
 
-    /// What is counted: persons, or rows.
+    /// Number of persons, or of rows.
     pub fn units(&self) -> usize {
         self.units
     }

@@ -164,7 +164,7 @@ fn a_second_implementation_agrees() {
     }
 }
 
-/// The same sum, hence the same payload for the same noise, on any number of threads and in blocks of any size.
+/// One sum, hence one payload for the same noise, on any number of threads and in blocks of any size.
 #[test]
 fn threads_and_blocks_leave_no_trace() {
     let mut rng = ChaCha20Rng::seed_from_u64(51);
@@ -224,8 +224,8 @@ fn no_row_is_longer_than_it_counts() {
         for c in 1..=16 {
             let grid = RowGrid::with_bits(4, p, c);
             let (s, count) = (grid.scale() as i64, i64::from(c));
-            let found = longest(4 * s * s, s + 1, p, count);
-            assert!(found <= grid.share(c), "p = {p}, c = {c}: {found}");
+            let worst = longest(4 * s * s, s + 1, p, count);
+            assert!(worst <= grid.share(c), "p = {p}, c = {c}: {worst}");
             let careless = longest(4 * 256, 17, p, count);
             assert!(p == 1 || careless > grid.share(c), "p = {p}, c = {c}");
             let mut reached = 0.0_f64;
@@ -240,7 +240,7 @@ fn no_row_is_longer_than_it_counts() {
                 row.iter_mut().for_each(|x| *x /= length.max(1.0));
                 reached = reached.max(grid.round(&row, c).map(|u| u * u).sum());
             }
-            assert!(reached <= found as f64, "p = {p}, c = {c}: {reached}");
+            assert!(reached <= worst as f64, "p = {p}, c = {c}: {reached}");
         }
     }
     // The grids of studies: s and 2ᵃ differ by what rounding adds, whatever a is.

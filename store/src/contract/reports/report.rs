@@ -35,7 +35,7 @@ pub struct NewReport {
     pub(crate) token: Option<Box<AdmissionKey>>,
 }
 
-/// What a report adds to its study.
+/// The part of a report that its study gets.
 #[derive(Clone)]
 pub(crate) enum Content {
     Row(Payload<Bytes>),
@@ -133,7 +133,7 @@ impl NewReport {
         self.content.as_bytes().len()
     }
 
-    /// What decides about it.
+    /// The claim that decides about it.
     pub(crate) fn claim(&self) -> Claim<'_> {
         Claim {
             id: &self.id.0,

@@ -40,7 +40,7 @@ pub(crate) struct SiteRoom {
 }
 
 impl SiteRoom {
-    /// That of a study of sites.
+    /// The room of a study; `None` for one of single rows.
     pub(crate) fn of(study: &Study, config: &StoreConfig) -> Option<Self> {
         study.has_sites().then(|| Self {
             study: study.id(),

@@ -145,6 +145,9 @@ const MIGRATIONS: &[&str] = &["
     -- The commit_seq of a closed study up to which its seeds are sorted, and the write-ahead log has none of them.
     ALTER TABLE studies ADD COLUMN rewritten_seq INTEGER;
 ", "
+    -- What the study tells people of its features, JSON in their order; NULL: nothing.
+    ALTER TABLE studies ADD COLUMN features TEXT;
+
     -- In a study of sites each token is of a site, for a report of at most so many rows; elsewhere both are NULL.
     ALTER TABLE participant_tokens ADD COLUMN site TEXT;
     ALTER TABLE participant_tokens ADD COLUMN max_rows INTEGER CHECK (max_rows > 0);

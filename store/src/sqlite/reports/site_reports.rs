@@ -7,7 +7,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::checksum::{checksum, verify};
 use crate::contract::{failure::Failure, study::StudyKey, sums::SiteDecoder};
 
-/// Of a study without buckets.
+/// The bucket in checksums of a study without buckets.
 const NO_BUCKET: u32 = 0;
 
 /// Appends a report, which is the study's `number`-th from 0.

@@ -1,6 +1,9 @@
 //! `eigenveil report --site`: the table of a site, as one report.
 
-use std::ops::{ControlFlow, Range};
+use std::{
+    ops::{ControlFlow, Range},
+    path::Path,
+};
 
 use eigenveil_client::{
     AdmittedTable, RowLedger, SitePersons, SiteStudy, SiteTable, SiteUploadAnswer,
@@ -8,7 +11,7 @@ use eigenveil_client::{
     http::{HttpSettings, RetryPolicy},
     upload_site_table,
 };
-use eigenveil_shared::{ErrorCode, preprocess::Row};
+use eigenveil_shared::{ErrorCode, preprocess::Row, privacy::STOPPING, wording::counted};
 use eigenveil_tables::{
     BlockTable, ExpectedColumns, IdentifierColumn, Label, ReadAt as _, Settings,
 };
@@ -16,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     CheckAnswer, ReportArgs, charges_text, check_pending, check_refused, describe_request,
-    ledger_path, print_waiting, request, unfinished, with_flags,
+    print_waiting, request, sent_text, unfinished, with_flags,
 };
 use crate::{
     error::{CliError, Result, in_flags},
@@ -61,6 +64,7 @@ impl SiteTable for SiteFile {
 pub(super) async fn run(
     args: &ReportArgs,
     site: &str,
+    ledger: &Path,
     study: StudyInfo,
     http: HttpSettings,
     json: bool,
@@ -69,19 +73,11 @@ pub(super) async fn run(
         let message = format!("{}, or leave --site out", error.detail());
         CliError::from(error).with_message(message)
     })?;
-    let is_file_name = |c: char| c.is_alphanumeric() || " ._-".contains(c);
-    if args.ledger.is_none() && !site.chars().all(is_file_name) {
-        return Err(CliError::usage(format!(
-            "the name of the site, {site:?}, cannot be that of its ledger; give --ledger FILE, the same one every time"
-        )));
-    }
-    let ledger_path = ledger_path(args, |rows| rows.with_file_name(format!("{site}.ledger")))?;
-    let mut ledger = RowLedger::open_unchanged(&ledger_path)?;
+    let mut ledger = RowLedger::open_unchanged(ledger)?;
     let table = read_table(args, &study, &ledger)?;
-    output::print_notes(table.table.notes());
     if !json {
         output::print_error_line(&format!(
-            "{}\n\nwhat the report reveals\n{}\n",
+            "{}\n\nwhat the report reveals\n{}\n\n{STOPPING} (--give-up)\n",
             describe_request(&study),
             output::privacy_text(&study.privacy())
         ));
@@ -96,6 +92,7 @@ pub(super) async fn run(
     let mut admitted = admitted
         .await
         .map_err(|error| refused(args, &study, &ledger, error))?;
+    output::print_notes(table.table.notes());
     let adding = output::bar(table.row_count() as u64, "adding up");
     let summed = admitted.sum(|done| {
         adding.set_position(done);
@@ -113,13 +110,13 @@ pub(super) async fn run(
         retry: RetryPolicy::patient(),
         ..http
     };
-    let mut told = String::new();
+    let mut last_reason = String::new();
     let answer = upload_site_table(&mut ledger, admitted, &patient, |now| {
         if let UploadProgress::Waiting(reason) = now
-            && reason != told
+            && reason != last_reason
         {
             print_waiting(&reason, &patient);
-            told = reason;
+            last_reason = reason;
         }
         ControlFlow::Continue(())
     });
@@ -145,14 +142,14 @@ fn read_table(args: &ReportArgs, study: &SiteStudy, ledger: &RowLedger) -> Resul
             flag: "--person",
             column,
         }),
-        ..settings.map_err(|error| error.context(args.rows.display()))?
+        ..settings.map_err(|error| error.context(args.rows().display()))?
     };
-    let input = files::open(&args.rows)?;
+    let input = files::open(args.rows())?;
     let reading = output::bar(input.size(), "reading");
     let mut identifiers = IdentifierColumn::default();
     let mut persons = ledger.site_persons()?;
     let table = BlockTable::open(
-        &args.rows,
+        args.rows(),
         input,
         settings,
         &expected,
@@ -188,8 +185,8 @@ fn refused(
     }
 }
 
-/// What the report would have of the table, for the site.
-fn shown(study: &SiteStudy, admitted: &AdmittedTable<'_>, table: &SiteFile) -> Vec<String> {
+/// Lines for the site on what the report would have of the table.
+fn preview(study: &SiteStudy, admitted: &AdmittedTable<'_>, table: &SiteFile) -> Vec<String> {
     let counts = admitted.counts();
     let terms = study.params().terms();
     let mut lines = vec![format!("rows: {}", counts.rows)];
@@ -207,16 +204,18 @@ fn shown(study: &SiteStudy, admitted: &AdmittedTable<'_>, table: &SiteFile) -> V
         let unreadable = table.table.unreadable(false);
         lines.extend(unreadable.map(|why| format!("cells: {}", in_flags(&why))));
     }
-    if admitted.counts.total() > 0 {
+    let reports = admitted.counts;
+    if reports.total() > 0 {
         lines.push(format!(
-            "reports of the site in the ledger: {}, of which {} are still to be sent",
-            admitted.counts.total(),
-            admitted.counts.pending
+            "reports of the site in the ledger: {}; still to be sent: {}, given up: {}",
+            reports.total(),
+            reports.pending,
+            reports.given_up
         ));
     }
     if counts.waiting > 0 {
         lines.push(format!(
-            "{} that were never charged: {}; once the earlier report has arrived, send them with another token",
+            "{} that were never charged: {}; once the earlier report has arrived, or was given up, send them with another token",
             terms.unit(),
             counts.waiting
         ));
@@ -231,7 +230,7 @@ fn ask(
     admitted: &AdmittedTable<'_>,
     table: &SiteFile,
 ) -> Result<()> {
-    for line in shown(study, admitted, table) {
+    for line in preview(study, admitted, table) {
         output::print_error_line(&format!("shown only to you: {line}"));
     }
     if args.approve {
@@ -259,19 +258,20 @@ fn check(
     json: bool,
 ) -> Result<()> {
     check_pending(study, admitted.counts.pending)?;
-    let lines = shown(study, admitted, table);
+    let lines = preview(study, admitted, table);
     if json {
         for line in &lines {
             output::print_error_line(&format!("shown only to you: {line}"));
         }
-        let made = ledger.path().exists().then_some(admitted.counts);
+        let reports = ledger.path().exists().then_some(admitted.counts);
         let budget = study.params().budget();
         output::json(&CheckAnswer {
             study: study.id().to_owned(),
             participants: usize::try_from(admitted.counts().charged).unwrap_or(usize::MAX),
-            already_made: made.map(eigenveil_client::RowCounts::total),
-            pending: made.map(|made| made.pending),
-            refused: made.map(|made| made.refused),
+            already_made: reports.map(eigenveil_client::RowCounts::total),
+            pending: reports.map(|reports| reports.pending),
+            refused: reports.map(|reports| reports.refused),
+            given_up: reports.map(|reports| reports.given_up),
             epsilon: budget.epsilon(),
             delta: budget.delta(),
         })?;
@@ -299,17 +299,10 @@ fn finish(study: &SiteStudy, mut answer: SiteUploadAnswer, json: bool) -> Result
     } else {
         let sent = &answer.sent;
         let unit = study.params().terms().unit();
-        output::text(&format!(
-            "site {:?}: {} reports acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\n{}",
-            answer.site,
-            answer.acknowledged,
-            sent.accepted,
-            sent.duplicates,
-            sent.refused,
-            sent.bytes,
-            sent.seconds,
-            charges_text(&answer.charged, unit.trim_end_matches('s'))
-        ))?;
+        let reports = counted(answer.acknowledged, "report");
+        let reports = format!("site {:?}: {reports}", answer.site);
+        output::text(&sent_text(&reports, sent, answer.given_up))?;
+        output::text(&charges_text(&answer.charged, unit.trim_end_matches('s')))?;
         if answer.counts.waiting > 0 {
             output::print_error_line(&format!(
                 "note: {} {unit} were never charged and are in no report; send them with another token: run the command again",

@@ -1,3 +1,6 @@
+-- What a study tells people of its features, JSON in their order; NULL: nothing.
+ALTER TABLE studies ADD COLUMN features text;
+
 -- In a study of sites each token is of a site, for a report of at most so many rows; elsewhere both are NULL.
 ALTER TABLE tokens
   ADD COLUMN site     text,
