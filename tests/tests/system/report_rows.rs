@@ -105,6 +105,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
         "already_made",
         "delta",
         "epsilon",
+        "given_up",
         "participants",
         "pending",
         "refused",
