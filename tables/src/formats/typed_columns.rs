@@ -102,13 +102,20 @@ pub(crate) fn read_table<C: TypedColumns>(
     }
     let mut labels = Vec::new();
     if let Some(label) = mapping.label {
-        if columns.kind(label) == Kind::Floating
-            && expected.is_some_and(|expected| expected.persons)
-        {
-            return Err(Error::new(format!(
-                "column {} has floating-point numbers, which may be rounded, so that several persons would be one; write identifiers as text or as whole numbers",
-                label + 1
-            )));
+        let number = label + 1;
+        match columns.kind(label) {
+            Kind::Floating if expected.is_some_and(|expected| expected.persons) => {
+                return Err(Error::new(format!(
+                    "column {number} has floating-point numbers, which may be rounded, so that several persons would be one; write identifiers as text or as whole numbers"
+                )));
+            }
+            Kind::Refused(why) => {
+                let has = why.split([',', ';']).next().unwrap_or_default();
+                return Err(Error::new(format!(
+                    "column {number} has {has}, neither text nor numbers; write it as text"
+                )));
+            }
+            _ => {}
         }
         columns.each_cell(&[label], &mut |_, cell| labels.push(cell.to_owned()))?;
     }
