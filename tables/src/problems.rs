@@ -155,6 +155,18 @@ impl Problems {
         self
     }
 
+    /// Number of cells without a number, by column of the table.
+    pub(crate) fn cells(&self) -> BTreeMap<usize, usize> {
+        let mut cells = BTreeMap::new();
+        for (count, first) in self.counted.values() {
+            let has_number = first.reason == UnreadableReason::OtherCategory;
+            if let Some(column) = first.table_column.filter(|_| !has_number) {
+                *cells.entry(column).or_default() += count;
+            }
+        }
+        cells
+    }
+
     pub(crate) fn first_line(&self) -> Option<usize> {
         self.counted.values().map(|(_, first)| first.line).min()
     }

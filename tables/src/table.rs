@@ -116,6 +116,15 @@ impl RowTable {
         problems.describe(|at| self.mapping.column(at))
     }
 
+    /// Cells without a number, missing or unreadable: each column of the file that has some, and how many. A line that
+    /// cannot be read has no cells. Only for the person who holds the rows.
+    pub fn cells_without_number(&self) -> Vec<(String, usize)> {
+        let cells = self.problems.cells().into_iter();
+        cells
+            .map(|(at, count)| (self.mapping.column(at), count))
+            .collect()
+    }
+
     /// Refuses a table with unreadable fields (which are NaN); the error names the columns, the number of fields, and
     /// the first line.
     pub fn check_readable(&self) -> Result<()> {
