@@ -123,6 +123,9 @@ impl TextCells for Columns<'_> {
 }
 
 impl TypedColumns for Columns<'_> {
+    // 1 GiB of memory, and as much again temporarily: a small file can expand to very many values.
+    const MAX_VALUES: usize = 1 << 27;
+
     fn rows(&self) -> usize {
         self.rows
     }

@@ -11,10 +11,6 @@ use crate::{
     text_columns::{Reading, RefusedColumns, TextCells, encode},
 };
 
-/// Maximum number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to very many
-/// values.
-const MAX_VALUES: usize = 1 << 27;
-
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
@@ -33,6 +29,8 @@ pub(crate) enum Kind {
 
 /// Columns that are read on demand.
 pub(crate) trait TypedColumns: TextCells {
+    /// Maximum number of values read.
+    const MAX_VALUES: usize;
     /// Number of rows.
     fn rows(&self) -> usize;
     /// The type of a column.
@@ -58,7 +56,7 @@ pub(crate) fn read_table<C: TypedColumns>(
     }
     let missing_advice = encode(settings, &mut columns, &mut mapping)?;
     let (rows, width) = (columns.rows(), mapping.file_columns.len());
-    if rows.saturating_mul(width) > MAX_VALUES {
+    if rows.saturating_mul(width) > C::MAX_VALUES {
         return Err(Error::new(format!(
             "{rows} rows of {width} values need too much memory; give fewer rows or columns"
         )));
