@@ -137,7 +137,7 @@ def _objects(values: Sequence[Any], ndim: int) -> npt.NDArray[Any] | None:
 
 
 def by_cell(cells: Iterable[Any]) -> Floats | list[str]:
-    """Cells one by one, so that none decides about others: numbers, NaN where one is missing; if there is anything else,
+    """Cells one by one, so that none decides about others: numbers, NaN where one is missing; if one is anything else,
     the text of each, as a file has it."""
     cells = list(cells)
     found = [_number(cell) for cell in cells]
