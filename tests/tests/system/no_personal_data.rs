@@ -51,7 +51,7 @@ fn forms(name: &str, bytes: &[u8]) -> [Needle; 3] {
     forms.map(|form| Needle(name.to_owned(), form))
 }
 
-/// Those of the clients are so short that one may be found by chance. Both are not.
+/// The forms of the clients are so short that one may be found by chance. Both are not.
 fn short_needles() -> Vec<Needle> {
     let forms = PEERS.map(|bytes| forms(&Ipv4Addr::from(bytes).to_string(), &bytes));
     forms.into_iter().flatten().collect()

@@ -76,9 +76,9 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     let output = server.cli(&check);
     says(&succeeded(&output), &["nothing was perturbed"]);
     // What cells there are is for whoever is at the terminal, and not for programs.
-    let told = stderr(&output);
+    let messages = stderr(&output);
     says(
-        &told,
+        &messages,
         &[
             "rows: 400",
             "sent as zero rows: 0",
@@ -87,7 +87,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
         ],
     );
     // The shares here are those of the study.
-    assert!(!told.contains("observed otherwise"), "{told}");
+    assert!(!messages.contains("observed otherwise"), "{messages}");
     let check = format!("report --json --study {whole} --rows {rows} --drop person --check");
     let output = server.cli(&check);
     says(

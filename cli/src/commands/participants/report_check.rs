@@ -21,7 +21,7 @@ const MIN_REPORTS_FOR_SHARES: f64 = 100.0;
 const MAX_DIFFERENCE_OF_OBSERVED: f64 = 0.05;
 const MAX_LISTED: usize = 8;
 
-/// What the reports of a file would hold.
+/// Contents of the reports of a file.
 pub(super) struct RowCheck {
     /// Number of rows of the file.
     rows: usize,
@@ -175,7 +175,7 @@ impl RowCheck {
         })
     }
 
-    /// What is conspicuous about the file.
+    /// Notes on what is conspicuous about the file.
     fn warnings(&self, params: &StudyParams) -> Vec<String> {
         let names = params.feature_names();
         let shares = self.shares.iter();
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::error::assert_says;
 
-    /// What is said of the rows of a text table.
+    /// The messages about the rows of a text table.
     fn said(text: &str, features: &[Feature], holders: Holders) -> String {
         let mechanism = MechanismKind::DoubleCap;
         let weighted = matches!(holders, Holders::Weighted(_));
@@ -288,7 +288,7 @@ mod tests {
         );
         let weights = [0.0, f64::NAN, 0.5].map(|weight| [weight; 50]).concat();
         let weights = [[0.0; 50].to_vec(), weights].concat();
-        let said = said(&text, &features(&["a", "b"]), Holders::Weighted(weights));
+        let messages = said(&text, &features(&["a", "b"]), Holders::Weighted(weights));
         let words = [
             "150 that are no number above 0",
             "sent as zero rows: 150 that cannot be used",
@@ -297,21 +297,21 @@ mod tests {
             "shares of the squared length: \"a\" 100.0 %, \"b\" 0.0 %",
             "150 of 200 reports (75.0 %)",
         ];
-        assert_says(&said, &words, &[]);
+        assert_says(&messages, &words, &[]);
     }
 
     #[test]
     fn a_person_is_one_report_of_one_row() {
         let text = format!("a,b\n{}{}", "x,1\n".repeat(10), "1,0\n0,1\nx,1\n");
         let labels = [["7"; 10].to_vec(), vec!["8", "8", "9"]].concat();
-        let said = said(&text, &features(&["a", "b"]), Holders::persons(labels));
+        let messages = said(&text, &features(&["a", "b"]), Holders::persons(labels));
         let words = [
             "rows: 13",
             "sent as zero rows: 2 that cannot be used",
             "on average",
             "\"a\" 50.0 %, \"b\" 50.0 %",
         ];
-        assert_says(&said, &words, &[]);
+        assert_says(&messages, &words, &[]);
     }
 
     #[test]
@@ -334,8 +334,8 @@ mod tests {
             .collect();
         let text = format!("a,b\n{}{}", "1,2\n".repeat(200), "1,\n".repeat(100));
         let weights = [[0.0; 100], [1.0; 100], [1.0; 100]].concat();
-        let said = said(&text, &observed, Holders::Weighted(weights));
+        let messages = said(&text, &observed, Holders::Weighted(weights));
         let words = ["missing cells: 100, which count as their centers: column 2 (b): 100"];
-        assert_says(&said, &words, &["observed otherwise"]);
+        assert_says(&messages, &words, &["observed otherwise"]);
     }
 }
