@@ -65,9 +65,9 @@ pub(crate) struct MechanismArgs {
     #[arg(long, help = format!("{} [default: double-cap]", mechanism_help()), value_parser = parse::<MechanismKind>)]
     pub(crate) mechanism: Option<MechanismKind>,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; its true ε is
-    /// shown)
-    #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
-    pub(crate) calibration: Calibration,
+    /// shown) [default: analytic]
+    #[arg(long, value_parser = parse::<Calibration>)]
+    pub(crate) calibration: Option<Calibration>,
     /// Failure probability δ of one report, well below 1/n; not for double-cap, whose δ is 0 [default: 1e-6]
     #[arg(long, value_name = "D")]
     pub(crate) delta: Option<f64>,
@@ -114,7 +114,7 @@ impl MechanismArgs {
             centring: self.centring,
             weights: None,
             mechanism: self.mechanism,
-            calibration: self.calibration,
+            calibration: self.mechanism.calibration(self.calibration)?,
             epsilon,
             delta: self.delta,
             default_k: ComponentCount::Auto,

@@ -89,8 +89,7 @@ pub(crate) struct TableArgs {
     /// Columns to leave out, such as id,"Unnamed: 0"
     #[arg(long, value_name = "NAMES", value_parser = names, conflicts_with = "keep")]
     drop: Option<Names>,
-    /// Names of the columns of a table without names: one a line, or the features file of study create; names that the
-    /// table has stay
+    /// Names of the columns of a table without names: one a line, or the features file of study create
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Index of the first column in LIBSVM text: 0 if scikit-learn wrote it [default: 1]

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use eigenveil_shared::preprocess::VALUE_RANGE;
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use crate::{encoding::REPLACEMENT, problems::UnreadableReason};
@@ -26,16 +27,16 @@ pub enum DecimalMark {
     Comma,
 }
 
-/// The number in a cell: a finite one as Rust parses it, or with the stated mark; U+2212 is accepted as a minus sign.
-/// True and False are 1 and 0.
+/// The number in a cell: as Rust parses it, or with the stated mark; U+2212 is accepted as a minus sign. True and False
+/// are 1 and 0.
 pub(crate) fn number(cell: &str, mark: Option<DecimalMark>) -> Result<f64, UnreadableReason> {
-    let finite = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let parse = |text: &str| text.parse::<f64>().ok();
     let parsed = match mark {
-        None => finite(cell).or_else(|| finite(&with_ascii_minus(cell))),
-        Some(mark) => ungrouped(&with_ascii_minus(cell), mark).and_then(|plain| finite(&plain)),
+        None => parse(cell).or_else(|| parse(&with_ascii_minus(cell))),
+        Some(mark) => ungrouped(&with_ascii_minus(cell), mark).and_then(|plain| parse(&plain)),
     };
     match (parsed, cell) {
-        (Some(number), _) => Ok(number),
+        (Some(number), _) => checked_number(number),
         (None, "True" | "TRUE" | "true") => Ok(1.0),
         (None, "False" | "FALSE" | "false") => Ok(0.0),
         (None, _) if is_missing(cell) => Err(UnreadableReason::Missing),
@@ -45,11 +46,11 @@ pub(crate) fn number(cell: &str, mark: Option<DecimalMark>) -> Result<f64, Unrea
     }
 }
 
-/// A number that is stored as a number: NaN is missing, and an infinite one is unreadable, as in text.
+/// A number that was parsed, or stored as one: NaN is missing, and one that no row may have is unreadable.
 pub(crate) fn checked_number(number: f64) -> Result<f64, UnreadableReason> {
     match number {
         _ if number.is_nan() => Err(UnreadableReason::Missing),
-        _ if number.is_infinite() => Err(UnreadableReason::NotANumber),
+        _ if number.abs() > *VALUE_RANGE.end() => Err(UnreadableReason::TooLarge),
         _ => Ok(number),
     }
 }
@@ -115,9 +116,12 @@ fn is_number_in_other_spelling(cell: &str) -> bool {
 
 /// Whether the cell could be a row's value: a number in any spelling, or a missing value.
 pub(crate) fn is_value(cell: &str) -> bool {
-    use UnreadableReason::{Missing, OtherSpelling};
-    let is_read = matches!(number(cell, None), Ok(_) | Err(Missing | OtherSpelling));
-    (is_read && !is_date(cell)) || cell.parse::<f64>().is_ok()
+    use UnreadableReason::{Missing, OtherSpelling, TooLarge};
+    let is_read = matches!(
+        number(cell, None),
+        Ok(_) | Err(Missing | OtherSpelling | TooLarge)
+    );
+    is_read && !is_date(cell)
 }
 
 /// Whether the cell is a value written as a word, such as `NA`, `inf` or `True`, which may also be a column's name

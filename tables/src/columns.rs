@@ -18,6 +18,9 @@ use crate::{
     settings::{Header, Settings},
 };
 
+/// The source of features that a features file gives; where they are a study's or an estimate's, such a file only names
+/// columns that have no names.
+const FEATURES_FILE: &str = "features file";
 /// Largest number of characters of a name in a message.
 const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
 
@@ -73,7 +76,7 @@ impl ExpectedColumns {
     /// The columns that a features file names, for commands without a study.
     pub fn features_file(features: &[Feature]) -> Self {
         Self {
-            source: "features file",
+            source: FEATURES_FILE,
             dimension: features.len(),
             names: Some(
                 features
@@ -163,12 +166,16 @@ pub(crate) fn map_columns(
         )));
     }
     let (mut chosen, mut numbered) = select(in_file, settings, expected)?;
-    if let Some(features) = &settings.features
-        && (chosen.names.is_none() || numbered)
-    {
-        let names = features.iter().map(|feature| feature.name.clone());
-        chosen.name_by_features(names.collect())?;
-        numbered = false;
+    if let Some(features) = &settings.features {
+        if chosen.names.is_none() || numbered {
+            let names = features.iter().map(|feature| feature.name.clone());
+            chosen.name_by_features(names.collect())?;
+            numbered = false;
+        } else if expected.is_some_and(|expected| expected.source != FEATURES_FILE) {
+            return Err(Error::new(
+                "`features` has no effect: its columns have names; leave it out",
+            ));
+        }
     }
     let Some(expected) = expected else {
         chosen.check_names(&[], true)?;
@@ -857,9 +864,13 @@ mod tests {
             &["it lacks \"c\"", "does not have \"b\""],
             &["0, 1"],
         );
-        // Existing names are kept.
-        let mapped = map_columns(in_file(&["a", "b"], true), &settings, Some(&expected)).unwrap();
-        assert_eq!(mapped.file_columns, [0, 1]);
+        // Existing names are kept, where the file says more than names.
+        let named = || in_file(&["a", "b"], true);
+        let error = map_columns(named(), &settings, Some(&expected)).unwrap_err();
+        assert_says(&error, &["`features` has no effect"], &[]);
+        let constants = ExpectedColumns::features_file(&features);
+        let mapped = map_columns(named(), &settings, Some(&constants)).unwrap();
+        assert_eq!(mapped.file_columns, [1, 0]);
         assert!(map_columns(unnamed(3), &settings, None).is_err());
         // pandas' numbers stay numbers when some of them, or an index, are left out.
         for (names, left) in [

@@ -458,6 +458,7 @@ mod tests {
             ("5 %", false),
             ("$5", false),
             ("inf", false),
+            ("1e300", false),
             ("2024-03-01", false),
             ("#DIV/0!", false),
             ("gr\u{fffd}n", false),
@@ -479,12 +480,14 @@ mod tests {
         }
     }
 
-    /// Numbers that are stored as numbers: infinite ones are as unreadable as in text, and NaN is missing.
+    /// Numbers that are stored as numbers: those too large for a row are as unreadable as in text, and NaN is missing.
     #[test]
     fn stored_numbers_are_judged_as_text_is() {
         for (planted, persons, every, refused, unreadable) in [
             (f64::INFINITY, false, 1, true, true),
             (f64::NEG_INFINITY, false, 20, false, true),
+            (1e300, false, 1, true, true),
+            (-1e300, false, 20, false, true),
             (f64::INFINITY, true, 1, false, true),
             (f64::NAN, false, 1, false, false),
         ] {
@@ -524,21 +527,13 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_no_values_and_infinite_values_are_located() {
-        let table = RowTable::new(2, vec![1.0, 2.0, 3.0, f64::NAN], None).unwrap();
-        let error = table.check_finite().unwrap_err();
-        assert_says(&error, &["row 2, column 2: the value is not a number"], &[]);
+    fn debug_shows_no_values_and_values_too_large_are_located() {
         let named = Some(vec!["a".to_owned(), "b".to_owned()]);
-        let table = RowTable::new(2, vec![1.0, 2.0, f64::INFINITY, 3.0], named).unwrap();
-        let error = table.check_finite().unwrap_err().to_string();
-        assert_says(&error, &["row 2, column 1 (a): the value is infinite"], &[]);
-        let table = RowTable::new(2, vec![1.0, 2.0, 3.0, -1e308], None).unwrap();
+        let table = RowTable::new(2, vec![1.0, 2.0, -1e308, 3.0], named).unwrap();
+        let table = table.judged(None).unwrap();
         let error = table.check_usable(true).unwrap_err();
-        assert_says(
-            &error,
-            &["row 2, column 2: the value is too large", "2e90"],
-            &["308"],
-        );
+        let words = ["line 2, column 1 (a): the value is too large", "2e90"];
+        assert_says(&error, &words, &["308"]);
         assert_eq!(format!("{table:?}"), "RowTable(2 rows of 2)");
         assert!(RowTable::new(2, vec![1.0], None).is_err());
         assert!(RowTable::new(0, vec![], None).is_err());

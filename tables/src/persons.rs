@@ -67,7 +67,7 @@ impl IdentifierColumn {
         self.rows += 1;
         let row = self.rows;
         let refuse = |why: &str| Err(Error::new(format!("row {row} {why}")));
-        if is_missing(identifier) {
+        if is_missing(identifier) || is_missing_elsewhere(identifier) {
             return refuse(
                 "does not say whose it is: its identifier is blank or a word for a missing value; fill it in, or leave the row out",
             );
@@ -103,6 +103,26 @@ fn rounded(row: usize) -> Error {
     Error::new(format!(
         "row {row} has an identifier with an exponent, which a program has rounded, so that several persons would be one; read and write identifiers as text"
     ))
+}
+
+/// Whether other programs write this text for a missing value or an error; as a cell it is only unreadable, but rows
+/// with it are not one person's.
+fn is_missing_elsewhere(identifier: &str) -> bool {
+    const WORDS: [&str; 11] = [
+        "nat",
+        "n.a.",
+        "#n/a n/a",
+        "1.#ind",
+        "-1.#ind",
+        "1.#qnan",
+        "-1.#qnan",
+        "(null)",
+        "<null>",
+        "undefined",
+        "--",
+    ];
+    let is_error = identifier.starts_with('#') && identifier.ends_with(['!', '?']);
+    is_error || WORDS.contains(&identifier.to_ascii_lowercase().as_str())
 }
 
 /// The numbers that a text can mean with either decimal mark, as text: with a point, without separators between

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use eigenveil_shared::wording::{MAX_NAMED, first_few};
+use eigenveil_shared::{
+    preprocess::VALUE_RANGE,
+    wording::{MAX_NAMED, first_few},
+};
 
 pub(crate) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give `first_index` 0";
 
@@ -24,6 +27,8 @@ pub(crate) struct Unreadable {
 pub(crate) enum UnreadableReason {
     Missing,
     NotANumber,
+    /// An infinite number, or one beyond the range of a row's values.
+    TooLarge,
     /// A number in an unsupported spelling.
     OtherSpelling,
     /// A byte that is invalid in the text's encoding.
@@ -49,14 +54,15 @@ impl UnreadableReason {
     fn rank(self) -> u8 {
         match self {
             UnreadableReason::NotANumber => 0,
-            UnreadableReason::OtherSpelling => 1,
-            UnreadableReason::OtherEncoding => 2,
-            UnreadableReason::OtherCategory => 3,
-            UnreadableReason::Missing => 4,
-            UnreadableReason::Outside => 5,
-            UnreadableReason::IndexZero => 6,
-            UnreadableReason::NotLibsvm => 7,
-            UnreadableReason::Fields { .. } => 8,
+            UnreadableReason::TooLarge => 1,
+            UnreadableReason::OtherSpelling => 2,
+            UnreadableReason::OtherEncoding => 3,
+            UnreadableReason::OtherCategory => 4,
+            UnreadableReason::Missing => 5,
+            UnreadableReason::Outside => 6,
+            UnreadableReason::IndexZero => 7,
+            UnreadableReason::NotLibsvm => 8,
+            UnreadableReason::Fields { .. } => 9,
         }
     }
 
@@ -68,6 +74,10 @@ impl UnreadableReason {
                 format!(": the value is missing; fill it in, or leave {left_out} out")
             }
             UnreadableReason::NotANumber => ": not a number; every field must be a number".to_owned(),
+            UnreadableReason::TooLarge => format!(
+                ": the value is too large; give a number of at most {:.0e} in magnitude",
+                VALUE_RANGE.end()
+            ),
             UnreadableReason::Outside => {
                 ": an index is beyond the last column of the study".to_owned()
             }
@@ -93,6 +103,10 @@ impl UnreadableReason {
             UnreadableReason::Missing => {
                 format!("values are missing; fill them in, or leave {left_out} out")
             }
+            UnreadableReason::TooLarge => format!(
+                "values are too large; give numbers of at most {:.0e} in magnitude",
+                VALUE_RANGE.end()
+            ),
             UnreadableReason::OtherSpelling => format!("values are numbers {OTHER_SPELLING}"),
             UnreadableReason::OtherEncoding => format!("values have a byte {OTHER_ENCODING}"),
             UnreadableReason::OtherCategory => "values are none of the categories".to_owned(),
@@ -151,6 +165,18 @@ impl Problems {
         };
         self.counted.retain(|_, (_, cell)| other(cell));
         self
+    }
+
+    /// Number of cells without a number, by column of the table.
+    pub(crate) fn cells(&self) -> BTreeMap<usize, usize> {
+        let mut cells = BTreeMap::new();
+        for (count, first) in self.counted.values() {
+            let has_number = first.reason == UnreadableReason::OtherCategory;
+            if let Some(column) = first.table_column.filter(|_| !has_number) {
+                *cells.entry(column).or_default() += count;
+            }
+        }
+        cells
     }
 
     pub(crate) fn first_line(&self) -> Option<usize> {

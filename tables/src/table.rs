@@ -1,12 +1,8 @@
 //! The rows of a file, and its unreadable values.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use eigenveil_shared::{
-    mechanism::double_cap::MAX_DIMENSION,
-    preprocess::{Row, VALUE_RANGE},
-    wording::{MAX_NAMED, first_few},
-};
+use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row, wording::MAX_NAMED};
 
 use crate::{
     cells::checked_number,
@@ -93,10 +89,10 @@ impl RowTable {
         Self { mapping, ..self }
     }
 
-    /// Checks a table whose numbers are stored as such: infinite ones become NaN and count as unreadable.
+    /// Checks a table whose numbers are stored as such: those too large for a row become NaN and count as unreadable.
     ///
     /// # Errors
-    /// A column of 20 numbers or more, without counting NaN, of which more than half are infinite; unless several rows
+    /// A column of 20 numbers or more, without counting NaN, of which more than half are too large; unless several rows
     /// may belong to one person.
     pub fn judged(self, expected: Option<&ExpectedColumns>) -> Result<Self> {
         self.judged_from(0, expected)
@@ -133,20 +129,27 @@ impl RowTable {
         &self.mapping
     }
 
+    /// Cells without a number, missing or unreadable: each column of the file that has some, and how many. A line that
+    /// cannot be read has no cells. Only for the person who holds the rows.
+    pub fn cells_without_number(&self) -> Vec<(String, usize)> {
+        let cells = self.problems.cells().into_iter();
+        cells
+            .map(|(at, count)| (self.mapping.column(at), count))
+            .collect()
+    }
+
     /// Refuses a table with unreadable fields (which are NaN); the error names the columns, the number of fields, and
     /// the first line.
     pub fn check_readable(&self) -> Result<()> {
         self.refuse(&self.problems)
     }
 
-    /// Refuses a table with a value that is not a number or too large; cells may be missing where that is allowed. The
-    /// error names the columns.
+    /// Refuses a table with unreadable fields; cells may be missing where that is allowed. The error names the columns.
     pub fn check_usable(&self, missing_cells: bool) -> Result<()> {
-        if !missing_cells {
-            return self.check_readable().and_then(|()| self.check_finite());
+        match missing_cells {
+            true => self.refuse(&self.problems.clone().without(UnreadableReason::Missing)),
+            false => self.check_readable(),
         }
-        self.refuse(&self.problems.clone().without(UnreadableReason::Missing))?;
-        self.check_values(|value| value.is_nan() || is_in_range(value))
     }
 
     /// Refuses labels with bytes that would be written as other characters.
@@ -237,43 +240,6 @@ impl RowTable {
         Row::new(self.values[index * self.columns..(index + 1) * self.columns].to_vec())
     }
 
-    /// Refuses a table with a value that is NaN, infinite or too large for a row. The error names the first such row
-    /// and column.
-    pub fn check_finite(&self) -> Result<()> {
-        self.check_values(is_in_range)
-    }
-
-    fn check_values(&self, is_usable: impl Fn(f64) -> bool) -> Result<()> {
-        let mut unusable = (0..self.values.len()).filter(|&at| !is_usable(self.values[at]));
-        let Some(at) = unusable.next() else {
-            return Ok(());
-        };
-        let (row, table_column) = (at / self.columns + 1, at % self.columns);
-        let problem = match self.values[at] {
-            value if value.is_nan() => "not a number",
-            value if value.is_infinite() => "infinite",
-            _ => "too large",
-        };
-        let others: BTreeSet<usize> = unusable.map(|at| at % self.columns).collect();
-        let others = others.iter().map(|&at| self.mapping.column(at));
-        let others = first_few(others, MAX_NAMED, |more| {
-            format!(" and {more} more columns")
-        });
-        let more = match others.as_str() {
-            "" => String::new(),
-            others => format!(" (there are more in {others})"),
-        };
-        let hint = match self.guessed_header && row == 1 {
-            true => READ_AS_ROW_HINT,
-            false => "",
-        };
-        Err(Error::new(format!(
-            "row {row}, {}: the value is {problem}{more}; give a number of at most {:.0e} in magnitude, or leave the row or the column out{hint}",
-            self.mapping.column(table_column),
-            VALUE_RANGE.end()
-        )))
-    }
-
     /// Notes columns that only count or identify the rows, and should not enter principal components; `persons` says
     /// whether the caller takes a column of persons.
     pub fn note_identifiers(&mut self, persons: bool) {
@@ -352,11 +318,6 @@ fn groups_of_rows(values: impl Iterator<Item = f64>) -> Option<usize> {
     let all_alike = sizes.all(|size| Some(size) == first);
     let few_rows_each = (2 * groups..=50 * groups).contains(&rows);
     (few_rows_each && (stand_together || all_alike)).then_some(groups)
-}
-
-/// Whether a row may have this value; false for NaN.
-fn is_in_range(value: f64) -> bool {
-    value.abs() <= *VALUE_RANGE.end()
 }
 
 pub(crate) fn no_rows() -> Error {

@@ -7,9 +7,7 @@ use eigenveil_client::{
     upload_table,
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row, wording::counted};
-use eigenveil_tables::{
-    ExpectedColumns, FrameColumn, RowTable, Settings, identifiers, parse_frame,
-};
+use eigenveil_tables::{ExpectedColumns, FrameColumn, Settings, identifiers, parse_frame};
 use nalgebra::DMatrix;
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -228,38 +226,10 @@ pub(crate) fn read_frame<'py>(
         let table = read().map_err(|error: eigenveil_tables::Error| {
             Failure::from_table_error(&error, "invalid-dtype")
         })?;
-        Ok(numbers_and_unreadable_note(&table))
+        let numbers = DMatrix::from_row_slice(table.len(), table.dimension(), table.values());
+        Ok((numbers, table.unreadable(true)))
     })?;
     Ok((array(py, &numbers), unreadable_note))
-}
-
-/// Reads the rows of reports, numbers only. Returns the numbers, with NaN for infinite ones, and for the row holder a
-/// note on those. `names` are for messages.
-#[pyfunction]
-pub(crate) fn read_numbers<'py>(
-    py: Python<'py>,
-    values: PyReadonlyArray2<'py, f64>,
-    names: Option<Vec<String>>,
-    persons: bool,
-) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<String>)> {
-    let columns = values.as_array().ncols();
-    let numbers: Vec<f64> = values.as_array().iter().copied().collect();
-    let expected = ExpectedColumns {
-        persons,
-        ..ExpectedColumns::study(columns, None)
-    };
-    let (numbers, unreadable_note) = run_detached(py, move || {
-        let table = RowTable::new(columns, numbers, names);
-        let table = table.and_then(|table| table.judged(Some(&expected)));
-        let table = table.map_err(|error| Failure::from_table_error(&error, "invalid-dtype"))?;
-        Ok(numbers_and_unreadable_note(&table))
-    })?;
-    Ok((array(py, &numbers), unreadable_note))
-}
-
-fn numbers_and_unreadable_note(table: &RowTable) -> (DMatrix<f64>, Option<String>) {
-    let numbers = DMatrix::from_row_slice(table.len(), table.dimension(), table.values());
-    (numbers, table.unreadable(true))
 }
 
 /// The transposed table: each row becomes a column.

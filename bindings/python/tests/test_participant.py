@@ -76,13 +76,10 @@ def test_a_wrong_fingerprint_and_a_changed_document_are_refused(study):
         ([[1.0, 2.0, 3.0]], "wrong-dimension"),
         (7.0, "wrong-dimension"),
         (np.zeros(1_000_000), "wrong-dimension"),
-        (["1", "2", "3"], "invalid-dtype"),
-        (np.array([1, None, 3], dtype=object), "invalid-dtype"),
-        ([1j, 2, 3], "invalid-dtype"),
+        (np.array([1j, 2, 3]), "invalid-dtype"),
+        (np.array(["2024-01-01"] * 3, dtype="M8[D]"), "invalid-dtype"),
         ({"a": 1, "b": 2}, "wrong-names"),
         ({"a": 1, "b": 2, "c": 3, "d": 4}, "wrong-names"),
-        ({"a": 1, "b": 2, "c": "987654"}, "invalid-dtype"),
-        ({"a": 1, "b": [2], "c": 3}, "invalid-dtype"),
         ({}, "wrong-names"),
     ],
 )
@@ -90,11 +87,11 @@ def test_a_row_of_another_shape_or_kind_is_not_charged(study, tmp_path, row, cod
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         with pytest.raises(errors.InputError) as refused:
             ledger.take_part(study(), row)
-        assert refused.value.code == code and "987654" not in str(refused.value)
+        assert refused.value.code == code
         assert ledger.receipt().studies == []
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None, 10**400])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None, 10**400, "x", [2], 1j])
 def test_an_unusable_row_takes_part_as_the_zero_row(study, tmp_path, bad):
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         done = ledger.take_part(study(), [1.0, bad, 3.0])
@@ -104,7 +101,7 @@ def test_an_unusable_row_takes_part_as_the_zero_row(study, tmp_path, bad):
 def test_integers_booleans_float32_strides_and_read_only_memory_are_numbers(study, tmp_path):
     frozen = ROW.copy()
     frozen.flags.writeable = False
-    rows = [frozen, ROW.astype("f4"), [True, False, True], np.arange(6.0)[::2], ROW.astype(">f8")]
+    rows = [frozen, ROW.astype("f4"), [True, False, True], np.arange(6.0)[::2], ROW.astype(">f8"), [1, "2", b"3"]]
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
         ledger.set_limits(epsilon_total=100)
         for row in rows:
@@ -410,8 +407,9 @@ def test_persons_and_weights(study, analyst, tmp_path):
         (np.zeros((2, 4)), "wrong-dimension"),
         (np.zeros((1, 1_000_000)), "wrong-dimension"),
         (np.zeros((2, 3, 1)), "wrong-dimension"),
-        (np.zeros((2, 3), dtype=object), "invalid-dtype"),
-        (np.array([["1", "2", "3"]]), "invalid-dtype"),
+        (np.zeros((2, 3), dtype=complex), "invalid-dtype"),
+        (np.array([[b"1", b"2", b"3"]]), "invalid-dtype"),
+        ([[1.0, 2.0, 3.0], [1.0, "x"]], "invalid-dtype"),
         (None, "invalid-dtype"),
     ],
 )

@@ -91,9 +91,8 @@ def test_a_null_of_an_arrow_dictionary_is_missing(cells):
     estimator = eigenveil.LocalDPPCA(1, 4, observed=0.9)
     np.testing.assert_array_equal(estimator._validated(whole, reset=True), expected)
     np.testing.assert_array_equal(_rows.weights(column, 3), expected[:, 0])
-    if cells[0] is not True:  # None among booleans is an object.
-        np.testing.assert_array_equal(_rows.floats(whole, "it"), expected)
-        np.testing.assert_array_equal(_rows.row(column, None, "study X"), expected[:, 0])
+    np.testing.assert_array_equal(_rows.floats(whole, "it"), expected)
+    np.testing.assert_array_equal(_rows.row(column, None, "study X"), expected[:, 0])
 
 
 def test_an_estimator_does_not_see_behind_a_mask():
@@ -209,6 +208,45 @@ def test_a_row_is_not_refused_for_how_large_a_number_is(wide):
     np.testing.assert_array_equal(read(frame), [[known, 2, 3]])
 
 
+def test_no_cell_and_no_weight_decides_about_others():
+    pandas = pytest.importorskip("pandas")
+    numbers = [float(number) for number in range(30)]
+    for odd, read_as in (
+        (None, np.nan),
+        (pandas.NA, np.nan),
+        (pandas.NaT, np.nan),
+        ("x", np.nan),
+        ("\ud800", np.nan),
+        ("2.5", 2.5),
+        (b"7", 7.0),
+        (True, 1.0),
+        (2**70, 2.0**70),
+        (10**400, np.nan),
+        (np.float32(0.1), float(np.float32(0.1))),
+        (decimal.Decimal("2.5"), 2.5),
+        (decimal.Decimal("sNaN"), np.nan),
+        (pandas.Timestamp("2024-01-01"), np.nan),
+        (1j, np.nan),
+        ([1], np.nan),
+        ((1, 2), np.nan),
+        (np.ones((2, 2)), np.nan),
+        ({}, np.nan),
+        (object(), np.nan),
+    ):
+        for last in (29.0, "x"):
+            cells = [*numbers[:3], odd, *numbers[4:29], last]
+            column = pandas.Series(cells, dtype=object)
+            known = np.array([*numbers[:3], read_as, *numbers[4:29], 29.0 if last == 29.0 else np.nan])
+            rows = [[cell, number] for cell, number in zip(cells, numbers, strict=True)]
+            for held in (rows, tuple(rows), pandas.DataFrame({"a": column, "b": numbers})):
+                found = _rows.ordered(_rows.table(held), ["a", "b"], "study X", reports=True)
+                np.testing.assert_array_equal(found, np.array([known, numbers]).T, repr(odd))
+            for held in (cells, tuple(cells), column):
+                np.testing.assert_array_equal(_rows.weights(held, 30), known, repr(odd))
+    declared = np.array(["2024-01-01", "NaT"], dtype="M8[D]")
+    np.testing.assert_array_equal(_rows.weights(declared, 2), [np.nan, np.nan])
+
+
 @pytest.mark.parametrize(
     ("first", "hidden"),
     [
@@ -273,7 +311,7 @@ def test_a_row_that_does_not_say_whose_it_is_is_refused(study, tmp_path):
         # What a program may have rounded.
         ["1", 2.0],
         [1, np.float32(2)],
-        ["x", b"M\xfcller"],
+        ["x", b"M\x81ller"],
     ):
         with pytest.raises(errors.InputError, match="row 2") as refused:
             eigenveil.report(made, np.ones((2, 3)), persons=labels, ledger=path)
@@ -319,7 +357,8 @@ def test_what_cannot_be_read_is_refused_without_its_values():
         ([[987654.0, 1.0, 2.0], [1.0]], "invalid-dtype"),
         (polars.LazyFrame({name: [987654.0] for name in NAMES}), "invalid-dtype"),
         (polars.DataFrame({"a": [2**100], "b": [1], "c": [1]}, schema_overrides={"a": polars.Int128}), "invalid-dtype"),
-        (np.array([["1", "2", "987654"]]), "invalid-dtype"),
+        (np.array([[b"1", b"2", b"987654"]]), "invalid-dtype"),
+        ([[decimal.Decimal(987654), "x", None], [1.0]], "invalid-dtype"),
         (Frame({"a": column, "b": np.array([987654.0]), "c": column}), "wrong-dimension"),
         (Frame({"a": column, "b": np.float64(987654.0), "c": column}), "wrong-dimension"),
     ):
@@ -390,13 +429,14 @@ def test_dates_are_no_numbers():
         (np.array([[x[0], day] for day in dates.to_numpy()], dtype=object), "the table"),
         (pandas.DataFrame({"b": dates - dates[0], "a": dates}), "column 'b'"),
         (pandas.DataFrame({"b": x, "a": dates.tz_localize("UTC")}), "column 'a'"),
-        (pandas.DataFrame({"b": x, "a": dates.date}), "column 'a'"),
         (polars.DataFrame({"b": x, "a": list(dates.date)}), "column 'a'"),
         (polars.DataFrame({"b": x, "a": list(dates)}).to_arrow(), "column 'a'"),
     ):
-        with pytest.raises(errors.InputError, match=f"{called} has (dates|objects)") as refused:
+        with pytest.raises(errors.InputError, match=f"{called} has dates") as refused:
             eigenveil.LocalDPPCA(1, 4).fit(rows)
         assert refused.value.code == "invalid-dtype" and "2024" not in str(refused.value)
+    with pytest.raises(errors.InputError, match=r"column 2 \(a\): 5 values are not numbers"):
+        eigenveil.LocalDPPCA(1, 4).fit(pandas.DataFrame({"b": x, "a": dates.date}))
     twice = pandas.DataFrame(np.ones((5, 2)), columns=["8641.5", "8641.5"])
     with pytest.raises(errors.InputError, match="two columns of the same name"):
         eigenveil.LocalDPPCA(1, 4).fit(twice)

@@ -11,17 +11,26 @@ use std::{
     time::Duration,
 };
 
-/// Number of attempts at a lock that is held, and the pause after each. While a thread of this process starts another
-/// program, that program briefly (until it executes) inherits the file of a lock that has just been released.
+/// Number of attempts at a lock that is held, and the pause after each. A program that was being started when a process
+/// was killed has that process's open files until it executes.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A lock that is held as long as the value lives.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    // Never read or written: closing it releases the lock. `None`: there is no lock file.
+    // Never read or written. `None`: there is no lock file.
     file: Option<File>,
     process: u32,
+}
+
+impl Drop for FileLock {
+    /// Closing would not do: a program that another thread is starting has a copy of the open file until it executes.
+    fn drop(&mut self) {
+        if let (Some(file), true) = (&self.file, self.is_ours()) {
+            let _ = file.unlock();
+        }
+    }
 }
 
 /// Gives the file to the owner of `path`. Only root can; otherwise nothing changes.

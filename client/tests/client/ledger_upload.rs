@@ -15,7 +15,7 @@ use eigenveil_shared::{
 use crate::{
     common::{assert_says, params, row, study_at},
     files::{Folder, entry_of},
-    server::{Reply, Server, Store, http, lock},
+    server::{Reply, Server, Store, closed_port, http, lock},
 };
 
 /// Studies of this name have this ε; every server has them all.
@@ -89,10 +89,7 @@ fn state(ledger: &Ledger, study: &str) -> EntryState {
 #[tokio::test]
 async fn unreachable_server_does_not_block_others() {
     let (here, stores) = server(|_, _| None).await;
-    let gone = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let (_socket, gone) = closed_port();
     let folder = Folder::new();
     let path = folder.at("ledger");
     let mut ledger = Ledger::open(&path).unwrap();

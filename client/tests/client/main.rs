@@ -12,9 +12,6 @@ mod files;
 #[cfg(feature = "http")]
 #[path = "../common/server.rs"]
 mod server;
-#[cfg(all(feature = "http", feature = "sqlite"))]
-#[path = "../../../server/tests/common/waiting.rs"]
-mod waiting;
 
 #[cfg(feature = "sqlite")]
 mod admission;

@@ -7,7 +7,7 @@ use eigenveil_shared::{ErrorCode, mechanism::MechanismKind};
 
 use crate::{
     common::{STUDY, assert_says, params, params_of},
-    server::{NEVER, Reply, Server, document, http, ms, study_server},
+    server::{NEVER, Reply, Server, closed_port, document, http, ms, study_server},
 };
 
 fn client(address: &str) -> StudyClient {
@@ -122,11 +122,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
         assert_says(&error, &[says, &server.address]);
         assert_eq!(error.is_retryable(), retryable, "{error}");
     }
-    // A port where nobody listens.
-    let closed = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let (_socket, closed) = closed_port();
     let error = client(&closed).fetch_study(STUDY).await.unwrap_err();
     let cannot = format!("cannot connect to {closed}");
     assert_says(error, &[&cannot, "after 6 attempts"]);

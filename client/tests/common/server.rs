@@ -23,7 +23,7 @@ use eigenveil_shared::{
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
 };
 
 pub(crate) fn ms(ms: u64) -> Duration {
@@ -44,6 +44,14 @@ pub(crate) fn http() -> HttpSettings {
         },
         ..HttpSettings::default()
     }
+}
+
+/// An address at which nobody listens, and nobody else can while the socket lives.
+pub(crate) fn closed_port() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = format!("http://{}", socket.local_addr().unwrap());
+    (socket, address)
 }
 
 /// One request as it arrived.

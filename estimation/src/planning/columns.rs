@@ -244,14 +244,18 @@ impl ColumnDescription {
     pub(super) fn statistics(&self) -> Result<ColumnStatistics> {
         let name = &self.name;
         let (mean, deviation, source) = match (self.mean, self.sd, self.min, self.max) {
-            (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
+            (Some(mean), Some(sd), None, None) => (mean, sd, "as described".to_owned()),
             // A range alone suggests a uniform distribution.
-            (_, _, Some(min), Some(max)) => (
+            (None, None, Some(min), Some(max)) => (
                 0.5 * (min + max),
                 (max - min) / 12_f64.sqrt(),
                 format!("of a column spread evenly from {min} to {max}"),
             ),
-            _ => return reject(format!("{name:?} has neither mean and sd nor min and max")),
+            _ => {
+                return reject(format!(
+                    "{name:?} must have either mean and sd or min and max, and not both"
+                ));
+            }
         };
         // Written so that NaN fails.
         if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
@@ -541,6 +545,7 @@ mod tests {
             [Some(1.0), Some(-2.0), None, None],
             [None, None, Some(2.0), Some(1.0)],
             [Some(f64::NAN), Some(1.0), None, None],
+            [Some(1.0), Some(2.0), Some(0.0), Some(3.0)],
         ] {
             assert!(described("a", bad).is_err(), "{bad:?}");
         }

@@ -38,7 +38,10 @@ fn a_job_that_comes_back_is_computed() {
         let reports = (0..20).map(|number| numbered(&study, number)).collect();
         store.submit(&study, reports).await.unwrap();
         let held = servers
-            .hold("BEGIN; LOCK TABLE eigenveil.chunks; SELECT pg_sleep(4); COMMIT")
+            .hold(
+                "BEGIN; LOCK TABLE eigenveil.chunks;
+                 SELECT hold_until('EXISTS (SELECT FROM eigenveil.estimates WHERE attempts > 1)'); COMMIT",
+            )
             .await;
         queue.add(&study, EstimateRequest::default()).await.unwrap();
         let computing = "SELECT count(*) FROM eigenveil.estimates WHERE holder IS NOT NULL";

@@ -355,7 +355,10 @@ mod tests {
         })
         .await;
         let (address, app) = (server.local_addr(), server.app().clone());
-        assert_eq!(status(&app, "/readyz").await, 200);
+        // As long as it takes to write.
+        while status(&app, "/readyz").await != 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         let running = tokio::spawn(server.run(std::future::ready(())));
         while status(&app, "/readyz").await == 200 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -158,12 +158,12 @@ impl World {
 
     fn start(&mut self) {
         let open = || AppState::open(self.config.clone(), self.environment.clone());
-        // A process that another test has begun holds a copy of the lock until it is another program.
+        // After a crash the thread of the estimates holds the lock until it has ended.
         let is_locked = |error: &Error| error.detail().starts_with("another server is using");
         let begun = Instant::now();
         let app = loop {
             match open() {
-                Err(error) if is_locked(&error) && begun.elapsed() < Duration::from_secs(5) => {
+                Err(error) if is_locked(&error) && begun.elapsed() < Duration::from_secs(300) => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 opened => break opened.unwrap(),
@@ -323,7 +323,12 @@ impl World {
     async fn crash(&mut self) {
         #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
-            return database.cut_off();
+            database.cut_off();
+            // They may notice only when they ask that a connection is gone.
+            for server in &self.servers {
+                fleet::eventually(async || server.app.store().look_again().await.ok()).await;
+            }
+            return;
         }
         self.faults.set_next(Some(Fault::DiesBeforeCommit));
         let probe = self.store().check_writable().await;

@@ -1,6 +1,9 @@
 //! Memory and queues: some clients cannot keep others out.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use axum::{
     body::{Body, Bytes},
@@ -56,13 +59,20 @@ async fn unfinished_bodies_do_not_keep_seeds_out() {
     let server = Arc::new(Harness::with(short_of_memory));
     let dense = server.study(512).await;
     let seeds = server.seed_study(json!({})).await;
+    let is_seen = Arc::new(AtomicBool::new(false));
     let holders: Vec<_> = (0..4)
         .map(|_| {
             let (server, dense) = (Arc::clone(&server), dense.clone());
-            tokio::spawn(async move { server.send(upload(&dense, held(256 << 10))).await })
+            let is_seen = Arc::clone(&is_seen);
+            tokio::spawn(async move {
+                while !is_seen.load(Ordering::Relaxed) {
+                    server.send(upload(&dense, held(256 << 10))).await;
+                }
+            })
         })
         .collect();
     let response = readiness(&server, StatusCode::SERVICE_UNAVAILABLE).await;
+    is_seen.store(true, Ordering::Relaxed);
     let problem = response.is_problem(503, E::StoreUnavailable);
     assert!(problem.detail.contains("max_ingest_bytes"), "{problem:?}");
     for _ in 0..3 {

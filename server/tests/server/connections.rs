@@ -1,5 +1,7 @@
 //! Who gets a connection when they are short, and what the kernel holds for clients that do not read.
 
+use std::time::{Duration, Instant};
+
 use eigenveil_server::ServerConfig;
 use eigenveil_shared::{ErrorCode, api::Problem};
 use tokio::{
@@ -120,17 +122,21 @@ async fn the_address_that_waits_most_pays() {
         config.max_connections_per_address = Some(7);
     })
     .await;
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4_096).unwrap();
-    socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
-    let mut reader = socket.connect(server.address).await.unwrap();
-    get(&mut reader, "/openapi.json", "").await;
+    let begun = Instant::now();
     let mut slow = half_a_head_from(&server, 1).await;
     let mut halves = Vec::new();
     for _ in 0..6 {
         halves.push(half_a_head_from(&server, 3).await);
     }
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    let mut reader = socket.connect(server.address).await.unwrap();
+    get(&mut reader, "/openapi.json", "").await;
+    // Connections are accepted in order: those before have been, too. Four of them have to wait longer than the slow one.
+    let response = within("a response", reader.peek(&mut [0])).await;
+    assert_eq!(response.unwrap(), 1);
+    tokio::time::sleep(Duration::from_millis(500) + begun.elapsed()).await;
     for last in 4..7 {
         halves.push(half_a_head_from(&server, last).await);
     }

@@ -64,14 +64,13 @@ async fn a_full_store_is_reported_and_deleting_frees_space() {
     assert_eq!(refused.headers[header::RETRY_AFTER], "60");
     assert!(acknowledged > 0);
     // An existing entry could still be changed.
-    let not_ready = server.get("/readyz").await;
-    let problem = not_ready.is_problem(503, E::StoreUnavailable);
-    assert!(
-        problem.detail.contains("the store is full"),
-        "{}",
-        problem.detail
-    );
-    assert_eq!(not_ready.headers[header::RETRY_AFTER], "5");
+    until("it is not ready and says why", async || {
+        let not_ready = server.get("/readyz").await;
+        let problem = not_ready.is_problem(503, E::StoreUnavailable);
+        assert_eq!(not_ready.headers[header::RETRY_AFTER], "5");
+        problem.detail.contains("the store is full")
+    })
+    .await;
     // Nothing is lost, even after a restart.
     assert_eq!(server.accepted(&seeds).await, acknowledged);
     let server = server.restart();
@@ -97,7 +96,10 @@ async fn a_full_store_is_reported_and_deleting_frees_space() {
     .await;
     acknowledged += BATCH;
     assert_eq!(server.accepted(&seeds).await, acknowledged);
-    assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
+    until("ready again", async || {
+        server.get("/readyz").await.status == StatusCode::OK
+    })
+    .await;
 }
 
 /// Pages of the database are overwritten while the server is down: it either does not start or reports the damage, with

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::Browser,
-    common::{Harness, Reply, at, design, refused},
+    common::{Harness, Reply, at, design, refused, waiting::until},
 };
 
 #[tokio::test]
@@ -171,7 +171,10 @@ async fn unknown_paths_are_problems() {
 async fn health_checks_distinguish_process_and_store() {
     let server = Harness::new();
     assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
-    assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
+    until("ready", async || {
+        server.get("/readyz").await.status == StatusCode::OK
+    })
+    .await;
     server.app.announce_stop();
     refused(server.get("/readyz"), 503, E::ShuttingDown).await;
     server.app.close();

@@ -220,7 +220,7 @@ async fn renewed_files_are_loaded_automatically() {
     next.issue("localhost")
         .write(server.server.directory.path());
     until("the new certificate is served", async || {
-        server.connect(&next, "localhost").await.is_ok()
+        server.handshake(&next, "localhost").await.is_ok()
     })
     .await;
     server.stop().await;

@@ -180,6 +180,17 @@ impl MechanismKind {
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
         }
     }
+
+    /// This calibration, or the default one.
+    ///
+    /// # Errors
+    /// `invalid-request` where it would have no effect.
+    pub fn calibration(self, given: Option<Calibration>) -> Result<Calibration> {
+        let unused = given.is_some() && !self.is_calibrated();
+        let why = format!("{self} has no choice of it");
+        Error::reject_if_given(&[("calibration", unused)], &why)?;
+        Ok(given.unwrap_or_default())
+    }
 }
 
 /// δ of an (ε, δ) mechanism when nobody says.

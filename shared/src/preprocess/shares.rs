@@ -21,17 +21,17 @@ pub struct LengthShares {
 }
 
 impl LengthShares {
-    /// Computes the shares of rows of dimension `p`.
-    pub fn new<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
+    /// Computes the shares of rows of dimension `p`, each with its weight.
+    pub fn new<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = (f64, R)>) -> Self {
         let (mut sums, mut squares, mut n) = (vec![0.0_f64; p], vec![0.0_f64; p], 0.0);
-        for row in rows {
-            n += 1.0;
+        for (weight, row) in rows {
+            n += weight;
             for ((x, sum), square) in row.as_ref().iter().zip(&mut sums).zip(&mut squares) {
-                *sum += x;
-                *square += x * x;
+                *sum += weight * x;
+                *square += weight * x * x;
             }
         }
-        let n = f64::max(n, 1.0);
+        let n = if n > 0.0 { n } else { 1.0 };
         let means: Vec<f64> = sums.into_iter().map(|sum| (sum / n) * (sum / n)).collect();
         let squares: Vec<f64> = squares.into_iter().map(|s| s / n).collect();
         Self::from_moments(&means, &squares)
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn shares_of_columns_and_mean() {
-        let shares = LengthShares::new(2, [[3.0, 1.0], [3.0, -1.0]]);
+        let shares = LengthShares::new(2, [(0.5, [3.0, 1.0]), (0.5, [3.0, -1.0])]);
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);
         let name = |column: usize| ["a", "b"][column].to_owned();
@@ -100,10 +100,13 @@ mod tests {
         assert!(std::iter::zip(&warnings, both).all(|(said, word)| said.contains(word)));
         assert_eq!((warnings.len(), shares.largest(1)), (2, vec![(0, 0.9)]));
         // One of two columns always has half; 69 % is not mostly one.
-        let uneven = LengthShares::new(2, [[1.5, -1.0], [-1.5, 1.0]]);
+        let uneven = LengthShares::new(2, [(1.0, [1.5, -1.0]), (1.0, [-1.5, 1.0])]);
         assert_eq!((uneven.mean, uneven.warnings(name)), (0.0, Vec::new()));
-        let mean = LengthShares::new(2, [[1.0, 1.0], [1.0, 1.0]]).warnings(name);
+        let mean = LengthShares::new(2, [(1.0, [1.0, 1.0]), (3.0, [1.0, 1.0])]).warnings(name);
         assert!(mean.len() == 1 && mean[0].contains("the mean has 100.0 %"));
-        assert_eq!(LengthShares::new(1, [[0.0]]).columns, [0.0]);
+        assert_eq!(LengthShares::new(1, [(1.0, [0.0])]).columns, [0.0]);
+        // Four rows, of which three are alike.
+        let weighted = LengthShares::new(2, [(3.0, [1.0, 0.0]), (1.0, [0.0, 3.0])]);
+        assert_eq!((weighted.columns, weighted.mean), (vec![0.25, 0.75], 0.375));
     }
 }

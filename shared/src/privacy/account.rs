@@ -130,7 +130,7 @@ fn report(request: &AccountRequest) -> Result<(Option<(Mechanism, f64)>, Guarant
             let why = format!("the noise of {kind} does not depend on it");
             Error::reject_if_given(&[("p", unused)], &why)?;
             let budget = kind.budget(epsilon, request.delta)?;
-            let calibration = request.calibration.unwrap_or_default();
+            let calibration = kind.calibration(request.calibration)?;
             let spec =
                 Mechanism::derive(kind, calibration, request.p.unwrap_or(DEFAULT_P), budget)?;
             let guarantee = spec.guarantee()?;

@@ -374,7 +374,7 @@ mod tests {
             close(first, &study).await;
             servers.sql(
                 "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
-                 AS 'BEGIN PERFORM pg_sleep(2); RETURN NULL; END';
+                 AS 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END';
                  CREATE TRIGGER slow BEFORE INSERT ON eigenveil.identifiers EXECUTE FUNCTION slow()",
             );
             let store = first.clone();
@@ -383,6 +383,10 @@ mod tests {
             servers.database.cut_off();
             assert!(sweeping.await.unwrap().is_err());
             servers.sql("DROP FUNCTION slow() CASCADE");
+            // A server may notice only when it asks that a connection is gone.
+            for store in [first, second] {
+                eventually(async || store.is_rewritten(&study).ok()).await;
+            }
             assert_counted(first, &study, &all).await;
             let mut steps = 0;
             while !first.is_rewritten(&study).unwrap() {

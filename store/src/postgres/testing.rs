@@ -52,6 +52,7 @@ impl Database {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("test{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         cluster.sql("postgres", &format!("CREATE DATABASE {name}"));
+        cluster.sql(&name, HOLD_UNTIL);
         Self { cluster, name }
     }
 
@@ -111,6 +112,23 @@ pub fn blobs(store: &Store, query: &str, study: StudyId) -> Vec<Vec<u8>> {
     })
 }
 
+/// Functions for a transaction that holds something: until a condition is met, or until somebody waits for it.
+const HOLD_UNTIL: &str = "
+    CREATE FUNCTION hold_until(condition text) RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE met boolean;
+    BEGIN
+        FOR i IN 1..6000 LOOP
+            EXECUTE 'SELECT ' || condition INTO met;
+            IF met THEN RETURN; END IF;
+            PERFORM pg_sleep(0.05);
+        END LOOP;
+        RAISE EXCEPTION 'held for five minutes: %', condition;
+    END $$;
+    CREATE FUNCTION hold_until_waited_for() RETURNS void LANGUAGE sql AS $$
+        SELECT public.hold_until(
+            'EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))')
+    $$";
+
 /// Sessions of a database that sleep.
 pub const SLEEPS: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
 
@@ -159,21 +177,14 @@ impl Servers {
         self.database.sql(sql)
     }
 
-    /// Runs a query like [`sql`](Self::sql), on a thread of its own.
-    fn begin_sql(&self, sql: &str) -> tokio::task::JoinHandle<()> {
+    /// Runs a query like [`sql`](Self::sql) on a thread of its own, and returns once it sleeps.
+    pub async fn hold(&self, sql: &str) -> tokio::task::JoinHandle<String> {
         let (cluster, name) = (
             Arc::clone(&self.database.cluster),
             self.database.name.clone(),
         );
         let sql = sql.to_owned();
-        tokio::task::spawn_blocking(move || {
-            cluster.sql(&name, &sql);
-        })
-    }
-
-    /// Runs this on a thread of its own, and returns once it sleeps.
-    pub async fn hold(&self, sql: &str) -> tokio::task::JoinHandle<()> {
-        let held = self.begin_sql(sql);
+        let held = tokio::task::spawn_blocking(move || cluster.sql(&name, &sql));
         self.until(SLEEPS, "1").await;
         held
     }
@@ -222,7 +233,7 @@ pub fn with_servers(number: usize, test: impl AsyncFnOnce(&Servers)) {
     }
 }
 
-/// The first result of `look`, within a minute.
+/// The first result of `look`, within five minutes.
 pub async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -230,7 +241,7 @@ pub async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(
-            begun.elapsed() < Duration::from_secs(60),
+            begun.elapsed() < Duration::from_secs(300),
             "what is waited for does not come"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;

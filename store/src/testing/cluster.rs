@@ -147,15 +147,20 @@ impl Cluster {
         }
     }
 
-    /// Changes a setting.
+    /// Changes a setting, and waits until it applies.
     pub fn set(&self, name: &str, value: &str) {
         self.sql("postgres", &format!("ALTER SYSTEM SET {name} = '{value}'"));
         self.sql("postgres", "SELECT pg_reload_conf()");
+        while self.sql("postgres", &format!("SHOW {name}")) != value {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // The checkpointer tells the others whether commits wait for a standby, once it has read the settings itself.
+        self.sql("postgres", "CHECKPOINT");
     }
 
     /// Makes a standby the primary.
     pub fn promote(&self) {
-        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");
+        assert_eq!(self.sql("postgres", "SELECT pg_promote(true, 300)"), "t");
     }
 
     fn begin(binaries: PathBuf, directory: TempDir, settings: &'static [&'static str]) -> Self {
@@ -165,7 +170,7 @@ impl Cluster {
             binaries,
             settings,
         };
-        cluster.wait_until_it_answers();
+        cluster.start_again();
         cluster
     }
 
@@ -185,7 +190,8 @@ impl Cluster {
                 "-c",
                 "listen_addresses=",
                 "-c",
-                "max_connections=150",
+                // As many tests run at once as the machine has processors.
+                "max_connections=500",
                 "-c",
                 "deadlock_timeout=100ms",
             ])
@@ -194,19 +200,6 @@ impl Cluster {
             .stderr(log)
             .spawn()
             .unwrap()
-    }
-
-    fn wait_until_it_answers(&self) {
-        let begun = Instant::now();
-        while self.try_sql("postgres", "SELECT 1").is_err() {
-            let log =
-                std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "PostgreSQL does not start: {log}"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     /// Identifier of its main process.
@@ -221,22 +214,26 @@ impl Cluster {
         postgres.wait().unwrap();
     }
 
-    /// Starts the server again after [`kill`](Self::kill).
+    /// Starts the server unless it runs, also after [`kill`](Self::kill), and waits until it answers.
     pub fn start_again(&self) {
-        // The child processes notice within moments, and keep the files open until then.
         let begun = Instant::now();
         loop {
-            *lock(&self.postgres) = Self::run(&self.binaries, self.directory.path(), self.settings);
-            std::thread::sleep(Duration::from_millis(200));
-            if lock(&self.postgres).try_wait().unwrap().is_none() {
-                break;
+            let mut postgres = lock(&self.postgres);
+            // After a kill the child processes keep the files open for moments: until then it ends at once.
+            if postgres.try_wait().unwrap().is_some() {
+                *postgres = Self::run(&self.binaries, self.directory.path(), self.settings);
+            } else if self.try_sql("postgres", "SELECT 1").is_ok() {
+                return;
             }
+            drop(postgres);
+            let log =
+                std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
             assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "PostgreSQL does not start again"
+                begun.elapsed() < Duration::from_secs(300),
+                "PostgreSQL does not start: {log}"
             );
+            std::thread::sleep(Duration::from_millis(20));
         }
-        self.wait_until_it_answers();
     }
 
     fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {

@@ -553,7 +553,7 @@ fn fails(kind: Kind, mistake: &str, name: &str) -> bool {
     let (_, check) = CHECKS.iter().find(|(other, _)| *other == name).unwrap();
     let fixture = Fixture::new(kind, mistake);
     catch_unwind(AssertUnwindSafe(|| {
-        let ended = async { timeout(Duration::from_secs(60), check(&fixture)).await };
+        let ended = async { timeout(Duration::from_secs(600), check(&fixture)).await };
         Runtime::new().unwrap().block_on(ended).unwrap();
     }))
     .is_err()

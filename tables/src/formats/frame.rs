@@ -85,6 +85,9 @@ impl TextCells for Frame {
 }
 
 impl TypedColumns for Frame {
+    // They are in memory.
+    const MAX_VALUES: usize = usize::MAX;
+
     fn rows(&self) -> usize {
         self.rows
     }

@@ -2,8 +2,8 @@
 //! dropped.
 //!
 //! Zeros are omitted, so the indices of a line are data of its row and must not decide whether other rows are read: for
-//! reports a malformed line is an unusable row, unless most lines are. Labels are required: without them the line of a
-//! zero row would be blank.
+//! reports a malformed line is an unusable row, unless most lines are; cells are judged as in any other table. Labels
+//! are required: without them the line of a zero row would be blank.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use crate::{
     columns::ExpectedColumns,
     encoding::{decode_cell, in_utf8},
     error::{Error, Result},
-    problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
+    problems::{INDEX_ZERO, Unreadable, UnreadableReason},
     settings::Settings,
     table::{
         MIN_LINES_FOR_MAJORITY, RowTable, check_is_text, lines_of, mapping_without_names, no_rows,
     },
-    text_columns::MIN_FILLED,
+    text_columns::{MIN_FILLED, Reading, RefusedColumns},
 };
 
 /// Largest index accepted without a known dimension: a larger one is certainly a mistake.
@@ -47,7 +47,7 @@ pub(crate) fn parse_lines<'a>(
     let expected_count = expected.map(|expected| columns_for(expected.dimension, settings));
     let reports = expected.is_some_and(|expected| expected.reports);
     let mut lines: Vec<(usize, ParsedLine)> = Vec::new();
-    let (mut largest, mut unusable, mut malformed) = (0, 0, 0);
+    let (mut largest, mut outside, mut malformed) = (0, 0, 0);
     let mut first_error = None;
     for (line, text) in text {
         let text = decode_cell(text);
@@ -65,7 +65,7 @@ pub(crate) fn parse_lines<'a>(
                 malformed += 1;
                 first_error.get_or_insert(error);
                 ParsedLine {
-                    reasons: vec![(None, reason)],
+                    reason: Some(reason),
                     ..ParsedLine::default()
                 }
             }
@@ -78,60 +78,53 @@ pub(crate) fn parse_lines<'a>(
         return Ok(None);
     }
     let mapping = mapping_without_names(columns, settings, expected)?;
-    let mut is_used = vec![false; columns];
-    mapping
-        .file_columns
-        .iter()
-        .for_each(|&at| is_used[at] = true);
     if columns.saturating_mul(lines.len()) > MAX_VALUES {
         return Err(Error::new(format!(
             "{} rows of {columns} values need too much memory; give fewer rows",
             lines.len()
         )));
     }
-    let mut problems = Problems::default();
-    let mut values = vec![0.0; columns * lines.len()];
-    for ((line, row), values) in lines.iter().zip(values.chunks_exact_mut(columns)) {
-        // Columns that are left out are irrelevant, and so are those after the columns to keep.
-        let is_relevant = |&&(column, reason): &&(Option<usize>, UnreadableReason)| match column {
-            Some(index) => is_used[index - 1],
-            None => reason != UnreadableReason::Outside || settings.keep.is_none(),
-        };
-        let mut reasons = row.reasons.iter().filter(is_relevant).peekable();
-        if let Some(&&(column, reason)) = reasons.peek() {
-            // Missing values, even most of them, are allowed.
-            unusable += usize::from(reason != UnreadableReason::Missing);
-            problems.record(Unreadable {
+    let mut reading = Reading::new(settings, expected, &mapping);
+    let mut values = Vec::with_capacity(mapping.file_columns.len() * lines.len());
+    let mut cells = vec![Ok(0.0); columns];
+    for (line, row) in &lines {
+        // Nothing after the columns to keep is relevant.
+        let is_outside = row.reason == Some(UnreadableReason::Outside);
+        let is_relevant = !is_outside || settings.keep.is_none();
+        if let Some(reason) = row.reason.filter(|_| is_relevant) {
+            outside += usize::from(is_outside);
+            reading.problems.record(Unreadable {
                 line: *line,
-                column,
+                column: None,
                 table_column: None,
                 reason,
             });
+            values.extend(mapping.file_columns.iter().map(|_| f64::NAN));
+            continue;
         }
-        match reasons.any(|(column, _)| column.is_none()) {
-            true => values.fill(f64::NAN),
-            false => row
-                .entries
-                .iter()
-                .for_each(|&(index, value)| values[index - 1] = value),
+        cells.fill(Ok(0.0));
+        for &(index, cell) in &row.entries {
+            cells[index - 1] = cell;
+        }
+        for (table_column, &column) in mapping.file_columns.iter().enumerate() {
+            values.push(reading.number(*line, table_column, cells[column], &mapping));
         }
     }
-    // Malformed lines refuse the file as lines with another number of fields do, unreadable values as in a text table.
-    let is_majority = |count: usize, least| lines.len() >= least && 2 * count > lines.len();
-    if expected.is_some_and(|expected| expected.reports && !expected.site)
-        && (is_majority(malformed, MIN_LINES_FOR_MAJORITY) || is_majority(unusable, MIN_FILLED))
-    {
-        let problems = problems.without(UnreadableReason::Missing);
-        let described = problems.describe(|_| String::new());
-        let error = first_error.filter(|_| 2 * malformed > unusable);
-        return Err(error.unwrap_or_else(|| {
-            let described = described.unwrap_or_default();
-            Error::new(format!("most rows cannot be used: {described}"))
-        }));
+    // A site is told what cannot be used, and decides.
+    let may_refuse = !expected.is_some_and(|expected| expected.site);
+    let is_majority =
+        |count: usize, least| may_refuse && lines.len() >= least && 2 * count > lines.len();
+    if let Some(error) = first_error.filter(|_| is_majority(malformed, MIN_LINES_FOR_MAJORITY)) {
+        return Err(error);
     }
-    let mut table = RowTable::new(columns, values, None)?;
-    table.problems = problems;
-    Ok(Some(table.with_columns_selected(mapping)))
+    // All columns after the last one count as one column.
+    if reports && is_majority(outside, MIN_FILLED) {
+        return Err(Error::new(
+            "most of its rows have an index beyond the last column of the study; name the columns to read with `keep`",
+        ));
+    }
+    reading.check(&mapping, RefusedColumns::default(), &mut ())?;
+    RowTable::from_mapping(mapping, values, reading.problems, Vec::new()).map(Some)
 }
 
 /// The row in a line, without a comment; empty if there is none.
@@ -169,10 +162,11 @@ const NO_LABEL: &str = "it does not begin with a label; every line needs one (0 
 
 #[derive(Default)]
 struct ParsedLine {
-    entries: Vec<(usize, f64)>,
+    /// Cells by index, which increases.
+    entries: Vec<(usize, Result<f64, UnreadableReason>)>,
     largest: usize,
-    /// Unreadable cells, by column; `None`: the whole line.
-    reasons: Vec<(Option<usize>, UnreadableReason)>,
+    /// Why the whole line is unusable.
+    reason: Option<UnreadableReason>,
 }
 
 fn parse_line(
@@ -223,25 +217,15 @@ fn parse_line(
         parsed.largest = index;
         // Refusing the file would tell a server, which chooses the dimension, that a row exceeds it.
         if columns.is_some_and(|last| index > last) {
-            if parsed
-                .reasons
-                .last()
-                .is_none_or(|(column, _)| column.is_some())
-            {
-                parsed.reasons.push((None, UnreadableReason::Outside));
-            }
+            parsed.reason = Some(UnreadableReason::Outside);
             continue;
         }
-        let value = number(value, None).unwrap_or_else(|reason| {
+        let cell = number(value, None).map_err(|reason| match reason {
             // No setting states another decimal mark here.
-            let reason = match reason {
-                UnreadableReason::OtherSpelling => UnreadableReason::NotANumber,
-                reason => reason,
-            };
-            parsed.reasons.push((Some(index), reason));
-            f64::NAN
+            UnreadableReason::OtherSpelling => UnreadableReason::NotANumber,
+            reason => reason,
         });
-        parsed.entries.push((index, value));
+        parsed.entries.push((index, cell));
     }
     Ok(parsed)
 }
@@ -282,7 +266,9 @@ mod tests {
         for other in [table, texts[0], texts[1]] {
             assert!(read(other.as_bytes(), Some(2), true).is_err(), "{other:?}");
         }
-        // For unreadable values, more than half of 20 or more rows decide.
+        // For indices beyond the study, and for the cells of a column, more than half of 20 or more decide.
+        let alternating = "1 1:x\n1 2:x\n1\n".repeat(20);
+        assert!(read(alternating.as_bytes(), Some(2), true).is_ok());
         for values in ["1 3:1\n1 9:1\n1 1:1\n", "1 1:1,234\n1 1:1,234\n1 1:2\n"] {
             for (copies, refused) in [(6, false), (7, true)] {
                 let table = read(values.repeat(copies).as_bytes(), Some(2), true);

@@ -2,6 +2,8 @@
 //!
 //! Types and names come from the file's footer; only the selected columns are read. A null is a missing value.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use parquet::{
     basic::{Compression, ConvertedType, LogicalType, Type},
@@ -121,6 +123,9 @@ impl TextCells for Columns<'_> {
 }
 
 impl TypedColumns for Columns<'_> {
+    // 1 GiB of memory, and as much again temporarily: a small file can expand to very many values.
+    const MAX_VALUES: usize = 1 << 27;
+
     fn rows(&self) -> usize {
         self.rows
     }
@@ -196,9 +201,8 @@ fn kind_of_type(stored: Type, declared: Option<&LogicalType>, converted: Convert
             Type::INT96 => Kind::Refused(DATES),
             Type::FIXED_LEN_BYTE_ARRAY => Kind::Refused(BYTES),
         },
-        (Some(L::String | L::Enum | L::Json), _) | (None, C::UTF8 | C::ENUM | C::JSON) => {
-            Kind::Text
-        }
+        (Some(L::String | L::Enum | L::Json | L::Uuid), _)
+        | (None, C::UTF8 | C::ENUM | C::JSON) => Kind::Text,
         (Some(L::Integer(integer)), _) if !integer.is_signed => Kind::Unsigned,
         (None, C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64) => Kind::Unsigned,
         (Some(L::Integer(_)), _) | (None, C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64) => {
@@ -279,9 +283,19 @@ impl Chunk {
             ColumnReader::FloatColumnReader(r) => read!(r, |x| format!("{x:?}")),
             ColumnReader::DoubleColumnReader(r) => read!(r, |x| format!("{x:?}")),
             ColumnReader::ByteArrayColumnReader(r) => read!(r, |x| decode_cell(x.data())),
+            ColumnReader::FixedLenByteArrayColumnReader(r) => read!(r, |x| uuid(x.data())),
             _ => Err(unexpected_type_error()),
         }
     }
+}
+
+/// The text of a UUID, the only type of bytes of fixed length that is read.
+fn uuid(bytes: &[u8]) -> String {
+    let digits = |part: Range<usize>| {
+        let bytes = bytes.get(part).unwrap_or_default().iter();
+        bytes.map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    [0..4, 4..6, 6..8, 8..10, 10..16].map(digits).join("-")
 }
 
 fn unexpected_type_error() -> ParquetError {
@@ -441,6 +455,7 @@ mod tests {
     const SIGNED_64: Kinds = &[(Type::INT64, Kind::Whole)];
     const OTHER: Kinds = &[(Type::BYTE_ARRAY, Kind::Refused(OTHERS))];
     const OTHER_FIXED: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(OTHERS))];
+    const UUID: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Text)];
     const INTERVAL: Kinds = &[(Type::FIXED_LEN_BYTE_ARRAY, Kind::Refused(DURATIONS))];
 
     /// Every converted type, with the physical types that it allows.
@@ -501,7 +516,7 @@ mod tests {
             (L::Json, TEXT),
             (L::Bson, OTHER),
             (L::geometry(None), OTHER),
-            (L::Uuid, OTHER_FIXED),
+            (L::Uuid, UUID),
             (L::Float16, OTHER_FIXED),
         ]
     }
@@ -524,7 +539,8 @@ mod tests {
         }
     }
 
-    /// Files of four writers (three by `tests/parquet/make.py`): each column's name begins with its kind.
+    /// Files of four writers (three by `tests/parquet/make.py`): each column's name begins with its kind. A column of
+    /// labels is text.
     #[test]
     fn files_of_other_writers_are_read_by_their_types() {
         // Types as written by Spark 2 and Hive.
@@ -569,6 +585,14 @@ mod tests {
                     keep: Some(vec![name.clone()]),
                     ..Settings::default()
                 };
+                let persons = Settings {
+                    label: Some(Label {
+                        flag: "--person",
+                        column: name.clone(),
+                    }),
+                    keep: Some(vec!["whole_8".to_owned()]),
+                    ..Settings::default()
+                };
                 let (kind, suffix) = name.split_once('_').unwrap();
                 let second = match (kind, suffix) {
                     (_, "null") => f64::NAN,
@@ -586,6 +610,12 @@ mod tests {
                         assert!(read == second || second.is_nan() && read.is_nan(), "{name}");
                         continue;
                     }
+                    _ if suffix == "uuid" => {
+                        let text = "00000000-0000-0000-0000-000000000001";
+                        let table = parse(bytes, &persons, None).unwrap();
+                        assert_eq!(table.labels(), [text, text]);
+                        continue;
+                    }
                     "dates" => DATES,
                     // fastparquet writes durations as times; pandas' metadata distinguishes them.
                     "times" if suffix == "timedelta" => DURATIONS,
@@ -597,6 +627,8 @@ mod tests {
                     _ => OTHERS,
                 };
                 assert_says(&parse(bytes, &keep, None).unwrap_err(), &[words], &[]);
+                let error = parse(bytes, &persons, None).unwrap_err();
+                assert_says(&error, &["write it as text"], &[]);
             }
         }
     }

@@ -11,10 +11,6 @@ use crate::{
     text_columns::{Reading, RefusedColumns, TextCells, encode},
 };
 
-/// Maximum number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to very many
-/// values.
-const MAX_VALUES: usize = 1 << 27;
-
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
@@ -33,6 +29,8 @@ pub(crate) enum Kind {
 
 /// Columns that are read on demand.
 pub(crate) trait TypedColumns: TextCells {
+    /// Maximum number of values read.
+    const MAX_VALUES: usize;
     /// Number of rows.
     fn rows(&self) -> usize;
     /// The type of a column.
@@ -58,7 +56,7 @@ pub(crate) fn read_table<C: TypedColumns>(
     }
     let missing_advice = encode(settings, &mut columns, &mut mapping)?;
     let (rows, width) = (columns.rows(), mapping.file_columns.len());
-    if rows.saturating_mul(width) > MAX_VALUES {
+    if rows.saturating_mul(width) > C::MAX_VALUES {
         return Err(Error::new(format!(
             "{rows} rows of {width} values need too much memory; give fewer rows or columns"
         )));
@@ -102,13 +100,20 @@ pub(crate) fn read_table<C: TypedColumns>(
     }
     let mut labels = Vec::new();
     if let Some(label) = mapping.label {
-        if columns.kind(label) == Kind::Floating
-            && expected.is_some_and(|expected| expected.persons)
-        {
-            return Err(Error::new(format!(
-                "column {} has floating-point numbers, which may be rounded, so that several persons would be one; write identifiers as text or as whole numbers",
-                label + 1
-            )));
+        let number = label + 1;
+        match columns.kind(label) {
+            Kind::Floating if expected.is_some_and(|expected| expected.persons) => {
+                return Err(Error::new(format!(
+                    "column {number} has floating-point numbers, which may be rounded, so that several persons would be one; write identifiers as text or as whole numbers"
+                )));
+            }
+            Kind::Refused(why) => {
+                let has = why.split([',', ';']).next().unwrap_or_default();
+                return Err(Error::new(format!(
+                    "column {number} has {has}, neither text nor numbers; write it as text"
+                )));
+            }
+            _ => {}
         }
         columns.each_cell(&[label], &mut |_, cell| labels.push(cell.to_owned()))?;
     }

@@ -172,28 +172,35 @@ impl Browser {
         self.element(css).await;
     }
 
-    /// The text of an element, which a script of the page may replace at any moment.
-    pub(crate) async fn text(&self, css: &str) -> String {
+    /// A command about an element, which a script of the page may replace at any moment.
+    async fn on_element(&self, method: &Method, css: &str, command: &str, body: &Value) -> Value {
         loop {
-            let path = format!("{}/text", self.element(css).await);
-            match self.command(Method::GET, &path, Value::Null).await {
-                Ok(text) => return text.as_str().unwrap().to_owned(),
+            let path = format!("{}/{command}", self.element(css).await);
+            match self.command(method.clone(), &path, body.clone()).await {
+                Ok(response) => return response,
                 Err(error) if error == "stale element reference" => {}
                 Err(error) => panic!("{css}: {error}"),
             }
         }
     }
 
+    pub(crate) async fn text(&self, css: &str) -> String {
+        let text = self
+            .on_element(&Method::GET, css, "text", &Value::Null)
+            .await;
+        text.as_str().unwrap().to_owned()
+    }
+
     pub(crate) async fn click(&self, css: &str) {
-        let element = self.element(css).await;
-        self.post(&format!("{element}/click"), json!({})).await;
+        self.on_element(&Method::POST, css, "click", &json!({}))
+            .await;
     }
 
     pub(crate) async fn fill(&self, css: &str, text: &str) {
-        let element = self.element(css).await;
-        self.post(&format!("{element}/clear"), json!({})).await;
-        self.post(&format!("{element}/value"), json!({ "text": text }))
+        self.on_element(&Method::POST, css, "clear", &json!({}))
             .await;
+        let text = json!({ "text": text });
+        self.on_element(&Method::POST, css, "value", &text).await;
     }
 
     /// Runs a script of ours in the page: `sync`, or `async` with a function to call at the end.

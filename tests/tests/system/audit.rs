@@ -47,7 +47,6 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
                 "--epsilon 1 --method mu-gdp",
                 "could refute a correct mechanism",
             ),
-            ("--epsilon 1 --calibration as-published", "no calibration"),
             ("--epsilon 1 --pair twins", "twins"),
             ("--epsilon 1 --randomness dice", "dice"),
             ("--epsilon 1 --confidence 1", "below 1"),

@@ -13,7 +13,7 @@ account --sigma 5 --sensitivity 1
 account --epsilon 1
   --sensitivity 1 : --sigma
   --p 9 : --p has no effect
-  --calibration as-published : no calibration as-published
+  --calibration analytic : --calibration has no effect
 plan --p 9 --epsilon 4 --n 1000
   --mean-length 0.5 : --centring
   --mean-squared-length 0.5 : normalize
@@ -52,6 +52,7 @@ simulate --p 6 --n 100 --k 1 --epsilon 4 --model spiked
   --features f.csv : cannot be used
   --title x : --plot
   --radius 2 : --radius 2 is not used
+  --calibration analytic : --calibration has no effect
   --spike 0 : --spike is 0; it must be a positive finite number
   --spike -3 : --spike is -3; it must be a positive finite number
 simulate --p 6 --n 100 --k 1 --epsilon 4 --model haystack
@@ -86,6 +87,8 @@ prepare --description none.csv --out FOLDER/constants.csv
   --person a : cannot be used
 prepare --rows ROWS --k 1 --n 1000 --epsilon 4
   --out FOLDER/constants.npy : ends in .csv
+audit --p 6 --epsilon 1
+  --calibration as-published : --calibration has no effect
 report --study x --rows ROWS --check
   --yes : cannot be used
   --no-batch : cannot be used
@@ -110,9 +113,11 @@ report --study x --rows ROWS --give-up
   --approve : cannot be used
   --server http://127.0.0.1:9 : --server has no effect
 project --estimate ESTIMATE --rows ROWS
+  --features NAMES : --features has no effect
   --out FOLDER/scores.npy : ends in .csv
   --axes 2,1 : --plot
 demo --n 100
+  --calibration analytic : --calibration has no effect
   --drop a : --rows
   --rho 1 : --sparse
 ";
@@ -128,7 +133,9 @@ fn no_flag_is_accepted_and_ignored() {
     let (rows, out) = (folder.write("rows.csv", text), folder.at("demo"));
     let demo = format!("demo --n 400 --k 1 --epsilon 8 --rows {rows} --out {out}");
     run_json(&demo);
+    let names = folder.write("names.txt", "a\nb\nc\n");
     let refused = REFUSED
+        .replace("NAMES", &names)
         .replace("ESTIMATE", &format!("{out}/estimate.json"))
         .replace("FOLDER", &folder.at(""))
         .replace("ROWS", &rows);

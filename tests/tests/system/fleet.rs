@@ -1,7 +1,6 @@
 //! Several servers on one PostgreSQL, as processes that are killed.
 
 use std::{
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -10,7 +9,7 @@ use std::{
 use crate::{
     cluster::Cluster,
     documentation::as_typed,
-    harness::{Folder, ServerProcess, json_of, program, stderr, succeeded, words},
+    harness::{Folder, ReservedPort, ServerProcess, json_of, program, stderr, succeeded, words},
 };
 
 const ROWS: u64 = 1_500;
@@ -22,8 +21,9 @@ fn on(url: &str) -> Command {
     command
 }
 
-fn start(url: &str, data: &Path, listen: &str) -> ServerProcess {
-    ServerProcess::start_as(|| on(url), data, &format!("--listen {listen}"))
+fn start(url: &str, data: &Path, port: &ReservedPort) -> ServerProcess {
+    let listen = format!("--listen {}", port.address());
+    ServerProcess::start_as(|| on(url), data, &listen)
 }
 
 /// Three servers; devices upload to two of them, which are killed again and again, and so is the database. Every row is
@@ -56,7 +56,8 @@ fn killed_servers_and_a_killed_database_lose_nothing() {
     };
     assert!(succeeded(&migrate()).contains("operator.token"));
     assert!(!succeeded(&migrate()).contains("operator.token"));
-    let mut servers = data.each_ref().map(|data| start(&url, data, "127.0.0.1:0"));
+    let ports = [0, 1, 2].map(|_| ReservedPort::new());
+    let mut servers = [0, 1, 2].map(|number| start(&url, &data[number], &ports[number]));
     let id = servers[0].create_study("--p 6 --epsilon 4");
 
     let mut text = String::new();
@@ -101,9 +102,8 @@ fn killed_servers_and_a_killed_database_lose_nothing() {
             continue;
         }
         let number = (kill % 2) as usize;
-        let listen = servers[number].listen().to_owned();
         servers[number].kill();
-        servers[number] = start(&url, &data[number], &listen);
+        servers[number] = start(&url, &data[number], &ports[number]);
     }
     for (number, first) in uploads.into_iter().enumerate() {
         let mut output = first.wait_with_output().unwrap();
@@ -147,8 +147,7 @@ fn the_guide_makes_a_fleet() {
     let page = std::fs::read_to_string(page).unwrap();
     let block = page.split("```sh\n").nth(1).unwrap();
     let folder = Folder::new();
-    let free = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let ports = free.map(|listener| listener.local_addr().unwrap().port());
+    let ports = [0, 1].map(|_| ReservedPort::new());
     let rows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy");
     std::fs::copy(rows, folder.path().join("rows.npy")).unwrap();
     let mut script = String::from("set -e\ntrap 'kill $(jobs -p)' EXIT\n");
@@ -157,8 +156,8 @@ fn the_guide_makes_a_fleet() {
             .replace("sudo -u postgres ", "")
             .replace(" --pwprompt", "")
             .replace("localhost", &cluster.host())
-            .replace(":8081", &format!(":{}", ports[0]))
-            .replace(":8082", &format!(":{}", ports[1]))
+            .replace(":8081", &format!(":{}", ports[0].address().port()))
+            .replace(":8082", &format!(":{}", ports[1].address().port()))
             .replace(" ID ", " $(cat id) ");
         if line.starts_with("eigenveil serve") {
             line = line.replace(" --listen", " --estimate-threads 0 --listen");

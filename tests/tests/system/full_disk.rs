@@ -99,7 +99,7 @@ async fn full_disk_loses_no_acknowledged_report() {
             .await
             .unwrap()
     };
-    assert_eq!(readiness().await.status(), 200);
+    until("it is ready", async || readiness().await.status() == 200).await;
     let mut acknowledged = Vec::new();
     let mut failed = 0;
     // The server neither exits nor hangs, and keeps refusing.

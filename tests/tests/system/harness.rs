@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -13,6 +14,7 @@ use eigenveil_server::Environment;
 use eigenveil_shared::{mechanism::PayloadKind, packed::packed_len};
 use eigenveil_store::{Store, StoreConfig, StudyId};
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 /// The program that was built with these tests.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_eigenveil-under-test");
@@ -126,6 +128,23 @@ impl Folder {
     /// Starts a server with a data directory in it.
     pub(crate) fn server(&self) -> ServerProcess {
         ServerProcess::start(&self.path().join("data"))
+    }
+}
+
+/// A port for servers that are told of it: nobody gets it by chance as long as this lives.
+pub(crate) struct ReservedPort(TcpSocket);
+
+impl ReservedPort {
+    pub(crate) fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        // Beside a socket that does not listen, one that is bound to the same port may.
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
     }
 }
 

@@ -1,14 +1,14 @@
 //! After a full run values of rows, addresses and programs of clients, and tokens must be nowhere.
 //!
 //! They are searched for as text and as bytes in the log at its most verbose level, the responses, the output of
-//! commands, `Debug` output, and every file that servers and commands leave. A match by chance: four patterns have 32
-//! bits, two 32 bits as hexadecimal text, the others 40 or more, and there are fewer than 10⁵ random bytes: less than
-//! one run in 5,000.
+//! commands, `Debug` output, and every file that servers and commands leave. A match by chance: among fewer than 10⁵
+//! random bytes one of 48 patterns of 48 bits, or both of two clients' addresses, with three patterns of 32 bits each:
+//! less than one run in 10⁷.
 
 use std::{
     collections::HashSet,
     fs,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
 };
 
@@ -34,32 +34,37 @@ use crate::{
 const ROWS: &str = "271828.18284,-314159.26535,141421.35623,57721.56649\n\
     -161803.39887,69314.71805,230258.50929,-173205.08075\n\
     223606.79774,91596.55941,-120205.69031,258498.17579\n";
-/// Addresses of clients, and the address that a proxy forwards.
+/// Addresses of clients, and the address that a proxy forwards, whose first half is searched for.
 const PEERS: [[u8; 4]; 2] = [[127, 83, 97, 113], [127, 89, 101, 107]];
-const FORWARDED: Ipv4Addr = Ipv4Addr::new(198, 51, 101, 119);
+const FORWARDED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x5361, 0x7177, 0, 0, 0, 0x6b);
+const FORWARDED_BEGINS: &str = "2001:db8:5361:7177:";
 const AGENT: &str = "marker-agent-zebra/7.7";
 /// Input files, and the file that stores the token.
 const OWN_FILES: [&str; 3] = ["rows.csv", "broken.csv", "operator.token"];
 
 struct Needle(String, Vec<u8>);
 
+/// An address in other forms than as text.
+fn forms(name: &str, bytes: &[u8]) -> [Needle; 3] {
+    let backwards = bytes.iter().rev().copied().collect();
+    let forms = [to_hex(bytes).into_bytes(), bytes.to_vec(), backwards];
+    forms.map(|form| Needle(name.to_owned(), form))
+}
+
+/// The forms of the clients are so short that one may be found by chance. Both are not.
+fn short_needles() -> Vec<Needle> {
+    let forms = PEERS.map(|bytes| forms(&Ipv4Addr::from(bytes).to_string(), &bytes));
+    forms.into_iter().flatten().collect()
+}
+
 fn needles() -> Vec<Needle> {
-    let mut needles = vec![Needle(
-        "the user agent".into(),
-        b"marker-agent-zebra".into(),
-    )];
-    for bytes in [PEERS[0], PEERS[1], FORWARDED.octets()] {
-        let address = Ipv4Addr::from(bytes);
-        let backwards: Vec<u8> = bytes.iter().rev().copied().collect();
-        for form in [
-            address.to_string().into_bytes(),
-            to_hex(&bytes).into_bytes(),
-            bytes.to_vec(),
-            backwards,
-        ] {
-            needles.push(Needle(address.to_string(), form));
-        }
-    }
+    let mut needles: Vec<Needle> = PEERS
+        .map(|bytes| Ipv4Addr::from(bytes).to_string())
+        .into_iter()
+        .chain(["marker-agent-zebra".to_owned(), FORWARDED_BEGINS.to_owned()])
+        .map(|text| Needle(text.clone(), text.into_bytes()))
+        .collect();
+    needles.extend(forms(FORWARDED_BEGINS, &FORWARDED.octets()[..8]));
     for row in rows() {
         let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
         for &value in &row {
@@ -68,8 +73,8 @@ fn needles() -> Vec<Needle> {
             needles.push(Needle(text.clone(), text.as_bytes()[..8].to_vec()));
             for number in [value, value / length] {
                 let name = format!("{number} as f64");
-                needles.push(Needle(name.clone(), number.to_be_bytes()[..5].to_vec()));
-                needles.push(Needle(name, number.to_le_bytes()[3..].to_vec()));
+                needles.push(Needle(name.clone(), number.to_be_bytes()[..6].to_vec()));
+                needles.push(Needle(name, number.to_le_bytes()[2..].to_vec()));
             }
             let unit = format!("{:.7}", (value / length).abs());
             needles.push(Needle(unit.clone(), unit.into_bytes()));
@@ -115,6 +120,7 @@ fn found<'a>(hay: &[u8], needles: &'a [Needle]) -> Vec<&'a str> {
 #[test]
 fn the_search_finds_planted_needles() {
     let mut needles = needles();
+    needles.extend(short_needles());
     needles.extend(secret("somebody's", &"5a".repeat(32)));
     for Needle(name, bytes) in &needles {
         let hay = [&[0; 99], bytes.as_slice(), &[1; 99]].concat();
@@ -123,8 +129,12 @@ fn the_search_finds_planted_needles() {
     assert!(found(&[0; 99], &needles).is_empty());
     assert_eq!(found(ROWS.as_bytes(), &needles).len(), 12);
     assert_eq!(found(&raw(), &needles).len(), 12);
-    let line = format!("peer {}:40000", Ipv4Addr::from(PEERS[0]));
-    assert_eq!(found(line.as_bytes(), &needles).len(), 1);
+    for line in [
+        format!("peer {}:40000", Ipv4Addr::from(PEERS[0])),
+        format!("client {FORWARDED}"),
+    ] {
+        assert_eq!(found(line.as_bytes(), &needles).len(), 1);
+    }
 }
 
 fn rows() -> Vec<Vec<f64>> {
@@ -172,11 +182,15 @@ async fn no_rows_addresses_or_tokens_are_left_behind() {
     let mut server = ServerProcess::start_logged("trace", &data, &config, &log);
 
     let mut spoken = reported_rows(&folder, &server, &format!("--ca-cert {ca}"));
-    let (responses, secrets, hash) = used_tokens(&server, &ca, &authority.root_pem).await;
+    // The log, and the database with its write-ahead log, after the requests of each client and after the server has
+    // stopped.
+    let mut places = Vec::new();
+    let mut look = || files(folder.path(), &mut places);
+    let (responses, secrets, hash) =
+        used_tokens(&server, &ca, &authority.root_pem, &mut look).await;
+    look();
     spoken.extend(responses);
-    // The log, and the database with its write-ahead log, before and after the server has stopped.
-    let mut places = vec![("output of the commands".to_owned(), spoken)];
-    files(folder.path(), &mut places);
+    places.push(("output of the commands".to_owned(), spoken));
     assert!(server.stop());
     files(folder.path(), &mut places);
     assert!(places.len() >= 20, "{}", places.len());
@@ -187,6 +201,12 @@ async fn no_rows_addresses_or_tokens_are_left_behind() {
         let finds = found(hay, &needles);
         assert!(finds.is_empty(), "{place} holds {finds:?}");
     }
+    let short = short_needles();
+    let finds: HashSet<&str> = places
+        .iter()
+        .flat_map(|(_, hay)| found(hay, &short))
+        .collect();
+    assert!(finds.len() < PEERS.len(), "there are {finds:?}");
     // The search itself works: the log has request paths, and the database has hashes.
     let logged = fs::read(&log).unwrap();
     for word in [
@@ -286,12 +306,13 @@ async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
     responses(requests.map(|(request, status)| (forwarded(request), status))).await
 }
 
-/// Tokens of every kind, used rightly and wrongly, and other refused requests. Returns the responses, the secrets, and
-/// the hash of a token, which the database has.
+/// Tokens of every kind, used rightly and wrongly, and other refused requests, by one client after the other; `look` is
+/// called in between. Returns the responses, the secrets, and the hash of a token, which the database has.
 async fn used_tokens(
     server: &ServerProcess,
     ca: &str,
     root: &str,
+    look: &mut impl FnMut(),
 ) -> (Vec<u8>, Vec<Needle>, Vec<u8>) {
     let url = &server.url;
     let settings = HttpSettings::default().add_root_certificate_pem(root.as_bytes());
@@ -300,7 +321,7 @@ async fn used_tokens(
     let id = server.create_study(&flags);
     let first = BearerToken::from_file(server.token_file()).unwrap();
     let operator = OperatorClient::with_settings(url, &first, &settings).unwrap();
-    let tokens = operator.issue_tokens(&id, 6).await.unwrap();
+    let tokens = operator.issue_tokens(&id, 7).await.unwrap();
     let alice = CreateAnalystTokenRequest {
         name: "alice".into(),
         study: None,
@@ -322,17 +343,19 @@ async fn used_tokens(
         codec::encode_batch(&codec::ReportFormat::new(study.params()), pairs).unwrap()
     };
     let http = client(1, root);
-    let post = |media_type: &str, body: Vec<u8>| {
+    let post_from = |http: &Client, media_type: &str, body: Vec<u8>| {
         http.post(format!("{url}/v1/studies/{id}/reports"))
             .header("content-type", media_type)
             .body(body)
     };
-    let one = |token: &ParticipantToken, report: &[u8]| {
+    let post = |media_type: &str, body: Vec<u8>| post_from(&http, media_type, body);
+    let one_from = |http: &Client, token: &ParticipantToken, report: &[u8]| {
         let frame = Frame::new(Enrolment::Token, false);
         let token = Admission::Token(token.clone());
         let body = frame.write(&[&token], report.to_vec()).unwrap();
-        post(ENROLLED_REPORT_MEDIA_TYPE, body)
+        post_from(http, ENROLLED_REPORT_MEDIA_TYPE, body)
     };
+    let one = |token: &ParticipantToken, report: &[u8]| one_from(&http, token, report);
     let many = |tokens: &[&ParticipantToken]| {
         let tokens = tokens
             .iter()
@@ -377,6 +400,9 @@ async fn used_tokens(
         (delete.bearer_auth(first.reveal()), 404),
     ])
     .await;
+    look();
+    let other = one_from(&client(0, root), &tokens[6], &wire());
+    collected.extend(responses([(other, 201)]).await);
     collected.extend(wrong_requests(url, root, &id).await);
     let second = operator.rotate_token().await.unwrap();
     let debug_text =

@@ -4,7 +4,7 @@ use roxmltree::Document;
 
 use crate::{
     documentation::as_typed,
-    harness::{Folder, ServerProcess, refused, run, says, stderr, succeeded},
+    harness::{Folder, ReservedPort, ServerProcess, refused, run, says, stderr, succeeded},
     html,
 };
 
@@ -144,7 +144,10 @@ fn missing_terms_are_noted_and_bad_contacts_refused() {
 #[test]
 fn reports_are_not_sent_for_a_changed_purpose() {
     let folder = Folder::new();
-    let mut server = folder.server();
+    let port = ReservedPort::new();
+    let start =
+        || ServerProcess::start_on(&folder.path().join("data"), &port.address().to_string());
+    let mut server = start();
     let id = server.create_study("--p 2 --epsilon 4 --enrolment token --purpose sleep");
     let (rows, tokens) = (
         folder.write("rows.csv", "1,2\n3,4\n"),
@@ -161,13 +164,12 @@ fn reports_are_not_sent_for_a_changed_purpose() {
     // Prepared and charged, but not accepted with tokens of another study.
     let unknown = report(&server, &format!("--tokens {others}"));
     says(&stderr(&unknown), &["[participant-token-unknown]"]);
-    let listen = server.listen().to_owned();
     assert!(server.stop());
     rusqlite::Connection::open(eigenveil_store::database_path(&server.data))
         .unwrap()
         .execute("UPDATE studies SET purpose = 'sales'", [])
         .unwrap();
-    let server = ServerProcess::start_on(&server.data, &listen);
+    let server = start();
     let tokens = format!("--tokens {tokens}");
     refused(
         &report(&server, &tokens),

@@ -166,7 +166,7 @@ fn report_asks_at_a_terminal() {
     // Its owner learns what cannot be used before it is sent, not after.
     let missing = folder.write("missing.csv", "a,b,c,d\n1,,3,4\n");
     let (done, message) = report_of(&missing, "n\n");
-    let counts = "cells without a number: 1, whose rows are sent as zero rows: column 2: 1";
+    let counts = "cells without a number: 1, whose rows are sent as zero rows: column 2 (b): 1";
     let asked = message.find("Go on? [y/N]");
     assert!(
         !done && message.find(counts) < asked && message.contains(counts),

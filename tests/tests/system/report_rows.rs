@@ -73,22 +73,23 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     let files = || std::fs::read_dir(folder.path()).unwrap().count();
     let before = files();
     let check = format!("report --study {id} --rows {rows} --drop person --check");
-    let printed = succeeded(&server.cli(&check));
+    let output = server.cli(&check);
+    says(&succeeded(&output), &["nothing was perturbed"]);
+    // What cells there are is for whoever is at the terminal, and not for programs.
+    let messages = stderr(&output);
     says(
-        &printed,
+        &messages,
         &[
             "rows: 400",
             "sent as zero rows: 0",
             "missing cells: 200",
-            "\"weight\" 80, \"fat\" 80, \"age\" 40",
-            "nothing was perturbed",
+            "(weight): 80, column 4 (fat): 80, column 5 (age): 40",
         ],
     );
     // The shares here are those of the study.
-    assert!(!printed.contains("observed otherwise"), "{printed}");
+    assert!(!messages.contains("observed otherwise"), "{messages}");
     let check = format!("report --json --study {whole} --rows {rows} --drop person --check");
     let output = server.cli(&check);
-    // What cells there are is for whoever is at the terminal, and not for programs.
     says(
         &stderr(&output),
         &[
@@ -105,6 +106,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
         "already_made",
         "delta",
         "epsilon",
+        "given_up",
         "participants",
         "pending",
         "refused",
@@ -121,7 +123,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     let report = format!("report --study {whole} --rows {rows} --drop person");
     let output = server.cli(&report);
     succeeded(&output);
-    assert!(stderr(&output).contains("120 of 400 rows (30.0 %)"));
+    assert!(stderr(&output).contains("120 of 400 reports (30.0 %)"));
     assert_eq!(server.accepted(&whole), 400);
 
     // Shares that differ bias the estimate: said also where the reports are sent.
@@ -253,7 +255,10 @@ fn weights_are_asked_for_and_sent() {
         "report --study {weighted} --rows {percent} --weight weight"
     ));
     succeeded(&output);
-    says(&stderr(&output), &["weights: 15 above 1", "30 not above 0"]);
+    says(
+        &stderr(&output),
+        &["weights: 15 above 1", "30 that are no number above 0"],
+    );
     let create = "study create --name x --p 3 --epsilon 4 --weights";
     for (flags, word) in [
         ("--mean-weight 1.5", "0.01 to 1"),

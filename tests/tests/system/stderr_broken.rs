@@ -46,7 +46,7 @@ async fn assert_still_serving(mut server: ServerProcess) {
     outside.execute_batch("DROP TRIGGER broken").unwrap();
     assert_eq!(upload().await, 201);
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(health(path).await, 200, "{path}");
+        until(path, async || health(path).await == 200).await;
     }
     assert!(server.stop());
 }
@@ -93,10 +93,13 @@ async fn server_starts_with_stdout_on_a_full_disk() {
         port.is_some()
     })
     .await;
-    let answer = reqwest::get(format!("http://127.0.0.1:{}/readyz", port.unwrap())).await;
+    let readiness = format!("http://127.0.0.1:{}/readyz", port.unwrap());
+    until("it is ready", async || {
+        reqwest::get(&readiness).await.unwrap().status() == 200
+    })
+    .await;
     server.kill().unwrap();
     server.wait().unwrap();
-    assert_eq!(answer.unwrap().status(), 200);
 }
 
 /// The port that a process listens on, from /proc (proc(5)).

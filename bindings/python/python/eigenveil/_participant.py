@@ -329,8 +329,8 @@ class Ledger:
         study : Study
         row : array of p numbers, or mapping, named tuple or pandas Series by feature name
             ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the
-            study allows no missing cells) is sent as the zero row, so that taking part says nothing of the data;
-            ``local_warning`` says so.
+            study allows no missing cells, a cell that is no number) is sent as the zero row, so that taking part says
+            nothing of the data; ``local_warning`` says so.
         weight : float, optional
             How much the row counts in a study with weights, above 0 and at most 1 (more counts as 1); protected with the
             row. Such a study is refused without one.
@@ -339,7 +339,7 @@ class Ledger:
         """
         checked = _checked(study)
         numbers = _rows.row(row, study.feature_names, f"study {study.id}")
-        counts = None if weight is None else float(_rows.floats([weight], "weight")[0])
+        counts = None if weight is None else float(_rows.weights([weight], 1)[0])
         kept = read_json(self._core.take_part(checked, numbers, counts, None if token is None else _token(token)))
         _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
         return Participation(**kept)
@@ -463,9 +463,9 @@ def report(
     study : Study
     rows : array, or data frame (pandas, Polars, pyarrow, Arrow stream)
         n × p. Columns are matched with the study's features by name, in any order; an array is in the study's order.
-        Cells that are null, NaN or masked are missing. A column of text is read as in a file; one of 20 cells or more
-        is refused where more than half of them are no numbers, or none of the study's categories (never with
-        ``persons``). How many cells are not used is logged before anything is charged.
+        Cells that are null, NaN or masked are missing. Lists and columns of text or objects are read cell by cell, as
+        in a file; a column of 20 cells or more is refused where more than half of them are no numbers, or none of the
+        study's categories (never with ``persons``). How many cells are not used is logged before anything is charged.
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional

@@ -182,7 +182,7 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         except Exception as error:
             if hasattr(X, "columns"):
                 # Says which column it is.
-                _alone(lambda: _rows.table(X))
+                _alone(lambda: _rows.ordered(_rows.table(X), None, "the table"))
             if "sparse" in str(error).lower():
                 sentence = "sparse rows are not supported; give dense ones, as rows.toarray()"
                 raise InputError(sentence, "invalid-dtype") from None

@@ -6,6 +6,7 @@ library messages, or names that could be cells of a first row.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import re
@@ -28,6 +29,11 @@ _WITH_NAMES = ("to_frame", "_fields", "coords", "cursor_description")
 # Data frames have keys, too; as a row of a list it is SQLite's, psycopg2's or asyncpg's. asDict is Spark's.
 _RECORDS = (*_WITH_NAMES, "keys", "asDict")
 _KINDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "c": "complex values"}
+# Types of pandas, Polars and pyarrow that numpy holds as objects, but whose cells are any, text or truth values.
+_OF_CELLS = re.compile("object|str|large_string|categor|enum|dictionary|bool|null", re.IGNORECASE)
+# No row has a larger number.
+_MOST = 2.0**300
+_CONVERT = "not numbers; convert it first, with .astype(float), or .cast in Polars and pyarrow"
 _DATES = "dates or times, not numbers; give days, hours or seconds, since a fixed day where they are dates"
 
 
@@ -62,6 +68,8 @@ def unmasked(values: Any) -> Any:
         return values.cast(values.type.value_type)
     if isinstance(values, np.ndarray):
         mask = getattr(values, "mask", None)
+        if mask is not None and values.dtype.kind in "OUT":
+            return np.ma.filled(values.astype(object), np.nan)
         if mask is None or values.dtype.kind not in "buif":
             return values
         array = np.array(values, dtype=np.float64, subok=False)
@@ -75,59 +83,116 @@ def unmasked(values: Any) -> Any:
 
 
 def floats(values: Any, what: str) -> Floats:
-    """Converts numbers or booleans to a C-ordered float64 array, NaN where it is masked."""
-    try:
-        array: npt.NDArray[Any] = np.asarray(unmasked(values))
-    except Exception:
-        sentence = f"{what} is no array of numbers; give all rows the same length, or a data frame"
-        raise InputError(sentence, "invalid-dtype") from None
+    """Numbers or booleans as a C-ordered float64 array, NaN where they are missing or masked."""
+    array = _as_array(values, what)
+    found = by_cell(array.flat) if array.dtype.kind == "O" else array
+    if isinstance(found, list):
+        raise InputError(f"{what} has objects, {_CONVERT}", "invalid-dtype")
+    return found.reshape(array.shape)
+
+
+def _as_array(values: Any, what: str, ndim: int = 1) -> npt.NDArray[Any]:
+    """Numbers as float64 in C order, NaN where they are masked or null; or objects, which are to be read cell by cell:
+    those of lists, text, and what declares no other type."""
+    dtype = getattr(values, "dtype", getattr(values, "type", None))
+    is_list, is_plain = isinstance(values, (list, tuple)), isinstance(dtype, (np.dtype, type(None)))
+    array: npt.NDArray[Any] | None = None
+    with contextlib.suppress(Exception):
+        if hasattr(values, "isna") and not is_plain and getattr(dtype, "kind", "O") in "buif":
+            # pandas: its nullable kinds become objects otherwise.
+            array = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        elif hasattr(held := unmasked(values), "to_numpy"):
+            arrow = hasattr(held, "to_pylist")
+            array = np.asarray(held.to_numpy(zero_copy_only=False) if arrow else unmasked(held.to_numpy()))
+        else:
+            array = np.asarray(held)
+    if is_list and (array is None or array.dtype.kind not in "buif"):
+        array = _objects(unmasked(values), ndim)
+    if array is None:
+        way = "give all rows the same length, or a data frame" if is_list else "convert or drop it"
+        raise InputError(f"{what} cannot be read as numbers; {way}", "invalid-dtype")
     if array.dtype.kind == "O" and array.ndim == 0:
         kind = type(values).__name__
         raise InputError(f"{what} is a {kind}; give an array of numbers, or a data frame", "invalid-dtype")
-    # Whole numbers of more than 64 bits are objects.
-    is_wide = array.dtype.kind == "O" and set(map(type, array.flat)) == {int} and max(map(abs, array.flat)) >= 2**63
-    if array.dtype.kind == "O" and (isinstance(values, (list, tuple)) or is_wide):
-        array = _with_gaps(array)
-    if (kind := array.dtype.kind) not in "buif":
-        convert = "not numbers; convert it first, with .astype(float), or .cast in Polars and pyarrow"
-        has = _DATES if kind in "mM" else f"{_KINDS.get(kind, 'objects')}, {convert}"
+    if array.dtype.kind in "buif":
+        return np.require(array, np.float64, ["C", "A"])
+    if array.dtype.kind not in "OUT" or not (is_plain or _OF_CELLS.match(str(dtype))):
+        kind = array.dtype.kind
+        has = _DATES if kind in "mM" else f"{_KINDS.get(kind, 'objects')}, {_CONVERT}"
         raise InputError(f"{what} has {has}", "invalid-dtype")
-    return np.require(array, np.float64, ["C", "A"])
+    return array.astype(object, copy=False)
 
 
-def _with_gaps(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """NaN for None and pandas' NA, infinity for integers beyond float64, if all else are numbers; else as it was."""
-    found = np.empty(array.shape, np.float64)
-    for at, value in enumerate(array.flat):
-        if value is None or type(value).__name__ == "NAType":
-            found.flat[at] = np.nan
-        elif isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
-            try:
-                found.flat[at] = float(value)
-            except OverflowError:
-                found.flat[at] = np.inf if value > 0 else -np.inf
-        else:
-            return array
-    return found
+def _objects(values: Sequence[Any], ndim: int) -> npt.NDArray[Any] | None:
+    """The cells of a list, or of a list of rows; None if these are not of one length."""
+    cells = values
+    if ndim == 2:
+        if any(isinstance(row, (str, bytes, Mapping)) or not hasattr(row, "__getitem__") for row in values):
+            return None
+        if len(set(map(len, values))) > 1:
+            return None
+        cells = [cell for row in values for cell in row]
+    array = np.fromiter(cells, dtype=object, count=len(cells))
+    return array if ndim == 1 else array.reshape(len(values), -1)
 
 
-def _column(values: Any, called: str) -> npt.NDArray[Any]:
-    """One column of a data frame, missing cells as NaN where it has numbers or booleans."""
+def by_cell(cells: Iterable[Any]) -> Floats | list[str]:
+    """Cells one by one, so that none decides about others: numbers, NaN where one is missing; if one is anything else,
+    the text of each, as a file has it."""
+    cells = list(cells)
+    found = [_number(cell) for cell in cells]
+    if None not in found:
+        return np.array(found, dtype=np.float64)
+    return [_text(cell) if number is None else repr(number) for cell, number in zip(cells, found, strict=True)]
+
+
+def _number(cell: Any) -> float | None:
+    """A number or truth value, infinite where it is beyond float64, NaN where it is missing; None for anything else."""
+    if is_missing(cell):
+        return np.nan
+    cell = cell.as_py() if hasattr(cell, "as_py") else cell
+    if not isinstance(cell, (int, float, np.integer, np.floating, np.bool_)):
+        return None
     try:
-        if hasattr(values, "to_numpy"):
-            dtype = getattr(values, "dtype", None)
-            if hasattr(values, "isna") and not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "buif":
-                # pandas: its nullable kinds become objects otherwise.
-                return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-            values = unmasked(values)
-            arrow = hasattr(values, "to_pylist")
-            values = values.to_numpy(zero_copy_only=False) if arrow else values.to_numpy()
-        array = np.asarray(unmasked(values))
+        return float(cell)
+    except OverflowError:
+        return np.inf if cell > 0 else -np.inf
+
+
+def _text(cell: Any) -> str:
+    """A cell as a file has it: nothing where it is missing, truth values as true and false."""
+    if is_missing(cell):
+        return ""
+    cell = cell.as_py() if hasattr(cell, "as_py") else cell
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode()
+        except UnicodeDecodeError:
+            return cell.decode("cp1252", "replace")
+    try:
+        text = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
+        return text.encode(errors="backslashreplace").decode()  # Half of a surrogate pair is no character.
     except Exception:
-        raise InputError(f"{called} cannot be read as numbers; convert or drop it", "invalid-dtype") from None
-    if array.dtype.kind == "O" and set(map(type, array.flat)) <= {bool, type(None)}:
-        return array.astype(np.float64)
-    return array
+        return "unreadable"
+
+
+def _numbers(found: Floats | list[str]) -> Floats:
+    """What was read, with NaN for a text that is no number."""
+    if not isinstance(found, list):
+        return found
+    nothing = np.full((len(found), 1), np.nan)
+    return _core.read_frame(None, nothing, [(0, found)], None, "a column", True, True)[0][:, 0]
+
+
+def _filled(columns: Iterable[Floats | list[str]], n: int, p: int) -> tuple[Floats, Texts]:
+    """n × p numbers, and the columns of text by place."""
+    values, texts = np.full((n, p), np.nan), Texts()
+    for place, column in enumerate(columns):
+        if isinstance(column, list):
+            texts[place] = column
+        else:
+            values[:, place] = column
+    return values, texts
 
 
 def table(
@@ -161,11 +226,14 @@ def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
     if carry or any(hasattr(kind, word) for kind in kinds for word in _RECORDS):
         made = "rows, columns=rows[0].keys()" if any(hasattr(kind, "keys") for kind in kinds) else "rows"
         unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame({made})"
-    array = floats(rows, what)
+    array = _as_array(rows, what, 2)
     if array.ndim != 2:
         one = "one row is array.reshape(1, -1) or series.to_frame().T"
         raise InputError(f"{what} has {array.ndim} dimensions, not two, rows × columns; {one}", "wrong-dimension")
-    return Table(array, None, {}, unmatched)
+    if array.dtype.kind != "O":
+        return Table(array, None, {}, unmatched)
+    values, texts = _filled(map(by_cell, array.T), *array.shape)
+    return Table(values, None, {}, unmatched, texts)
 
 
 def _frame(rows: Any, aside: Sequence[str], expected: Sequence[str], what: str) -> Table:
@@ -189,36 +257,23 @@ def _frame(rows: Any, aside: Sequence[str], expected: Sequence[str], what: str) 
     if whole is not None:
         return Table(whole, names, set_aside, unmatched)
     n = len(rows)
-    values, texts = np.full((n, len(taken)), np.nan), Texts()
-    for place, name in enumerate(taken):
+
+    def read(name: Any) -> Floats | list[str]:
+        if name in encoded:
+            return as_text(rows[name])
         called = _called(places[name], name)
-        found = None if name in encoded else _column(rows[name], called)
-        if found is None or _is_text(found):
-            texts[place] = as_text(rows[name])
-            continue
-        column = floats(found, called)
-        if column.shape != (n,):
-            raise InputError(f"{called} has shape {column.shape}; give one for each of {n} rows", "wrong-dimension")
-        values[:, place] = column
+        array = _as_array(rows[name], called)
+        if array.shape != (n,):
+            raise InputError(f"{called} has shape {array.shape}; give one for each of {n} rows", "wrong-dimension")
+        return by_cell(array) if array.dtype.kind == "O" else array
+
+    values, texts = _filled(map(read, taken), n, len(taken))
     return Table(values, names, set_aside, unmatched, texts)
 
 
-def _is_text(column: npt.NDArray[Any]) -> bool:
-    """Whether a column of a frame is of text, or has some among other cells."""
-    kind = column.dtype.kind
-    return column.ndim == 1 and (kind in "UT" or (kind == "O" and any(isinstance(cell, str) for cell in column)))
-
-
 def as_text(column: Any) -> list[str]:
-    """The cells of a column as a file has them: nothing where they are missing, truth values as true and false."""
-    column = column if isinstance(column, np.ndarray) else unmasked(column)
-    return ["" if is_missing(cell) else _text(cell) for cell in cells(column)]
-
-
-def _text(cell: Any) -> str:
-    if isinstance(cell, bytes):
-        return cell.decode(errors="replace")
-    return str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
+    """The cells of a column as a file has them."""
+    return [_text(cell) for cell in cells(column if isinstance(column, np.ndarray) else unmasked(column))]
 
 
 def source(name: str, own: set[str]) -> str:
@@ -289,24 +344,24 @@ def ordered(
     """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched.
 
     Text is read as in a file of the same columns. Of rows that are ``reports`` no single cell is refused, and where
-    several may be one of ``persons`` not most of them either: cells that are not read, infinite ones too, are missing.
+    several may be one of ``persons`` not most of them either: cells that are not read, too large ones too, are missing.
     """
     if expected is not None and values.unmatched is not None:
         raise InputError(f"{of} has names, and {values.unmatched}", "wrong-names")
     if expected is not None and values.names is not None and values.names != list(expected):
         own = set(values.names)
         refuse_other_names(values.names, [source(name, own) for name in expected], of)
-    if values.texts:
-        wanted, texts = None if expected is None else list(expected), list(values.texts.items())
-        found, told = _core.read_frame(values.names, values.values, texts, wanted, of, reports, persons)
-    else:
-        found, told = values.values, None
-        if expected is not None and values.names is not None and list(values.names) != list(expected):
-            places = {name: place for place, name in enumerate(values.names)}
-            found = np.ascontiguousarray(found[:, [places[name] for name in expected]])
-        if reports and np.isinf(found).any():
-            known = None if expected is None or len(expected) != found.shape[1] else list(expected)
-            found, told = _core.read_numbers(found, known, persons)
+    names, wanted = values.names, None if expected is None else list(expected)
+    found, told = values.values, None
+    if names is None:
+        # In the order of the features, if there are as many.
+        names = wanted = wanted if wanted is not None and len(wanted) == found.shape[1] else None
+    if values.texts or (reports and ((found > _MOST) | (found < -_MOST)).any()):
+        texts = list((values.texts or {}).items())
+        found, told = _core.read_frame(names, found, texts, wanted, of, reports, persons)
+    elif wanted is not None and names is not None and names != wanted:
+        places = {name: place for place, name in enumerate(names)}
+        found = np.ascontiguousarray(found[:, [places[name] for name in wanted]])
     if told is not None:
         _log.warning("shown only to you: %s", told)
     return found
@@ -350,13 +405,13 @@ def row(values: Any, expected: Sequence[str] | None, of: str, what: str = "the r
         if len(by_name) != len(values):
             raise InputError(f"{what} has a name twice; give each number a name of its own", "wrong-names")
         refuse_other_names(list(by_name), expected, of)
-        return np.array([_cell(by_name[name], name) for name in expected], dtype=np.float64)
+        return _numbers(by_cell(by_name[name] for name in expected))
     if expected is not None and (hasattr(values, "coords") or hasattr(values, "cursor_description")):
         raise InputError(f"{what} carries names, but not as a mapping; give one, or an array in the order of {of}")
-    array = floats(values, what)
+    array = _as_array(values, what)
     if array.ndim != 1:
         raise InputError(f"{what} has {array.ndim} dimensions, not one: for tables see report", "wrong-dimension")
-    return array
+    return _numbers(by_cell(array)) if array.dtype.kind == "O" else array
 
 
 def named(values: Any) -> Mapping[Any, Any] | None:
@@ -372,15 +427,6 @@ def named(values: Any) -> Mapping[Any, Any] | None:
     if hasattr(values, "keys"):
         return {name: values[name] for name in values.keys()}
     return None
-
-
-def _cell(value: Any, name: str) -> float:
-    if is_missing(value):
-        return np.nan
-    array = floats([value.as_py() if hasattr(value, "as_py") else value], f"feature {name!r}")
-    if array.shape != (1,):
-        raise InputError(f"feature {name!r} is no number; give a number, or None where it is missing", "invalid-dtype")
-    return float(array[0])
 
 
 def is_missing(cell: Any) -> bool:
@@ -414,9 +460,7 @@ def holders(rows: Any, n: int, labels: Any, counts: Any) -> tuple[list[str] | No
 
 def identifiers(labels: Any, n: int) -> list[str]:
     """Whose each of n rows is, as text; empty where it is missing."""
-    in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
-    if not in_order or getattr(labels, "shape", (n,)) != (n,) or len(labels) != n:
-        raise InputError(f"persons must have one label for each of {n} rows", "wrong-dimension")
+    _check_one_each(labels, n, "persons")
     return [_identifier(label, row) for row, label in enumerate(cells(labels), 1)]
 
 
@@ -435,15 +479,16 @@ def _identifier(label: Any, row: int) -> str:
 
 
 def weights(values: Any, n: int) -> Floats:
-    """What each of n rows counts; NaN for a text that is no number."""
-    column = _column(values, "weights")
-    if _is_text(column):
-        texts, nothing = [(0, as_text(values))], np.full((len(column), 1), np.nan)
-        column = _core.read_frame(None, nothing, texts, None, "weights", True, True)[0][:, 0]
-    found = floats(column, "weights")
-    if found.shape != (n,):
-        raise InputError(f"weights has shape {found.shape} for {n} rows; give one for each", "wrong-dimension")
-    return found
+    """What each of n rows counts, whatever holds it; NaN where it is no number."""
+    _check_one_each(values, n, "weights")
+    found = _numbers(by_cell(cells(unmasked(values))))
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _check_one_each(values: Any, n: int, what: str) -> None:
+    in_order = hasattr(values, "__getitem__") and not isinstance(values, (str, bytes, Mapping))
+    if not in_order or getattr(values, "shape", (n,)) != (n,) or len(values) != n:
+        raise InputError(f"{what} must have one value for each of {n} rows", "wrong-dimension")
 
 
 def number(value: Any, name: str) -> float:

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_figures::biplot;
-use eigenveil_shared::{estimate::Estimate, preprocess::Norm, wording::counted};
+use eigenveil_shared::{
+    estimate::Estimate,
+    preprocess::{Norm, Preprocessing},
+    wording::counted,
+};
 use eigenveil_tables::{ExpectedColumns, Label, Settings};
 use serde::Serialize;
 
@@ -101,7 +105,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         let picture = picture.map_err(CliError::usage)?;
         files::write(plot, picture.to_svg().as_bytes())?;
     }
-    let of_rows = scored_rows(estimate.params.preprocessing().norm);
+    let of_rows = scored_rows(estimate.params.preprocessing());
     let own = ["row".to_owned()].into_iter().chain(args.label.clone());
     let header = own.chain((1..=estimate.k).map(|j| format!("component_{j}")));
     let lines = (0..).zip(&scores).map(|(at, scores): (usize, _)| {
@@ -141,15 +145,25 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
 }
 
 /// The projected rows in words: not the rows as the file has them.
-fn scored_rows(norm: Norm) -> String {
-    let treatment = match norm {
+fn scored_rows(preprocessing: &Preprocessing) -> String {
+    let has_missing = preprocessing.allows_missing_cells();
+    let missing = match has_missing {
+        true => "missing cells as centers, ",
+        false => "",
+    };
+    let treatment = match preprocessing.norm {
         Norm::Normalize => "divided by their own length: unit-length rows".to_owned(),
+        Norm::Clip { radius } if has_missing => format!(
+            "divided by their length, at least by {radius} times the root of the share of cells that they have"
+        ),
         Norm::Clip { radius } => {
             format!("shortened to length {radius} where longer, and divided by it")
         }
         Norm::Require { radius } => format!("divided by {radius}"),
     };
-    format!("rows prepared as in the study, less its centers, over its scales, {treatment}")
+    format!(
+        "rows prepared as in the study, less its centers, over its scales, {missing}{treatment}"
+    )
 }
 
 /// Reads an estimate document and checks that its parts fit together.
@@ -170,4 +184,29 @@ pub(crate) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
         )));
     }
     Ok(estimate)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::preprocess::Feature;
+
+    use super::*;
+
+    #[test]
+    fn rows_with_missing_cells_are_divided_by_less() {
+        let clip = |feature| {
+            scored_rows(&Preprocessing {
+                features: Some(vec![feature]),
+                ..Preprocessing::new(1, Norm::Clip { radius: 2.0 })
+            })
+        };
+        let whole = clip(Feature::new("a", 0.0, 1.0));
+        assert!(
+            whole.ends_with(
+                "over its scales, shortened to length 2 where longer, and divided by it"
+            )
+        );
+        let missing = clip(Feature::new("a", 0.0, 1.0).observed(0.5));
+        assert!(missing.ends_with("missing cells as centers, divided by their length, at least by 2 times the root of the share of cells that they have"));
+    }
 }

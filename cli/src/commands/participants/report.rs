@@ -616,7 +616,8 @@ fn read_tokens(path: &Path, rows: usize) -> Result<(Vec<usize>, Vec<ParticipantT
     tokens.collect()
 }
 
-/// Prints what a run would send; `made` are the study's reports in the ledger, if there is one.
+/// Prints what a run would send, and on standard error what the cells are; `made` are the study's reports in the ledger,
+/// if there is one.
 fn print_check(
     study: &Study,
     persons: &Persons,
@@ -624,9 +625,8 @@ fn print_check(
     json: bool,
 ) -> Result<()> {
     let params = study.params();
-    let checked = RowCheck::new(persons, params);
+    RowCheck::new(persons, params).tell(params);
     if json {
-        checked.tell(params);
         return output::json(&CheckAnswer {
             study: study.id().to_owned(),
             participants: persons.holders.count(),
@@ -659,7 +659,6 @@ fn print_check(
             counted(made.total(), "report")
         )
     }));
-    lines.extend(checked.describe(params));
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
             .to_owned(),

@@ -15,35 +15,36 @@ use crate::{
 
 /// Share of unusable rows above which there is a warning.
 const MAX_UNUSABLE_SHARE: f64 = 0.01;
-/// Number of rows from which a share of them says something about the file rather than about one participant.
-const MIN_ROWS_FOR_SHARES: usize = 100;
+/// Number of reports from which a share of them says something about the file rather than about one participant.
+const MIN_REPORTS_FOR_SHARES: f64 = 100.0;
 /// A share of observed cells that differs by more from the study's biases the estimate noticeably.
 const MAX_DIFFERENCE_OF_OBSERVED: f64 = 0.05;
 const MAX_LISTED: usize = 8;
 
-/// Rows that would be sent as they are, in part or as zeros.
+/// Contents of the reports of a file.
 pub(super) struct RowCheck {
-    counts: RowCounts,
-    /// Cells that are not read, by column and reason, and rows that are too long.
-    unreadable: Option<String>,
-    /// Shares of the squared length of the rows that are not zero; `None` for fewer than two such rows: one row's
-    /// shares are nearly its values.
-    shares: Option<LengthShares>,
-}
-
-/// Counts of a file's rows and cells.
-struct RowCounts {
+    /// Number of rows of the file.
     rows: usize,
-    /// Rows that are sent as the zero row, because they hold something unusable.
-    unusable: usize,
-    /// Rows that are sent as the zero row, because all their cells are missing.
-    empty: usize,
-    /// Cells of each feature that are missing or are no number.
-    missing: Vec<usize>,
-    /// Weights above 1, which count as 1.
-    weights_above_one: usize,
-    /// Weights that are not above 0, which make zero rows.
-    weights_unusable: usize,
+    /// Number of reports.
+    reports: usize,
+    /// Whether a report is of one of the rows of a person, drawn at random.
+    of_persons: bool,
+    /// Number of reports that are of the zero row because the row or its weight cannot be used; for persons, the
+    /// expected number.
+    unusable: f64,
+    /// Number of reports that are of the zero row because all cells are missing.
+    empty: f64,
+    /// For each feature, the share of the rows that are sent, by their weights, that have it.
+    observed: Vec<f64>,
+    /// Cells of each column that are missing or are no number.
+    cells: Vec<(String, usize)>,
+    /// Weights above 1, which count as 1, and those that are no number above 0; `None` without weights.
+    weights: Option<(usize, usize)>,
+    /// Cells that are not read, by column and reason, and lines that are not.
+    unreadable: Option<String>,
+    /// Shares of the squared length of the rows that are sent and not zero; `None` for fewer than two such rows: one
+    /// row's shares are nearly its values.
+    shares: Option<LengthShares>,
 }
 
 impl RowCheck {
@@ -51,57 +52,59 @@ impl RowCheck {
     pub(super) fn new(persons: &Persons, params: &StudyParams) -> Self {
         let table = &persons.table;
         let preprocessor = params.preprocessor();
-        let (weights_above_one, weights_unusable) = persons.clipped_and_zero_weights();
-        let mut counts = RowCounts {
-            rows: table.len(),
-            unusable: 0,
-            empty: 0,
-            missing: vec![0; params.dimension()],
-            weights_above_one,
-            weights_unusable,
-        };
-        let mut with_length = 0;
-        let rows = (0..table.len()).filter_map(|index| {
+        let mut observed = vec![0.0; params.dimension()];
+        let (mut unusable, mut empty, mut sent, mut with_length) = (0.0, 0.0, 0.0, 0_usize);
+        let rows = persons.chances_and_weights().into_iter().enumerate();
+        let rows = rows.filter_map(|(index, (chance, weight))| {
             let row = table.row(index);
-            let is_missing = row.values().iter().map(|value| value.is_nan());
-            for (count, is_missing) in counts.missing.iter_mut().zip(is_missing) {
-                *count += usize::from(is_missing);
-            }
-            let Ok(features) = preprocessor.prepare_features(&row) else {
-                counts.unusable += 1;
+            let features = preprocessor.prepare_features(&row).ok();
+            let Some(features) = features.filter(|_| weight > 0.0) else {
+                unusable += chance;
                 return None;
             };
-            counts.empty += usize::from(row.values().iter().all(|value| value.is_nan()));
+            let is_missing = || row.values().iter().map(|value| value.is_nan());
+            if is_missing().all(|is_missing| is_missing) {
+                empty += chance;
+            }
+            let counts = chance * weight;
+            sent += counts;
+            for (observed, is_missing) in observed.iter_mut().zip(is_missing()) {
+                *observed += if is_missing { 0.0 } else { counts };
+            }
             let has_length = features.as_slice().iter().any(|x| *x != 0.0);
             with_length += usize::from(has_length);
-            has_length.then(|| features.as_slice().to_vec())
+            has_length.then(|| (counts, features.as_slice().to_vec()))
         });
         let shares = LengthShares::new(params.dimension(), rows);
-        let shares = (with_length > 1).then_some(shares);
-        let missing_cells = params.preprocessing().allows_missing_cells();
-        let unusable = || Some(table.check_usable(missing_cells).err()?.detail().to_owned());
+        observed.iter_mut().for_each(|observed| *observed /= sent);
+        let mut cells = table.cells_without_number();
+        cells.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         Self {
-            counts,
-            unreadable: table.unreadable(missing_cells).or_else(unusable),
-            shares,
+            rows: table.len(),
+            reports: persons.holders.count(),
+            of_persons: persons.are_labelled(),
+            unusable,
+            empty,
+            observed,
+            cells,
+            weights: persons.clipped_and_zero_weights(),
+            unreadable: table.unreadable(params.preprocessing().allows_missing_cells()),
+            shares: (with_length > 1).then_some(shares),
         }
     }
 
     /// Describes what the file would send, in lines for its owner.
-    pub(super) fn describe(&self, params: &StudyParams) -> Vec<String> {
+    fn describe(&self, params: &StudyParams) -> Vec<String> {
         let names = params.feature_names();
-        let name = |column: usize| name_of(names.as_deref(), column);
-        let counts = &self.counts;
-        let mut lines = vec![format!("rows: {}", counts.rows)];
-        let (above, unusable) = (counts.weights_above_one, counts.weights_unusable);
-        if above + unusable > 0 {
+        let mut lines = vec![format!("rows: {}", self.rows)];
+        if let Some((above, unusable)) = self.weights.filter(|weights| *weights != (0, 0)) {
             lines.push(format!(
-                "weights: {above} above 1, which count as 1; {unusable} not above 0, whose rows are sent as zero rows"
+                "weights: {above} above 1, which count as 1; {unusable} that are no number above 0, which make zero rows"
             ));
         }
-        let (zero, without) = match params.preprocessing().allows_missing_cells() {
+        let (zero, cells) = match params.preprocessing().allows_missing_cells() {
             true => (
-                "infinite, not a number, too long or too wide",
+                "too long",
                 "missing cells: TOTAL, which count as their centers",
             ),
             false => (
@@ -110,29 +113,28 @@ impl RowCheck {
             ),
         };
         lines.push(format!(
-            "sent as zero rows: {} that cannot be used ({zero}), {} without any value",
-            counts.unusable, counts.empty
+            "sent as zero rows: {} that cannot be used ({zero}{}), {} without any value{}",
+            rounded(self.unusable),
+            self.weights.map_or("", |_| ", or its weight"),
+            rounded(self.empty),
+            match self.of_persons {
+                true => "; on average, as one row of each person is drawn",
+                false => "",
+            }
         ));
-        let total: usize = counts.missing.iter().sum();
+        let total: usize = self.cells.iter().map(|(_, count)| count).sum();
         if total > 0 {
-            let missing = counts.missing.iter().copied();
-            let mut columns: Vec<(usize, usize)> = missing.enumerate().collect();
-            columns.retain(|(_, count)| *count > 0);
-            columns.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            let listed = columns.iter();
-            let listed = listed.map(|(column, count)| match &names {
-                Some(_) => format!("{} {count}", name(*column)),
-                None => format!("column {}: {count}", name(*column)),
-            });
+            let listed = self.cells.iter();
+            let listed = listed.map(|(column, count)| format!("{column}: {count}"));
             let listed = first_few(listed, MAX_LISTED, |others| {
                 format!(", and in {others} other columns")
             });
-            let without = without.replace("TOTAL", &total.to_string());
-            lines.push(format!("{without}: {listed}"));
+            let cells = cells.replace("TOTAL", &total.to_string());
+            lines.push(format!("{cells}: {listed}"));
         }
         lines.extend(self.unlike_the_study(params));
         if let Some(shares) = &self.shares {
-            lines.push(shares.summary(name));
+            lines.push(shares.summary(|column| name_of(names.as_deref(), column)));
         }
         let unreadable = self.unreadable.iter();
         lines.extend(unreadable.map(|why| format!("what cannot be used: {}", in_flags(why))));
@@ -148,17 +150,17 @@ impl RowCheck {
 
     /// Columns whose share of observed cells is not the one that the study divides by.
     fn unlike_the_study(&self, params: &StudyParams) -> Option<String> {
-        if self.counts.rows < MIN_ROWS_FOR_SHARES {
+        let sent = self.reports as f64 - self.unusable;
+        if sent < MIN_REPORTS_FOR_SHARES {
             return None;
         }
         let features = params.preprocessing().features.as_deref()?;
-        let rows = self.counts.rows as f64;
-        let differ = features.iter().zip(&self.counts.missing);
+        let differ = features.iter().zip(&self.observed);
         let differ: Vec<String> = differ
-            .filter_map(|(feature, missing)| {
-                let (here, study) = (1.0 - *missing as f64 / rows, feature.observed?);
+            .filter_map(|(feature, &here)| {
+                let study = feature.observed?;
                 // Four standard errors of a share in a sample of this size.
-                let chance = 4.0 * (study * (1.0 - study) / rows).sqrt();
+                let chance = 4.0 * (study * (1.0 - study) / sent).sqrt();
                 let (own, theirs) = (percent(here), percent(study));
                 ((here - study).abs() > MAX_DIFFERENCE_OF_OBSERVED.max(chance))
                     .then(|| format!("{:?} {own} here, {theirs} in the study", feature.name))
@@ -173,26 +175,31 @@ impl RowCheck {
         })
     }
 
-    /// Tells what the file has and what is conspicuous about it, and asks a person at a terminal whether to go on,
-    /// alike for every file. Without a terminal nothing depends on it: whether a file is sent would tell of the row at
-    /// the edge, exactly.
-    pub(super) fn confirmed(&self, yes: bool, params: &StudyParams) -> Result<bool> {
-        self.tell(params);
+    /// Notes on what is conspicuous about the file.
+    fn warnings(&self, params: &StudyParams) -> Vec<String> {
         let names = params.feature_names();
         let shares = self.shares.iter();
         let mut warnings: Vec<String> = shares
             .flat_map(|shares| shares.warnings(|column| name_of(names.as_deref(), column)))
             .collect();
-        let rows = self.counts.rows;
-        let unusable = self.counts.unusable + self.counts.weights_unusable;
-        let share = unusable as f64 / rows as f64;
-        if rows >= MIN_ROWS_FOR_SHARES && share > MAX_UNUSABLE_SHARE {
+        let reports = self.reports as f64;
+        let share = self.unusable / reports;
+        if reports >= MIN_REPORTS_FOR_SHARES && share > MAX_UNUSABLE_SHARE {
             warnings.push(format!(
-                "{unusable} of {rows} rows ({}) cannot be used and would be sent as zero rows, which makes the estimate's variances too small",
+                "{} of {reports} reports ({}) would be of the zero row, because theirs cannot be used, which makes the estimate's variances too small",
+                rounded(self.unusable),
                 percent(share)
             ));
         }
-        for warning in &warnings {
+        warnings
+    }
+
+    /// Tells what the file has and what is conspicuous about it, and asks a person at a terminal whether to go on,
+    /// alike for every file. Without a terminal nothing depends on it: whether a file is sent would tell of the row at
+    /// the edge, exactly.
+    pub(super) fn confirmed(&self, yes: bool, params: &StudyParams) -> Result<bool> {
+        self.tell(params);
+        for warning in self.warnings(params) {
             output::print_error_line(&format!("warning, shown only to you: {warning}"));
         }
         if yes {
@@ -205,9 +212,130 @@ impl RowCheck {
     }
 }
 
+/// A number of reports, to a tenth.
+fn rounded(reports: f64) -> f64 {
+    (10.0 * reports).round() / 10.0
+}
+
 fn name_of(names: Option<&[String]>, column: usize) -> String {
     match names {
         Some(names) => format!("{:?}", names[column]),
         None => format!("{}", column + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use eigenveil_client::Holders;
+    use eigenveil_shared::{
+        mechanism::MechanismKind,
+        preprocess::{Feature, Weights},
+        study::StudyDesign,
+    };
+    use eigenveil_tables::{ExpectedColumns, Settings, parse};
+
+    use super::*;
+    use crate::error::assert_says;
+
+    /// The messages about the rows of a text table.
+    fn said(text: &str, features: &[Feature], holders: Holders) -> String {
+        let mechanism = MechanismKind::DoubleCap;
+        let weighted = matches!(holders, Holders::Weighted(_));
+        let params = StudyParams::freeze(StudyDesign {
+            features: Some(features.to_vec()),
+            weights: weighted.then_some(Weights { mean: Some(0.5) }),
+            ..StudyDesign::new(
+                mechanism,
+                features.len(),
+                mechanism.budget(4.0, None).unwrap(),
+            )
+        });
+        let params = params.unwrap();
+        let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
+        let settings = Settings::default();
+        let table = parse(
+            Path::new("a.csv"),
+            text.as_bytes(),
+            &settings,
+            Some(&expected),
+        );
+        let persons = Persons {
+            table: table.unwrap(),
+            bytes: Vec::new(),
+            holders,
+        };
+        let check = RowCheck::new(&persons, &params);
+        [check.describe(&params), check.warnings(&params)]
+            .concat()
+            .join("\n")
+    }
+
+    fn features(names: &[&str]) -> Vec<Feature> {
+        let names = names.iter();
+        names.map(|&name| Feature::new(name, 0.0, 1.0)).collect()
+    }
+
+    #[test]
+    fn a_report_whose_row_and_weight_cannot_be_used_is_one_zero_row() {
+        // 90 rows without a number, 60 more without a weight, and 50 that are sent.
+        let text = format!(
+            "a,b\n{}{}{}",
+            "x,\n".repeat(90),
+            "0,5\n".repeat(60),
+            "1,0\n".repeat(50)
+        );
+        let weights = [0.0, f64::NAN, 0.5].map(|weight| [weight; 50]).concat();
+        let weights = [[0.0; 50].to_vec(), weights].concat();
+        let messages = said(&text, &features(&["a", "b"]), Holders::Weighted(weights));
+        let words = [
+            "150 that are no number above 0",
+            "sent as zero rows: 150 that cannot be used",
+            "or its weight), 0 without any value",
+            "cells without a number: 180, whose rows are sent as zero rows: column 1 (a): 90, column 2 (b): 90",
+            "shares of the squared length: \"a\" 100.0 %, \"b\" 0.0 %",
+            "150 of 200 reports (75.0 %)",
+        ];
+        assert_says(&messages, &words, &[]);
+    }
+
+    #[test]
+    fn a_person_is_one_report_of_one_row() {
+        let text = format!("a,b\n{}{}", "x,1\n".repeat(10), "1,0\n0,1\nx,1\n");
+        let labels = [["7"; 10].to_vec(), vec!["8", "8", "9"]].concat();
+        let messages = said(&text, &features(&["a", "b"]), Holders::persons(labels));
+        let words = [
+            "rows: 13",
+            "sent as zero rows: 2 that cannot be used",
+            "on average",
+            "\"a\" 50.0 %, \"b\" 50.0 %",
+        ];
+        assert_says(&messages, &words, &[]);
+    }
+
+    #[test]
+    fn a_missing_category_is_one_cell_and_shares_are_those_of_the_rows_sent() {
+        let names = ["sex=f", "sex=m", "sex=d", "x"];
+        let categories = said(
+            "sex,x\nf,1\n,2\nm,3\nd,4\n",
+            &features(&names),
+            Holders::Rows(4),
+        );
+        assert_says(
+            &categories,
+            &["cells without a number: 1,", ": column 1 (sex): 1"],
+            &[],
+        );
+        // Of those who count, half have b, as the study says.
+        let observed = features(&["a", "b"]).into_iter().zip([1.0, 0.5]);
+        let observed: Vec<Feature> = observed
+            .map(|(feature, share)| feature.observed(share))
+            .collect();
+        let text = format!("a,b\n{}{}", "1,2\n".repeat(200), "1,\n".repeat(100));
+        let weights = [[0.0; 100], [1.0; 100], [1.0; 100]].concat();
+        let messages = said(&text, &observed, Holders::Weighted(weights));
+        let words = ["missing cells: 100, which count as their centers: column 2 (b): 100"];
+        assert_says(&messages, &words, &["observed otherwise"]);
     }
 }

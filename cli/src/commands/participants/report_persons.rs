@@ -17,14 +17,38 @@ pub(super) struct Persons {
 }
 
 impl Persons {
-    /// Number of weights that count as 1 because they are larger, and of weights that make zero rows.
-    pub(super) fn clipped_and_zero_weights(&self) -> (usize, usize) {
+    /// Number of weights that count as 1 because they are larger, and of weights that make zero rows; `None` if there
+    /// are no weights.
+    pub(super) fn clipped_and_zero_weights(&self) -> Option<(usize, usize)> {
         let Holders::Weighted(weights) = &self.holders else {
-            return (0, 0);
+            return None;
         };
         let larger = weights.iter().filter(|weight| **weight > 1.0).count();
         let usable = weights.iter().filter(|weight| **weight > 0.0).count();
-        (larger, weights.len() - usable)
+        Some((larger, weights.len() - usable))
+    }
+
+    /// For each row, the probability that it is the row of its participant's report, and how much it then counts.
+    pub(super) fn chances_and_weights(&self) -> Vec<(f64, f64)> {
+        let mut rows = vec![(1.0, 1.0); self.table.len()];
+        match &self.holders {
+            Holders::Rows(_) => {}
+            Holders::Persons(persons) => {
+                for person in persons {
+                    let chance = 1.0 / person.len() as f64;
+                    person.iter().for_each(|&row| rows[row].0 = chance);
+                }
+            }
+            Holders::Weighted(weights) => {
+                for (row, weight) in rows.iter_mut().zip(weights) {
+                    row.1 = match *weight > 0.0 {
+                        true => weight.min(1.0),
+                        false => 0.0,
+                    };
+                }
+            }
+        }
+        rows
     }
 
     pub(super) fn are_labelled(&self) -> bool {

@@ -24,9 +24,10 @@ use crate::{
 pub(crate) struct AuditArgs {
     #[arg(long, help = mechanism_help(), default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     mechanism: MechanismKind,
-    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula)
-    #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
-    calibration: Calibration,
+    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula) [default:
+    /// analytic]
+    #[arg(long, value_parser = parse::<Calibration>)]
+    calibration: Option<Calibration>,
     /// Dimension of a row
     #[arg(long, value_name = "P")]
     p: usize,
@@ -62,7 +63,7 @@ impl From<&AuditArgs> for AuditSettings {
     fn from(args: &AuditArgs) -> Self {
         Self {
             mechanism: args.mechanism,
-            calibration: args.calibration,
+            calibration: args.calibration.unwrap_or_default(),
             dimension: args.p,
             epsilon: args.epsilon,
             delta: args.delta,
@@ -77,6 +78,7 @@ impl From<&AuditArgs> for AuditSettings {
 }
 
 pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
+    args.mechanism.calibration(args.calibration)?;
     let settings = AuditSettings::from(args);
     let bar = output::bar(settings.draws(), "reports");
     let (report, warnings) = eigenveil_audit::run(&settings, &|done| {

@@ -162,8 +162,8 @@ fn public_columns(table: &RowTable) -> Vec<PublicColumn> {
 /// The lines of a description.
 fn descriptions(path: &Path) -> Result<Vec<ColumnDescription>> {
     // The text of the error may quote a cell, which in a table of rows would be a value.
-    let not_a_description = |error: csv::Error| {
-        let line = error.position().map_or(1, csv::Position::line);
+    let not_a_description = |position: Option<&csv::Position>| {
+        let line = position.map_or(1, csv::Position::line);
         CliError::usage(format!(
             "{}: line {line} is not a column's description; it must have the columns name,mean,sd or name,min,max",
             path.display()
@@ -172,8 +172,22 @@ fn descriptions(path: &Path) -> Result<Vec<ColumnDescription>> {
     let text = files::read_text(path)?;
     let mut reader = csv::ReaderBuilder::new();
     let mut reader = reader.trim(csv::Trim::All).from_reader(text.as_bytes());
-    let lines = reader.deserialize::<ColumnDescription>();
-    lines.map(|line| line.map_err(not_a_description)).collect()
+    let heads = reader
+        .headers()
+        .map_err(|error| not_a_description(error.position()))?;
+    let heads: csv::StringRecord = heads.iter().map(str::to_lowercase).collect();
+    let description = |line: csv::Result<csv::StringRecord>| {
+        let line = line.map_err(|error| not_a_description(error.position()))?;
+        let cells = heads.iter().zip(&line).map(|(head, cell)| match head {
+            "name" => cell.to_owned(),
+            // The minus sign of typesetting.
+            _ => cell.replace('\u{2212}', "-"),
+        });
+        let cells: csv::StringRecord = cells.collect();
+        let described: csv::Result<ColumnDescription> = cells.deserialize(Some(&heads));
+        described.map_err(|_| not_a_description(line.position()))
+    };
+    reader.records().map(description).collect()
 }
 
 /// A line of a features file whose cells may be missing.
@@ -418,6 +432,16 @@ fn print_plan(args: &PrepareArgs, chosen: &Choice) -> Result<()> {
 mod tests {
     use super::*;
     use crate::error::assert_says;
+
+    #[test]
+    fn a_description_may_have_capitals_and_the_minus_of_typesetting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("columns.csv");
+        std::fs::write(&path, "Name,Mean,SD\na \u{2212} b,\u{2212}1.5,2\n").unwrap();
+        let read = descriptions(&path).unwrap();
+        assert_eq!(read[0].name, "a \u{2212} b");
+        assert_eq!((read[0].mean, read[0].sd), (Some(-1.5), Some(2.0)));
+    }
 
     /// A table of rows by mistake.
     #[test]

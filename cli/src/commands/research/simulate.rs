@@ -99,7 +99,7 @@ impl From<&SimulateArgs> for SimulateRequest {
             s: args.s.clone(),
             epsilon: args.epsilon.clone(),
             mechanism: mechanism.mechanism.unwrap_or_default(),
-            calibration: mechanism.calibration,
+            calibration: mechanism.calibration.unwrap_or_default(),
             delta: mechanism.delta,
             features: None,
             bound_rows: mechanism.norm.norm.map(BoundRows::from),
@@ -120,6 +120,8 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let rows: Option<Vec<Row>> =
         table.map(|table| (0..table.len()).map(|index| table.row(index)).collect());
     args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
+    let mechanism = &args.mechanism;
+    mechanism.mechanism.calibration(mechanism.calibration)?;
     let request = SimulateRequest {
         features: features.flatten(),
         ..SimulateRequest::from(args)

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use super::counted;
 use crate::{
     contract::decide::SubmitOutcome,
-    postgres::testing::{Servers, eventually, numbered, of_seeds, with_servers},
+    postgres::testing::{Servers, numbered, of_seeds, with_servers},
     testing::{
         cluster::Cluster,
         fixtures::{create, report},
@@ -52,14 +52,12 @@ fn buckets_are_locked_in_order() {
     with_servers(1, async |servers| {
         let store = &servers.stores[0];
         let study = create(store, &of_seeds()).await;
-        let lock = "BEGIN; SELECT 1 FROM eigenveil.buckets FOR UPDATE; SELECT pg_sleep(2)";
-        let other = servers.hold(lock).await;
-        let sent = store.submit(&study, vec![report(&study, 1)]);
-        let waits = "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let waiting = eventually(async || Some(servers.sql(waits)).filter(|text| !text.is_empty()));
-        let (sent, waiting) = tokio::join!(sent, waiting);
+        let lock = "BEGIN; SELECT 1 FROM eigenveil.buckets FOR UPDATE; SELECT hold_until_waited_for();
+                    SELECT query FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+        let waiting = servers.hold(lock).await;
+        let sent = store.submit(&study, vec![report(&study, 1)]).await;
         assert_eq!(sent.unwrap(), [SubmitOutcome::Accepted]);
-        other.await.unwrap();
+        let waiting = waiting.await.unwrap();
         assert!(waiting.contains("ORDER BY b.study, b.bucket"), "{waiting}");
     });
 }
@@ -74,7 +72,8 @@ fn after_the_last_moment(clock: &str) -> Option<SubmitOutcome> {
     let runtime = Runtime::new().unwrap();
     let outcomes = runtime.block_on(async {
         let study = create(store, &of_seeds()).await;
-        let end = "BEGIN; UPDATE eigenveil.buckets SET until = clock_timestamp() + interval '1.5 s'; SELECT pg_sleep(2); COMMIT";
+        let end = "BEGIN; SELECT 1 FROM eigenveil.buckets FOR UPDATE; SELECT hold_until_waited_for();
+                   UPDATE eigenveil.buckets SET until = clock_timestamp(); SELECT pg_sleep(0.01); COMMIT";
         let ending = servers.hold(end).await;
         let outcomes = store.submit(&study, vec![report(&study, 1)]).await.unwrap();
         ending.await.unwrap();
@@ -109,7 +108,6 @@ fn a_duplicate_waits_for_the_standby_like_its_original() {
         let study = create(store, &of_seeds()).await;
         let set = |value: &str| cluster.set("synchronous_standby_names", value);
         set("nobody");
-        servers.until("SHOW synchronous_standby_names", "nobody").await;
         let send = || {
             let (store, study) = (store.clone(), Arc::clone(&study));
             tokio::spawn(async move { store.submit(&study, vec![report(&study, 1)]).await })

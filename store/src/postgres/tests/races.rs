@@ -57,7 +57,8 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
     with_servers(2, async |servers| {
         let [first, second] = [&servers.stores[0], &servers.stores[1]];
         servers.sql(
-            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+             AS 'BEGIN PERFORM public.hold_until_waited_for(); RETURN NULL; END';
              CREATE TRIGGER slow BEFORE INSERT ON eigenveil.analysts EXECUTE FUNCTION slow()",
         );
         let study = create(first, &json!({"draft": true})).await;
@@ -68,6 +69,7 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
         };
         let (made, ()) = tokio::join!(analyst(first, Some(&study)), deletes);
         let (_, hash) = made.unwrap();
+        servers.sql("DROP FUNCTION slow() CASCADE");
         assert_eq!(servers.sql("SELECT count(*) FROM eigenveil.analysts"), "0");
         let of_all = analyst(first, None).await.unwrap().1;
         eventually(async || second.identify_hash(&of_all)).await;
@@ -176,12 +178,13 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                        AND state = 'idle in transaction' AND query LIKE 'SELECT sum(n)%'";
         servers.until(waiting, "1").await;
-        let session = timeout(Duration::from_secs(5), fleet(store).inner.pool.begin()).await;
+        let session = timeout(Duration::from_secs(30), fleet(store).inner.pool.begin()).await;
         assert!(session.is_ok(), "it waits for those who wait for it");
         drop((session, registry));
         assert_eq!(imports.join_all().await, [1; 8]);
         servers.sql(
-            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+             AS 'BEGIN PERFORM public.hold_until_waited_for(); RETURN NULL; END';
              CREATE TRIGGER slow BEFORE INSERT ON eigenveil.identifiers EXECUTE FUNCTION slow()",
         );
         let into = create(store, &json!({})).await;
@@ -387,7 +390,6 @@ fn a_copy_after_the_last_day_waits_for_its_original() {
         let study = create(store, &of_seeds()).await;
         servers.sql("UPDATE eigenveil.buckets SET until = '2100-01-01'");
         set("nobody");
-        servers.until("SHOW synchronous_standby_names", "nobody").await;
         let send = || {
             let (store, study) = (store.clone(), Arc::clone(&study));
             tokio::spawn(async move { store.submit(&study, vec![report(&study, 1)]).await })
@@ -400,7 +402,7 @@ fn a_copy_after_the_last_day_waits_for_its_original() {
              LANGUAGE sql VOLATILE AS 'SELECT timestamptz ''2100-01-02'''",
         );
         let copy = send();
-        sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_millis(500)).await;
         assert!(!copy.is_finished());
         set("");
         assert_eq!(original.await.unwrap().unwrap(), [SubmitOutcome::Accepted]);
@@ -419,7 +421,10 @@ fn a_token_that_was_waited_for_is_looked_up_again() {
         let set = |spent: u8| format!("UPDATE eigenveil.tokens SET spent = {spent}");
         let held_by = async |ends: &str| {
             let held = servers
-                .hold(&format!("BEGIN; {}; SELECT pg_sleep(1); {ends}", set(1)))
+                .hold(&format!(
+                    "BEGIN; {}; SELECT hold_until_waited_for(); {ends}",
+                    set(1)
+                ))
                 .await;
             let sent = send().await;
             held.await.unwrap();

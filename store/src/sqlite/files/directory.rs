@@ -134,12 +134,31 @@ pub(crate) fn exposed(path: &Path) -> Vec<String> {
     warnings
 }
 
-/// Locks a directory itself: there is no lock file that somebody could remove.
-fn lock(directory: &Path) -> Result<File> {
+/// A lock on a directory itself: there is no lock file that somebody could remove.
+#[derive(Debug)]
+struct DirectoryLock {
+    directory: File,
+    process: u32,
+}
+
+impl Drop for DirectoryLock {
+    /// Closing would not do: a program that another thread is starting has a copy of the open file until it executes.
+    fn drop(&mut self) {
+        // A forked child did not take it.
+        if self.process == std::process::id() {
+            let _ = self.directory.unlock();
+        }
+    }
+}
+
+fn lock(directory: &Path) -> Result<DirectoryLock> {
     let failed = |error| failed(directory, "locked", &error);
-    let lock = File::open(directory).map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
+    let open = File::open(directory).map_err(failed)?;
+    match open.try_lock() {
+        Ok(()) => Ok(DirectoryLock {
+            directory: open,
+            process: std::process::id(),
+        }),
         Err(TryLockError::WouldBlock) => Err(unavailable(format!(
             "another server is using {}; stop it first, or give another directory",
             directory.display()
@@ -155,7 +174,7 @@ pub(crate) struct DataDirectory {
     /// Without symbolic links: SQLite puts the write-ahead log beside the file that a link leads to.
     database: PathBuf,
     /// On the directory, and on that of the database where a link leads to it.
-    _locks: Vec<File>,
+    _locks: Vec<DirectoryLock>,
 }
 
 impl DataDirectory {

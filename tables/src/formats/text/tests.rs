@@ -396,8 +396,9 @@ fn lines_that_programs_add_are_skipped() {
     assert_eq!(local("SEP=|\r\na|b\r\n1|2\r\n").unwrap().dimension(), 2);
     // Lines that end in CR alone would all be line 1, whose cells are shown.
     let named = study(Some(&["a", "b", "c"]), 3);
-    for text in ["a,b,c\r17.25,99.5,3\r", "a,b,c\r17.25,99.5,3"] {
-        let error = report(text, Header::Auto, &named).unwrap_err();
+    for end in ["\r", "", "\n"] {
+        let text = format!("a,b,c\r17.25,99.5,3{end}");
+        let error = report(&text, Header::Auto, &named).unwrap_err();
         assert_says(&error, &["carriage returns"], &["17.25"]);
     }
     assert_eq!(local("a,b\r\n1,2\r\n").unwrap().len(), 1);
@@ -526,8 +527,7 @@ fn names_that_look_like_missing_values_are_seen() {
     for header in ["Na,None", "inf,Infinity", "NA,NA"] {
         let table = local(&format!("{header}\n1,2\n4,5\n")).unwrap();
         assert!(table.check_header_is_known().is_err());
-        let error = table.check_readable().and_then(|()| table.check_finite());
-        let error = error.unwrap_err().to_string();
+        let error = table.check_readable().unwrap_err().to_string();
         assert!(error.contains("give `header` yes"), "{header}: {error}");
     }
     // A row of missing values and numbers is no header.
