@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 use super::{RowShares, TableMechanism, product::Block};
 use crate::{
     error::Result,
-    mechanism::spec::release_generator,
+    mechanism::{SamplingCost, sampling_cost::CountingRng, spec::release_generator},
     packed::packed_len,
     preprocess::{BoundedRow, Preprocessor, Row},
 };
@@ -131,12 +131,29 @@ impl TableSum {
     /// # Errors
     /// `randomness-unavailable` when the operating system gives no randomness.
     pub fn perturb(self) -> Result<Vec<u8>> {
-        Ok(self.perturb_with(&mut release_generator()?))
+        Ok(self.perturb_measured()?.0)
+    }
+
+    /// Like [`perturb`](Self::perturb), and also returns what someone timing the noise could see. **For the audit
+    /// only**: it must never leave a site.
+    pub fn perturb_measured(self) -> Result<(Vec<u8>, SamplingCost)> {
+        Ok(self.perturb_with_measured(&mut release_generator()?))
     }
 
     /// Perturbs with the caller's generator, **for simulation only**: reproducible noise protects nobody.
     pub fn perturb_with<R: Rng + ?Sized>(self, rng: &mut R) -> Vec<u8> {
-        self.mechanism.release(&self.products, self.count, rng)
+        self.perturb_with_measured(rng).0
+    }
+
+    /// [`perturb_with`](Self::perturb_with) and [`perturb_measured`](Self::perturb_measured) at once.
+    pub fn perturb_with_measured<R: Rng + ?Sized>(self, rng: &mut R) -> (Vec<u8>, SamplingCost) {
+        let mut rng = CountingRng::new(rng);
+        let payload = self.mechanism.release(&self.products, self.count, &mut rng);
+        let cost = SamplingCost {
+            attempts: 1,
+            words: rng.words(),
+        };
+        (payload, cost)
     }
 }
 
