@@ -1,206 +1,25 @@
-//! The audit of one mechanism: its settings, its run and its report.
+//! The audit of one mechanism: its run and its report.
 
 use std::time::Instant;
 
 use eigenveil_shared::{
     Error, Result,
-    codec::{ReportFormat, decode_report},
-    mechanism::{Calibration, Mechanism, MechanismKind},
-    names,
-    preprocess::Weights,
-    privacy::{Budget, epsilon_warning, format_delta, format_epsilon},
-    study::{StudyDesign, StudyParams},
-    word,
+    codec::{ReportFormat, SiteReportFormat, decode_report, decode_site_report},
+    mechanism::{Calibration, MechanismKind},
+    privacy::{epsilon_warning, format_delta, format_epsilon},
+    site_study::SiteStudyParams,
+    study::StudyParams,
 };
 use rand::rngs::ChaCha20Rng;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
-    AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Participant, Randomness, Samples,
-    Sampling, Statistic, attempts_test,
-    bounds::check_gaussian,
+    AttemptsTest, AttemptsVerdict, AuditSettings, Bound, Device, Method, PairKind, Randomness,
+    Side, SiteDevice, Statistic, Table, TableStatistic, attempts_test,
     device::prepare,
-    event_bound, mu_bound,
-    transcript::{Observation, TranscriptStatistic},
+    transcript::Observation,
+    trials::{ATTEMPTS_SHARE, Claim, PairResult, try_pair},
 };
-
-/// Default trials per row.
-pub const TRIALS: usize = 100_000;
-
-/// Default confidence of a verdict.
-pub const CONFIDENCE: f64 = 0.95;
-
-/// Minimum trials per row: with fewer, no event proves an ε of 5.
-pub const MIN_TRIALS: usize = 1_000;
-
-/// Maximum trials per row: the observations of one pair are held in memory, about 100 bytes per trial.
-pub const MAX_TRIALS: usize = 10_000_000;
-
-/// Maximum number of attempt counts compared per row.
-const MAX_ATTEMPT_COUNTS: usize = 200_000;
-
-/// Maximum training trials of each row for the transcript statistic.
-const MAX_TRAINING_TRIALS: usize = 50_000;
-
-/// Share of a verdict's false-alarm probability for the attempts test; the bound uses the rest.
-const ATTEMPTS_SHARE: f64 = 0.02;
-
-/// The random streams of training trials follow those of the test trials.
-const TRAINING_STREAM: u64 = 1_000;
-
-/// How the bound is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Black box: [`event_bound`].
-    Event,
-    /// Assumes Gaussian noise: [`mu_bound`].
-    MuGdp,
-}
-
-impl Method {
-    /// The tightest method whose assumptions this mechanism satisfies by construction.
-    pub fn for_mechanism(mechanism: &Mechanism) -> Self {
-        if check_gaussian(mechanism).is_ok() {
-            Self::MuGdp
-        } else {
-            Self::Event
-        }
-    }
-
-    /// Whether the bound assumes a noise distribution.
-    pub const fn is_model_based(self) -> bool {
-        matches!(self, Self::MuGdp)
-    }
-}
-
-names! {
-    pub Method { Event = "event", MuGdp = "mu-gdp" } else |text, names| Error::invalid_request(format!(
-        "there is no method {text:?}; use {}",
-        names.join(" or ")
-    ));
-}
-
-/// Settings of an audit.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AuditSettings {
-    /// The mechanism.
-    #[serde(default, deserialize_with = "word")]
-    pub mechanism: MechanismKind,
-    /// How its noise is chosen.
-    #[serde(default, deserialize_with = "word")]
-    pub calibration: Calibration,
-    /// Dimension p of a row.
-    #[serde(rename = "p")]
-    pub dimension: usize,
-    /// The claimed ε.
-    pub epsilon: f64,
-    /// The claimed δ; `None`: the mechanism's default.
-    pub delta: Option<f64>,
-    /// Trials under each row of each pair, [`MIN_TRIALS`] to [`MAX_TRIALS`].
-    #[serde(default = "default_trials")]
-    pub trials: usize,
-    /// Seed of the random pair, and of the trials with [`Randomness::Seeded`].
-    #[serde(default = "default_seed")]
-    pub seed: u64,
-    /// Source of the trials' randomness.
-    #[serde(default, deserialize_with = "word")]
-    pub randomness: Randomness,
-    /// Pairs to try; if empty, all that fit.
-    #[serde(default, rename = "pair")]
-    pub pairs: Vec<PairKind>,
-    /// The bound; `None`: [`Method::for_mechanism`].
-    pub method: Option<Method>,
-    /// Confidence of the verdict, from ½ to below 1: a correct mechanism is refuted at most once in 1/(1 − confidence)
-    /// audits.
-    #[serde(default = "default_confidence")]
-    pub confidence: f64,
-}
-
-fn default_trials() -> usize {
-    TRIALS
-}
-
-fn default_seed() -> u64 {
-    1
-}
-
-fn default_confidence() -> f64 {
-    CONFIDENCE
-}
-
-impl AuditSettings {
-    /// All pairs that fit, the mechanism's own method and calibration, repeatable trials from seed 1.
-    pub fn new(mechanism: MechanismKind, dimension: usize, budget: Budget, trials: usize) -> Self {
-        Self {
-            mechanism,
-            calibration: Calibration::default(),
-            dimension,
-            epsilon: budget.epsilon(),
-            delta: Some(budget.delta()),
-            trials,
-            seed: default_seed(),
-            randomness: Randomness::Seeded,
-            pairs: Vec::new(),
-            method: None,
-            confidence: CONFIDENCE,
-        }
-    }
-
-    /// The requested pairs, each once, in a fixed order.
-    fn selected_pairs(&self) -> Vec<PairKind> {
-        let mut pairs = PairKind::ALL.to_vec();
-        pairs.retain(|pair| {
-            if self.pairs.is_empty() {
-                pair.fits(self.mechanism, self.dimension)
-            } else {
-                self.pairs.contains(pair)
-            }
-        });
-        pairs
-    }
-
-    /// Training trials of each row, in addition to the test trials.
-    fn training_trials(&self) -> usize {
-        (self.trials / 4).min(MAX_TRAINING_TRIALS)
-    }
-
-    /// Total number of draws of the audit, for a progress bar.
-    pub fn draws(&self) -> u64 {
-        (2 * self.selected_pairs().len() * (self.trials + self.training_trials())) as u64
-    }
-
-    /// The study whose devices produce the reports of this pair.
-    pub(crate) fn study(&self, pair: PairKind) -> Result<StudyParams> {
-        let budget = self.mechanism.budget(self.epsilon, self.delta)?;
-        StudyParams::freeze(StudyDesign {
-            norm: pair.norm(),
-            features: pair.features(self.dimension),
-            centring: pair.centring(),
-            weights: pair.weights().map(|_| Weights::default()),
-            calibration: self.calibration,
-            ..StudyDesign::new(self.mechanism, self.dimension, budget)
-        })
-    }
-
-    fn check(&self) -> Result<()> {
-        let invalid = |detail| Err(Error::invalid_request(detail));
-        if !(MIN_TRIALS..=MAX_TRIALS).contains(&self.trials) {
-            return invalid(format!(
-                "{} trials; an audit takes {MIN_TRIALS} to {MAX_TRIALS} under each row",
-                self.trials
-            ));
-        }
-        if !(self.confidence >= 0.5 && self.confidence < 1.0) {
-            return invalid(format!(
-                "the confidence is {}; it must be at least 0.5 and below 1, such as {CONFIDENCE}",
-                self.confidence
-            ));
-        }
-        Ok(())
-    }
-}
 
 /// Whether the observations are compatible with the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -243,6 +62,9 @@ pub struct AuditReport {
     pub calibration: Option<Calibration>,
     /// Dimension of a row.
     pub p: usize,
+    /// Most rows of a table, in an audit of tables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rows: Option<u64>,
     /// ε claimed.
     pub epsilon: f64,
     /// δ claimed.
@@ -307,8 +129,16 @@ pub fn audit(
     settings: &AuditSettings,
     progress: &(dyn Fn(u64) -> Result<()> + Sync),
 ) -> Result<AuditReport> {
-    let device = |params: &StudyParams| settings.randomness.device(params);
-    audit_devices(settings, &device, progress)
+    let randomness = settings.randomness;
+    match settings.max_rows {
+        None => audit_devices(settings, &|params| randomness.device(params), progress),
+        Some(_) => {
+            let site = |params: &SiteStudyParams| -> Box<dyn Device<Table>> {
+                Box::new(SiteDevice::new(params, randomness))
+            };
+            audit_sites(settings, &site, progress)
+        }
+    }
 }
 
 /// Runs an [`audit()`], and returns the warnings about its claim.
@@ -325,26 +155,86 @@ pub fn run(
 }
 
 /// Like [`audit`], for other devices: claim and studies come from the settings, the reports from the device.
+///
+/// # Errors
+/// Those of [`audit()`]; `invalid-request` for settings with `max_rows`.
 pub fn audit_devices(
     settings: &AuditSettings,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
     progress: &(dyn Fn(u64) -> Result<()> + Sync),
 ) -> Result<AuditReport> {
     settings.check()?;
-    // The claim is the budget for every pair: the studies differ only in the dimension of a report.
-    let params = settings.study(PairKind::Axes)?;
-    let mechanism = params.mechanism();
-    let method = settings
-        .method
-        .unwrap_or_else(|| Method::for_mechanism(mechanism));
-    if method.is_model_based() {
-        check_gaussian(mechanism)?;
-    }
+    let given = [("max_rows", settings.max_rows.is_some())];
+    Error::reject_if_given(&given, "the devices report single rows")?;
+    let claim = Claim::of_rows(settings, &settings.study(PairKind::Axes)?)?;
+    audit_pairs(settings, &claim, &|pair| {
+        let params = settings.study(pair)?;
+        let device = device(&params)?;
+        let (a, b) = pair.participants(settings.dimension, settings.seed);
+        let rows = (prepare(&params, &a)?, prepare(&params, &b)?);
+        let statistic = Statistic::new(params.mechanism(), &rows)?;
+        let format = ReportFormat::new(&params);
+        let observe = |side: Side, rng: &mut ChaCha20Rng| -> Result<Observation> {
+            let sent = device.report(side.of(&a, &b), rng)?;
+            let report = decode_report(&sent.bytes, &format)?;
+            let (value, class) = statistic.value_and_class(&report.payload())?;
+            Ok(Observation {
+                value,
+                class,
+                work: sent.work,
+                bytes: sent.bytes,
+            })
+        };
+        try_pair(settings, &claim, pair, &observe, progress)
+    })
+}
+
+/// Like [`audit`], for other sites: claim and studies come from the settings, the reports from the site.
+///
+/// # Errors
+/// Those of [`audit()`]; `invalid-request` for settings without `max_rows`.
+pub fn audit_sites(
+    settings: &AuditSettings,
+    site: &dyn Fn(&SiteStudyParams) -> Box<dyn Device<Table>>,
+    progress: &(dyn Fn(u64) -> Result<()> + Sync),
+) -> Result<AuditReport> {
+    settings.check()?;
+    let Some(max_rows) = settings.max_rows else {
+        return Err(Error::invalid_request(
+            "give `max_rows`, the most rows of a site's table",
+        ));
+    };
+    let study = |pair| settings.site_study(pair, max_rows);
+    let claim = Claim::of_tables(settings, &study(PairKind::RowReplaced)?);
+    audit_pairs(settings, &claim, &|pair| {
+        let params = study(pair)?;
+        let site = site(&params);
+        let (a, b) = pair.tables(settings.dimension, settings.seed);
+        let statistic = TableStatistic::new(&params, &a, &b)?;
+        let format = SiteReportFormat::new(&params);
+        let observe = |side: Side, rng: &mut ChaCha20Rng| -> Result<Observation> {
+            let sent = site.report(side.of(&a, &b), rng)?;
+            let report = decode_site_report(&sent.bytes, &format)?;
+            Ok(Observation {
+                value: statistic.value(&report.payload()),
+                class: None,
+                work: sent.work,
+                bytes: sent.bytes,
+            })
+        };
+        try_pair(settings, &claim, pair, &observe, progress)
+    })
+}
+
+/// Tries all pairs, and judges the claim by them together.
+fn audit_pairs(
+    settings: &AuditSettings,
+    claim: &Claim,
+    try_one: &dyn Fn(PairKind) -> Result<PairResult>,
+) -> Result<AuditReport> {
     let started = Instant::now();
-    let mut results = Vec::new();
-    for pair in settings.selected_pairs() {
-        results.push(try_pair(settings, pair, method, device, progress)?);
-    }
+    let pairs = settings.selected_pairs().into_iter();
+    let results: Vec<PairResult> = pairs.map(try_one).collect::<Result<_>>()?;
     let worst = |bounds: Vec<Bound>| {
         let at = Bound::worst(&bounds)
             .ok_or_else(|| Error::invalid_request("no pair of rows to audit"))?;
@@ -358,22 +248,23 @@ pub fn audit_devices(
     all.extend(bounds_of(|finding| finding.transcript));
     let (at, bound) = worst(all)?;
     let (observed, method) = match at < results.len() {
-        true => (Observed::Report, method),
+        true => (Observed::Report, claim.method),
         false => (Observed::Transcript, Method::Event),
     };
-    let attempts = mechanism.expected_attempts().and_then(|_| {
+    let attempts = claim.tries.then(|| {
         let counts_of = |finding: &PairResult| (finding.pair, finding.attempts.clone());
         let counts: Vec<_> = results.iter().map(counts_of).collect();
         attempts_test(&counts, ATTEMPTS_SHARE * (1.0 - settings.confidence))
     });
-    let delta = params.budget().delta();
+    let attempts = attempts.flatten();
     let mut report = AuditReport {
-        mechanism: mechanism.kind(),
-        calibration: mechanism.calibration(),
+        mechanism: claim.mechanism,
+        calibration: claim.calibration,
         p: settings.dimension,
-        epsilon: params.budget().epsilon(),
-        delta,
-        true_epsilon: mechanism.true_epsilon(delta),
+        max_rows: settings.max_rows,
+        epsilon: claim.budget.epsilon(),
+        delta: claim.budget.delta(),
+        true_epsilon: claim.true_epsilon,
         epsilon_lower_bound: bound.epsilon_lower_bound,
         observed,
         method,
@@ -419,111 +310,6 @@ fn judge(report: &mut AuditReport) {
         report.verdict = AuditVerdict::Refuted;
     }
     report.finding = finding(report, claim);
-}
-
-struct PairResult {
-    pair: PairKind,
-    /// From the report, by the audit's method.
-    report: Bound,
-    /// From the report, black box.
-    event: Bound,
-    /// From the transcript, black box.
-    transcript: Bound,
-    attempts: [Vec<u64>; 2],
-}
-
-/// One test trial: the statistics of report and transcript, and the attempts.
-type Trial = (f64, f64, u64);
-
-fn try_pair(
-    settings: &AuditSettings,
-    pair: PairKind,
-    method: Method,
-    device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
-    progress: &(dyn Fn(u64) -> Result<()> + Sync),
-) -> Result<PairResult> {
-    let params = settings.study(pair)?;
-    let device = device(&params)?;
-    let (a, b) = pair.participants(settings.dimension, settings.seed);
-    let observer = Observer {
-        format: ReportFormat::new(&params),
-        statistic: Statistic::new(
-            params.mechanism(),
-            &(prepare(&params, &a)?, prepare(&params, &b)?),
-        )?,
-        device: &*device,
-    };
-    let sampling = Sampling {
-        progress,
-        ..Sampling::quiet(settings.trials, settings.seed)
-    };
-    // Each pair's random stream is independent of which other pairs run.
-    let stream = 2 * pair as u64;
-    let train = |participant, stream| {
-        sampling.draw(
-            stream + TRAINING_STREAM,
-            settings.training_trials(),
-            &|rng| observer.observe(participant, rng),
-        )
-    };
-    let transcript = TranscriptStatistic::train(&train(&a, stream)?, &train(&b, stream + 1)?);
-    let run_trials = |participant, stream| -> Result<Vec<Trial>> {
-        sampling.draw(stream, settings.trials, &|rng| {
-            let seen = observer.observe(participant, rng)?;
-            Ok((seen.value, transcript.score(&seen), seen.work.attempts))
-        })
-    };
-    let (a, b) = (run_trials(&a, stream)?, run_trials(&b, stream + 1)?);
-    let samples = |value: fn(&Trial) -> f64| Samples {
-        a: a.iter().map(value).collect(),
-        b: b.iter().map(value).collect(),
-    };
-    let delta = params.budget().delta();
-    let mechanism = params.mechanism();
-    let confidence = if mechanism.expected_attempts().is_some() {
-        1.0 - (1.0 - ATTEMPTS_SHARE) * (1.0 - settings.confidence)
-    } else {
-        settings.confidence
-    };
-    let transcript = event_bound(&samples(|trial| trial.1), delta, confidence)?;
-    let reports = samples(|trial| trial.0);
-    let event = event_bound(&reports, delta, confidence)?;
-    let report = match method {
-        Method::Event => event,
-        Method::MuGdp => mu_bound(mechanism, &reports, delta, confidence)?,
-    };
-    let attempts = |trials: &[Trial]| {
-        let attempts = trials.iter().map(|trial| trial.2);
-        attempts.take(MAX_ATTEMPT_COUNTS).collect()
-    };
-    Ok(PairResult {
-        pair,
-        report,
-        event,
-        transcript,
-        attempts: [attempts(&a), attempts(&b)],
-    })
-}
-
-/// An observer who reads the reports of a device and measures its work.
-struct Observer<'a> {
-    format: ReportFormat,
-    statistic: Statistic,
-    device: &'a dyn Device,
-}
-
-impl Observer<'_> {
-    fn observe(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<Observation> {
-        let sent = self.device.report(of, rng)?;
-        let report = decode_report(&sent.bytes, &self.format)?;
-        let (value, class) = self.statistic.value_and_class(&report.payload())?;
-        Ok(Observation {
-            value,
-            class,
-            work: sent.work,
-            bytes: sent.bytes,
-        })
-    }
 }
 
 /// The verdict in words.

@@ -92,7 +92,7 @@ pub(crate) fn check_gaussian(mechanism: &Mechanism) -> Result<()> {
     ))
 }
 
-fn unchecked_mu_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
+pub(crate) fn unchecked_mu_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
     let mu = best_event(samples, confidence, &|p_low, p_high| {
         (normal_quantile(p_low) - normal_quantile(p_high)).max(0.0)
     })?;

@@ -1,17 +1,26 @@
-//! The device under audit: anything that turns a participant's row into bytes on the wire.
+//! The device under audit: anything that turns a participant's row, or a site's table, into bytes on the wire.
+
+use std::num::NonZeroUsize;
 
 use eigenveil_client::Study;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    codec::encode_report,
+    codec::{encode_report, encode_site_report},
+    error,
     mechanism::SamplingCost,
     names,
     preprocess::{BoundedRow, Row},
     report::{Report, ReportId},
+    site_study::SiteStudyParams,
     study::{Fingerprint, StudyParams},
 };
-use rand::{Rng, RngExt, rngs::ChaCha20Rng};
+use rand::{
+    Rng, RngExt, TryRng,
+    rngs::{ChaCha20Rng, SysRng},
+};
 use serde::Serialize;
+
+use crate::Table;
 
 /// One report as seen by somebody who observes and times a device.
 #[derive(Clone, Debug, Default)]
@@ -33,20 +42,20 @@ pub struct Participant {
     pub weight: Option<f64>,
 }
 
-/// A device under audit, correct or not.
-pub trait Device: Sync {
+/// A device under audit, correct or not: that of a participant, or a site with its [`Table`].
+pub trait Device<Of = Participant>: Sync {
     /// One report of this participant. A device with its own randomness ignores `rng`.
     ///
     /// # Errors
     /// Any error stops the audit.
-    fn report(&self, participant: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
+    fn report(&self, of: &Of, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
 }
 
 /// Source of the trials' randomness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Randomness {
-    /// The operating system, as on a device: [`SdkDevice`]. No two runs have the same numbers.
+    /// The operating system, as on a device: [`SdkDevice`], [`SiteDevice`]. No two runs have the same numbers.
     #[default]
     System,
     /// The audit's seed: [`SeededDevice`]. The same seed gives the same numbers.
@@ -149,6 +158,52 @@ impl Device for SeededDevice {
             bytes: encode_with_random_id(self.fingerprint, payload, rng),
             work,
         })
+    }
+}
+
+/// A site of this study: exact sum, noise that is drawn once, report and bytes on the wire, as its software makes them.
+/// The ledger of a real one charges the rows before. Its clock is frozen, as that of [`SdkDevice`].
+pub struct SiteDevice {
+    params: SiteStudyParams,
+    fingerprint: Fingerprint,
+    randomness: Randomness,
+}
+
+impl SiteDevice {
+    /// A site of this study with this randomness.
+    pub fn new(params: &SiteStudyParams, randomness: Randomness) -> Self {
+        Self {
+            params: params.clone(),
+            fingerprint: params.fingerprint(),
+            randomness,
+        }
+    }
+}
+
+impl Device<Table> for SiteDevice {
+    fn report(&self, table: &Table, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let row = |number: usize| table.rows[number].clone();
+        let shares = table.shares(&self.params);
+        let sum = self.params.sum(&shares, NonZeroUsize::MIN, row)?;
+        let mut random = [0; 16];
+        let (payload, work) = match self.randomness {
+            Randomness::System => {
+                SysRng
+                    .try_fill_bytes(&mut random)
+                    .map_err(|error| error!(RandomnessUnavailable, "{error}"))?;
+                sum.perturb_measured()?
+            }
+            Randomness::Seeded => {
+                rng.fill_bytes(&mut random);
+                sum.perturb_with_measured(rng)
+            }
+        };
+        let bytes = encode_site_report(&Report {
+            id: ReportId::from_parts(0, random),
+            fingerprint: self.fingerprint,
+            payload,
+        });
+        Ok(DeviceOutput { bytes, work })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Empirical lower bounds on ε: a test that can catch a mechanism with a false claim.
 //!
-//! The audit is black box: it runs the device's own path under each of two rows, from the raw row to the bytes on the
-//! wire and the work they took. A threshold event is chosen on one half of the outputs and tested on the other, so that
-//! the bound is valid for any choice. [`audit()`] does this for the mechanisms of this workspace, [`audit_devices`] for
-//! any [`Device`], including deliberately broken ones; [`observe`] and [`event_bound`] do it for any randomizer
-//! observed through one number.
+//! The audit is black box: it runs the device's own path under each of two rows, or of two tables of a site, from the
+//! raw row to the bytes on the wire and the work they took. A threshold event is chosen on one half of the outputs and
+//! tested on the other, so that the bound is valid for any choice. [`audit()`] does this for the mechanisms of this
+//! workspace, [`audit_devices`] and [`audit_sites`] for any [`Device`], including deliberately broken ones; [`observe`]
+//! and [`event_bound`] do it for any randomizer observed through one number.
 //!
 //! ```
 //! use eigenveil_audit::{Sampling, Side, event_bound, observe};
@@ -27,20 +27,25 @@ mod clopper_pearson;
 mod device;
 mod pairs;
 mod sampling;
+mod settings;
 mod statistic;
+mod table;
+mod table_pairs;
 mod transcript;
+mod trials;
 
 pub use attempts::{AttemptsTest, AttemptsVerdict, attempts_test};
 pub use audit::{
-    AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed,
-    PairReport, TRIALS, audit, audit_devices, run,
+    AuditReport, AuditVerdict, Observed, PairReport, audit, audit_devices, audit_sites, run,
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
 pub use device::{
-    Device, DeviceOutput, Participant, Randomness, SdkDevice, SeededDevice, encode_with_random_id,
-    prepare,
+    Device, DeviceOutput, Participant, Randomness, SdkDevice, SeededDevice, SiteDevice,
+    encode_with_random_id, prepare,
 };
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, observe};
-pub use statistic::{CapStatistic, Statistic};
+pub use settings::{AuditSettings, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, TRIALS};
+pub use statistic::{CapStatistic, Statistic, TableStatistic};
+pub use table::Table;

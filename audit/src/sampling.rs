@@ -14,6 +14,16 @@ pub enum Side {
     B,
 }
 
+impl Side {
+    /// The one of two that is on this side.
+    pub(crate) fn of<T>(self, a: T, b: T) -> T {
+        match self {
+            Self::A => a,
+            Self::B => b,
+        }
+    }
+}
+
 /// Number of trials, seed and threads.
 #[derive(Clone, Copy)]
 pub struct Sampling<'a> {

@@ -5,9 +5,13 @@ use eigenveil_shared::{
     mechanism::{
         AuditStatistic, Mechanism, PackedValues, Payload,
         double_cap::{DoubleCapParameters, expand},
+        table::{TableMechanism, TablePayload},
     },
     preprocess::BoundedRow,
+    site_study::SiteStudyParams,
 };
+
+use crate::Table;
 
 /// Log-likelihood ratio of row A against row B, assuming the mechanism is as claimed.
 #[derive(Clone, Debug)]
@@ -95,6 +99,53 @@ fn weighted_sum(weights: &[f64], numbers: &impl PackedValues) -> Result<f64> {
         .zip(weights)
         .map(|(number, weight)| number * weight)
         .sum())
+}
+
+/// Log-likelihood ratio of table A against table B for Gaussian noise: the sum of weight × number over the decoded
+/// triangle, and over the count.
+#[derive(Clone, Debug)]
+pub struct TableStatistic {
+    mechanism: TableMechanism,
+    triangle: Vec<f64>,
+    count: f64,
+}
+
+impl TableStatistic {
+    /// The statistic of this study's mechanism for these tables.
+    ///
+    /// # Errors
+    /// `wrong-dimension` for a row of another dimension.
+    pub fn new(params: &SiteStudyParams, a: &Table, b: &Table) -> Result<Self> {
+        let (moment_a, count_a) = a.exact(params)?;
+        let (moment_b, count_b) = b.exact(params)?;
+        let mechanism = *params.mechanism();
+        let deviations = [
+            mechanism.count_sd(),
+            mechanism.noise_model().off_diagonal_sd(),
+        ];
+        let [diagonal, off_diagonal] = deviations.map(|sd| sd.powi(-2));
+        let p = mechanism.dimension();
+        let mut triangle = Vec::new();
+        for i in 0..p {
+            for j in i..p {
+                let weight = if i == j { diagonal } else { off_diagonal };
+                triangle.push((moment_a.get(i, j) - moment_b.get(i, j)) * weight);
+            }
+        }
+        Ok(Self {
+            mechanism,
+            triangle,
+            count: (count_a - count_b) * diagonal,
+        })
+    }
+
+    /// The statistic of one payload.
+    pub fn value<B: AsRef<[u8]>>(&self, payload: &TablePayload<B>) -> f64 {
+        let table = self.mechanism.decode(payload);
+        let entries = table.moment.as_slice().iter().zip(&self.triangle);
+        let triangle: f64 = entries.map(|(entry, weight)| entry * weight).sum();
+        triangle + table.rows * self.count
+    }
 }
 
 /// Log-ratio of the densities of a released direction under the two rows, plus a term of at most ε/4 that grows with

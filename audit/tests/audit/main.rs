@@ -6,3 +6,4 @@ mod planted;
 
 mod broken;
 mod mechanisms;
+mod tables;

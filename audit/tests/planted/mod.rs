@@ -1,4 +1,6 @@
-//! Devices with a deliberately planted leak.
+//! Devices with a deliberately planted leak; [`tables`] has sites.
+
+pub(crate) mod tables;
 
 use eigenveil_audit::{Device, DeviceOutput, Participant, encode_with_random_id, prepare};
 use eigenveil_shared::{

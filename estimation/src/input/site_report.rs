@@ -7,7 +7,7 @@ use eigenveil_shared::{
     site_study::SiteStudyParams,
 };
 
-use crate::linalg::{factorises, packed_to_dense, rounding_of_cholesky, symmetric_eigenvalues};
+use crate::linalg::{factorises, packed_to_dense, rounding_of_cholesky};
 
 /// A site's report, decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,10 +23,11 @@ pub struct SiteSum {
 
 /// Refuses a report that no site of this study with a table of at most so many rows sends, each limit being passed by an
 /// honest site once in 10¹² times (`docs/derivations/sites.md`, "The test of a report"): its count, its trace beside
-/// the count, and its smallest eigenvalue. Takes P³/3 multiplications and memory for a full square.
+/// the count, and its smallest eigenvalue. Takes P³/3 multiplications and memory for a full square, whether it refuses
+/// the report or not.
 ///
 /// # Errors
-/// `implausible-report`, with value and limit.
+/// `implausible-report`, with the limit.
 pub fn check_site_report(
     params: &SiteStudyParams,
     report: &NoisyTable,
@@ -64,11 +65,10 @@ pub fn check_site_report(
     if factorises(&mut dense) {
         return Ok(());
     }
-    let values = symmetric_eigenvalues(&packed_to_dense(moment))?;
+    // By how much it is below would take ten times as long as the test: a refusal must not cost more than a report.
     Err(error!(
         ImplausibleReport,
-        "the report's sum has the eigenvalue {:.3}, but that of a table is not below {least:.3}, except {}; it was not counted",
-        values.min(),
+        "the report's sum has an eigenvalue below {least:.3}, which that of a table has not, except {}; it was not counted",
         rarely()
     ))
 }
@@ -92,6 +92,7 @@ mod tests {
     use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
+    use crate::linalg::symmetric_eigenvalues;
 
     const KINDS: [MechanismKind; 3] = [
         MechanismKind::DiscreteGaussian,
@@ -149,7 +150,7 @@ mod tests {
 
     /// Each limit, from both sides.
     #[test]
-    fn a_report_beyond_a_limit_is_refused_with_value_and_limit() {
+    fn a_report_beyond_a_limit_is_refused_with_the_limit() {
         for kind in KINDS {
             let params = study(kind, 6, None);
             let mechanism = params.mechanism();
@@ -185,7 +186,7 @@ mod tests {
             // However much there is in other directions.
             let mut erased = along(least * 1.5);
             erased.add_outer(&[0.8, 0.0, 0.6, 0.0, 0.0, 0.0], 300.0);
-            refused(erased, 400.0, &format!("{:.3}", least * 1.5));
+            refused(erased, 400.0, &format!("below {least:.3}"));
         }
     }
 }

@@ -55,3 +55,29 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     );
     refuses("audit", &[("--p 1 --epsilon 1", "dimension is 1")]);
 }
+
+#[test]
+fn audit_of_tables_has_pairs_of_its_own() {
+    let audit = "audit --p 3 --trials 2000 --epsilon 4 --max-rows 1000 --randomness seeded";
+    let found = run_json(&format!("{audit} --confidence 0.999999"));
+    has_keys(&found, KEYS);
+    has(&found, "mechanism=discrete-gaussian max_rows=1000 attempts=null");
+    has(&found, "method=mu-gdp verdict=consistent");
+    let pairs = found["pairs"].as_array().unwrap();
+    assert!(pairs.len() == 11 && pairs[0]["name"] == "row-replaced");
+    refuses(
+        audit,
+        &[
+            ("--mechanism double-cap", "over tables"),
+            ("--calibration as-published", "--calibration has no effect"),
+            ("--pair axes", "leave --max-rows out"),
+        ],
+    );
+    refuses(
+        "audit --p 3 --epsilon 4",
+        &[
+            ("--max-rows 12", "--max-rows is 12; it must be 41"),
+            ("--pair row-added", "give --max-rows"),
+        ],
+    );
+}

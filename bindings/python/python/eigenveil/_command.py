@@ -210,9 +210,10 @@ def _names(names: Any) -> Any:
 
 
 def audit(
-    *, p: int, epsilon: float, mechanism: str = "double-cap", trials: int = 100_000, **flags: Any
+    *, p: int, epsilon: float, mechanism: str | None = None, trials: int = 100_000, **flags: Any
 ) -> dict[str, Any]:
-    """Tries to distinguish pairs of rows by their reports, and returns the lower bound on ε that this proves.
+    """Tries to distinguish pairs of rows (with ``max_rows``, of a site's tables) by their reports, and returns the lower
+    bound on ε that this proves.
 
     Examples
     --------

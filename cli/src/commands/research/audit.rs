@@ -19,11 +19,11 @@ use crate::{
 /// Try to refute a mechanism's ε: a lower bound from many reports of chosen rows
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as on a device, from the raw row to the wire; the audit sees the report, its envelope and the attempts it took.\nA refuted mechanism is a result, not a failure: the exit code is 0 and the verdict says so.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
+    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n  eigenveil audit --max-rows 1000000 --p 8 --epsilon 1\n\nReports are made as on a device, from the raw row to the wire; the audit sees the report, its envelope and the attempts it took.\nA refuted mechanism is a result, not a failure: the exit code is 0 and the verdict says so.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
 )]
 pub(crate) struct AuditArgs {
-    #[arg(long, help = mechanism_help(), default_value = "double-cap", value_parser = parse::<MechanismKind>)]
-    mechanism: MechanismKind,
+    #[arg(long, help = format!("{} [default: double-cap; of tables discrete-gaussian]", mechanism_help()), value_parser = parse::<MechanismKind>)]
+    mechanism: Option<MechanismKind>,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula) [default:
     /// analytic]
     #[arg(long, value_parser = parse::<Calibration>)]
@@ -31,13 +31,16 @@ pub(crate) struct AuditArgs {
     /// Dimension of a row
     #[arg(long, value_name = "P")]
     p: usize,
+    /// Audit the report of a site's table of at most so many rows (see study create --max-rows), and not of a single row
+    #[arg(long, value_name = "M")]
+    max_rows: Option<u64>,
     /// Privacy-loss bound ε that is claimed, at most 16
     #[arg(long, value_name = "E")]
     epsilon: f64,
     /// Failure probability δ that is claimed; not for double-cap, which has none [default: 1e-6]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// Reports of each row of each pair, at least 1000; more make the bound tighter
+    /// Reports of each row, or table, of each pair, at least 1000; more make the bound tighter
     #[arg(long, value_name = "T", default_value_t = TRIALS)]
     trials: usize,
     /// Seed of the random rows, and of the trials with --randomness seeded
@@ -50,7 +53,7 @@ pub(crate) struct AuditArgs {
     /// Confidence of the verdict, from 0.5 to below 1
     #[arg(long, value_name = "C", default_value_t = CONFIDENCE)]
     confidence: f64,
-    /// Pairs of rows to compare (docs/audit.md describes each): axes, orthogonal, unit-zero; clipped, normalized, required, unusable; short-axes, short-dense, short-axes-required, short-dense-required; centred, centred-unusable, missing-cells, weighted, two-rows [default: all]
+    /// Pairs to compare (docs/audit.md describes each): axes, orthogonal, unit-zero; clipped, normalized, required, unusable; short-axes, short-dense, short-axes-required, short-dense-required; centred, centred-unusable, missing-cells, weighted, two-rows; of tables row-replaced, row-added, row-removed, row-unusable, all-unusable, offset-rows; centred-row, centred-row-added; person-added, person-replaced, person-unusable [default: all]
     #[arg(long, value_name = "PAIR,…", value_delimiter = ',', value_parser = parse::<PairKind>)]
     pair: Vec<PairKind>,
     /// event assumes nothing; mu-gdp assumes Gaussian noise and is refused for mechanisms without it [default: the
@@ -65,6 +68,7 @@ impl From<&AuditArgs> for AuditSettings {
             mechanism: args.mechanism,
             calibration: args.calibration.unwrap_or_default(),
             dimension: args.p,
+            max_rows: args.max_rows,
             epsilon: args.epsilon,
             delta: args.delta,
             trials: args.trials,
@@ -78,7 +82,7 @@ impl From<&AuditArgs> for AuditSettings {
 }
 
 pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
-    args.mechanism.calibration(args.calibration)?;
+    args.mechanism.unwrap_or_default().calibration(args.calibration)?;
     let settings = AuditSettings::from(args);
     let bar = output::bar(settings.draws(), "reports");
     let (report, warnings) = eigenveil_audit::run(&settings, &|done| {
@@ -95,8 +99,12 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
 }
 
 fn print(report: &AuditReport) -> Result<()> {
+    let (of, input) = match report.max_rows {
+        None => (String::new(), "row"),
+        Some(rows) => (format!(" of tables of at most {rows} rows"), "table"),
+    };
     output::text(&format!(
-        "{}, p = {}, {}, {} trials a row in {:.1} s",
+        "{}{of}, p = {}, {}, {} trials a {input} in {:.1} s",
         output::mechanism_text(report.mechanism, report.calibration),
         report.p,
         output::budget_text(report.epsilon, report.delta),

@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 use super::{RowShares, TableMechanism, product::Block};
 use crate::{
     error::{Error, Result, error},
-    mechanism::spec::release_generator,
+    mechanism::{SamplingCost, sampling_cost::CountingRng, spec::release_generator},
     packed::packed_len,
     preprocess::{BoundedRow, Preprocessor, Row},
 };
@@ -106,10 +106,8 @@ impl TableSum {
                 continue;
             };
             // Never fails because of a value.
-            match preprocessor.prepare_with_warning(&row)? {
-                (bounded, None) => self.add(&bounded, c),
-                (_, Some(_)) => self.unusable += 1,
-            }
+            let (bounded, warning) = preprocessor.prepare_with_warning(&row)?;
+            self.add(&bounded, c, warning.is_none());
         }
         match rows.next() {
             None => Ok(()),
@@ -128,11 +126,15 @@ impl TableSum {
         }
     }
 
-    /// Adds one of its person's c rows.
-    fn add(&mut self, row: &BoundedRow, c: u16) {
+    /// Adds one of its person's c rows. One that cannot be used is a row of zeros that does not count: the time until
+    /// the report leaves says nothing about it.
+    fn add(&mut self, row: &BoundedRow, c: u16, is_usable: bool) {
         let grid = self.mechanism.grid();
-        self.block.push(grid.round(row.as_slice(), c));
-        self.count += grid.share(c);
+        let used = u8::from(is_usable);
+        let rounded = grid.round(row.as_slice(), c);
+        self.block.push(rounded.map(|number| number * f64::from(used)));
+        self.count += grid.share(c) * i64::from(used);
+        self.unusable += usize::from(!is_usable);
         if self.block.is_full() {
             self.add_block();
         }
@@ -161,12 +163,29 @@ impl TableSum {
     /// # Errors
     /// `randomness-unavailable` when the operating system gives no randomness.
     pub fn perturb(self) -> Result<Vec<u8>> {
-        Ok(self.perturb_with(&mut release_generator()?))
+        Ok(self.perturb_measured()?.0)
+    }
+
+    /// Like [`perturb`](Self::perturb), and also returns what someone timing the noise could see. **For the audit
+    /// only**: it must never leave a site.
+    pub fn perturb_measured(self) -> Result<(Vec<u8>, SamplingCost)> {
+        Ok(self.perturb_with_measured(&mut release_generator()?))
     }
 
     /// Perturbs with the caller's generator, **for simulation only**: reproducible noise protects nobody.
     pub fn perturb_with<R: Rng + ?Sized>(self, rng: &mut R) -> Vec<u8> {
-        self.mechanism.release(&self.products, self.count, rng)
+        self.perturb_with_measured(rng).0
+    }
+
+    /// [`perturb_with`](Self::perturb_with) and [`perturb_measured`](Self::perturb_measured) at once.
+    pub fn perturb_with_measured<R: Rng + ?Sized>(self, rng: &mut R) -> (Vec<u8>, SamplingCost) {
+        let mut rng = CountingRng::new(rng);
+        let payload = self.mechanism.release(&self.products, self.count, &mut rng);
+        let cost = SamplingCost {
+            attempts: 1,
+            words: rng.words(),
+        };
+        (payload, cost)
     }
 }
 

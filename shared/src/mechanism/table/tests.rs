@@ -253,6 +253,117 @@ fn no_row_is_longer_than_it_counts() {
     assert!((RowGrid::new(400, 1_000, 1).decoding() - 1.000_021).abs() < 1e-7);
 }
 
+/// Every u that rounding makes of a row of the ball times s/√c, up to its sign: those whose cell comes near enough.
+fn rounded_rows(p: u32, c: i64, s: i64) -> Vec<Vec<i64>> {
+    let (most, side) = (s + 1, 2 * s + 3);
+    let row = |number: i64| (0..p).map(move |i| number / side.pow(i) % side - most);
+    let is_near = |u: &Vec<i64>| {
+        let cost = u.iter().map(|u| (2 * u.abs() - 1).max(0).pow(2));
+        let other_sign: Vec<i64> = u.iter().map(|u| -u).collect();
+        c * cost.sum::<i64>() <= 4 * s * s && *u >= other_sign
+    };
+    let rows = (0..side.pow(p)).map(|number| row(number).collect::<Vec<i64>>());
+    rows.filter(is_near).collect()
+}
+
+/// What a row or a person adds to a table: the packed triangle, and the count.
+type Part = (Vec<i64>, i64);
+
+fn part_of(rows: &[&Vec<i64>], p: usize, count: i64) -> Part {
+    let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));
+    let entry = |(i, j): (usize, usize)| -> i64 { rows.iter().map(|u| u[i] * u[j]).sum() };
+    (entries.map(entry).collect(), count)
+}
+
+/// The squared distance of two tables that differ in these; an entry off the diagonal counts `off` times.
+fn squared_between(a: &Part, b: &Part, p: usize, off: i64) -> i64 {
+    let mut squared = (a.1 - b.1).pow(2);
+    let mut moved = a.0.iter().zip(&b.0).map(|(a, b)| (a - b).pow(2));
+    for i in 0..p {
+        squared += moved.next().unwrap_or(0);
+        squared += off * moved.by_ref().take(p - 1 - i).sum::<i64>();
+    }
+    squared
+}
+
+/// **All** tables at a = 4 that differ in one row: added or removed, and replaced, the furthest are as far apart as a
+/// second implementation says (`docs/derivations/sites.md`, "Independent values"), and none beyond √2. With s = 2ᵃ some
+/// are.
+#[test]
+fn no_rounded_row_moves_a_table_further_than_the_sensitivity() {
+    let unit = 256_i64;
+    let furthest = |p: u32, s: i64, off: i64| {
+        let n = p as usize;
+        let rows = rounded_rows(p, 1, s);
+        let part = |u: &Vec<i64>| part_of(&[u], n, unit);
+        let parts: Vec<Part> = rows.iter().map(part).collect();
+        let (nothing, mut added, mut replaced) = (part_of(&[], n, 0), 0, 0);
+        // Signs and order of the entries move both rows of a pair alike.
+        for u in rows.iter().filter(|u| u[0] >= 0 && u.is_sorted()) {
+            let own = part(u);
+            added = added.max(squared_between(&own, &nothing, n, off));
+            let others = parts.iter().map(|b| squared_between(&own, b, n, off));
+            replaced = replaced.max(others.max().unwrap_or(0));
+        }
+        [added, replaced].map(|squared| (squared as f64 / 2.0).sqrt() / unit as f64)
+    };
+    for (p, off, expected) in [
+        (2, 2, [0.918, 0.828]),
+        (2, 1, [0.905, 0.768]),
+        (3, 2, [0.931, 0.853]),
+        (3, 1, [0.907, 0.798]),
+    ] {
+        let grid = RowGrid::with_bits(4, p as usize, 1);
+        let found = furthest(p, grid.scale() as i64, off);
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-3, "{p} {off}: {found}");
+        }
+        let careless = furthest(p, 16, off);
+        assert!(careless.iter().all(|far| *far > 1.0), "{p} {off}");
+    }
+}
+
+/// **All** tables at a = 4 and p = 2 that differ in one person of up to two rows, some of them unusable: none is further
+/// apart than √2. The rows that rounding makes are those of the search.
+#[test]
+fn no_rounded_person_moves_a_table_further_than_the_sensitivity() {
+    // That of persons of up to two rows, of whom some have one.
+    let grid = RowGrid::with_bits(4, 2, 2);
+    let s = grid.scale();
+    let mut persons = vec![part_of(&[], 2, 0)];
+    for c in [1, 2] {
+        let rows = rounded_rows(2, i64::from(c), s as i64);
+        for u in &rows {
+            // The shortest row that becomes u.
+            let cell = f64::from(c).sqrt() / s as f64;
+            let edge = |u: &i64| (u.abs() as f64 - 0.499_999).max(0.0).copysign(*u as f64) * cell;
+            let shortest: Vec<f64> = u.iter().map(edge).collect();
+            let rounded = grid.round(&shortest, c).map(|u| u as i64);
+            assert!(rounded.eq(u.iter().copied()), "{u:?}");
+            persons.push(part_of(&[u], 2, grid.share(c)));
+        }
+        for (at, u) in rows.iter().enumerate().filter(|_| c == 2) {
+            for other in &rows[at..] {
+                persons.push(part_of(&[u, other], 2, 2 * grid.share(c)));
+            }
+        }
+    }
+    let mut furthest = [0, 0];
+    // Signs and order of the entries move both persons of a pair alike.
+    let first = persons.iter().filter(|a| a.0[0] >= a.0[2] && a.0[1] >= 0);
+    for a in first {
+        for b in &persons {
+            for (furthest, off) in furthest.iter_mut().zip([2, 1]) {
+                *furthest = squared_between(a, b, 2, off).max(*furthest);
+            }
+        }
+    }
+    for (squared, expected) in furthest.into_iter().zip([0.929, 0.914]) {
+        let found = (squared as f64 / 2.0).sqrt() / 256.0;
+        assert!((found - expected).abs() < 1e-3, "{found}");
+    }
+}
+
 /// The squared distance of two tables' sums, in units of 16ᵃ; an entry off the diagonal counts `off` times.
 fn squared_distance(a: &TableSum, b: &TableSum, p: usize, off: i128) -> i128 {
     let mut squared = i128::from(a.count - b.count).pow(2);
