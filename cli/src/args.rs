@@ -114,7 +114,10 @@ impl MechanismArgs {
             centring: self.centring,
             weights: None,
             mechanism: self.mechanism,
-            calibration: self.mechanism.unwrap_or_default().calibration(self.calibration)?,
+            calibration: self
+                .mechanism
+                .unwrap_or_default()
+                .calibration(self.calibration)?,
             epsilon,
             delta: self.delta,
             default_k: ComponentCount::Auto,

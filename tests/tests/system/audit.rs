@@ -61,7 +61,10 @@ fn audit_of_tables_has_pairs_of_its_own() {
     let audit = "audit --p 3 --trials 2000 --epsilon 4 --max-rows 1000 --randomness seeded";
     let found = run_json(&format!("{audit} --confidence 0.999999"));
     has_keys(&found, KEYS);
-    has(&found, "mechanism=discrete-gaussian max_rows=1000 attempts=null");
+    has(
+        &found,
+        "mechanism=discrete-gaussian max_rows=1000 attempts=null",
+    );
     has(&found, "method=mu-gdp verdict=consistent");
     let pairs = found["pairs"].as_array().unwrap();
     assert!(pairs.len() == 11 && pairs[0]["name"] == "row-replaced");

@@ -82,7 +82,9 @@ impl From<&AuditArgs> for AuditSettings {
 }
 
 pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
-    args.mechanism.unwrap_or_default().calibration(args.calibration)?;
+    args.mechanism
+        .unwrap_or_default()
+        .calibration(args.calibration)?;
     let settings = AuditSettings::from(args);
     let bar = output::bar(settings.draws(), "reports");
     let (report, warnings) = eigenveil_audit::run(&settings, &|done| {

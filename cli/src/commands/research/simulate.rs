@@ -121,7 +121,10 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         table.map(|table| (0..table.len()).map(|index| table.row(index)).collect());
     args.plot.as_deref().map_or(Ok(()), files::check_figure)?;
     let mechanism = &args.mechanism;
-    mechanism.mechanism.unwrap_or_default().calibration(mechanism.calibration)?;
+    mechanism
+        .mechanism
+        .unwrap_or_default()
+        .calibration(mechanism.calibration)?;
     let request = SimulateRequest {
         features: features.flatten(),
         ..SimulateRequest::from(args)

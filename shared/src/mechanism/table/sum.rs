@@ -132,7 +132,8 @@ impl TableSum {
         let grid = self.mechanism.grid();
         let used = u8::from(is_usable);
         let rounded = grid.round(row.as_slice(), c);
-        self.block.push(rounded.map(|number| number * f64::from(used)));
+        self.block
+            .push(rounded.map(|number| number * f64::from(used)));
         self.count += grid.share(c) * i64::from(used);
         self.unusable += usize::from(!is_usable);
         if self.block.is_full() {
