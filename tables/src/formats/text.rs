@@ -44,8 +44,7 @@ pub(crate) fn as_text<'a>(bytes: &'a [u8], settings: &Settings) -> Result<Cow<'a
     check_byte_order_mark(bytes, settings.encoding)?;
     let text = in_utf8(bytes, settings.encoding);
     // Otherwise the whole file would be line 1, whose cells count as names and may be shown.
-    let trimmed = text.trim_ascii_end();
-    if !trimmed.contains(&b'\n') && trimmed.contains(&b'\r') {
+    if !text.contains(&b'\n') && text.trim_ascii_end().contains(&b'\r') {
         return Err(Error::new(
             "its lines end in carriage returns without line feeds, as on old Macs; save it with line feeds",
         ));

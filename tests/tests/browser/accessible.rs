@@ -57,7 +57,8 @@ pub(crate) async fn check_keyboard(browser: &Browser, page: &str) {
         .as_u64()
         .unwrap();
     let mut reached = Vec::new();
-    for _ in 0..=wanted {
+    // A date has a field for each of its parts, and a button.
+    for _ in 0..=2 * wanted {
         for kind in ["rawKeyDown", "keyUp"] {
             let key = serde_json::json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
             browser.devtools("Input.dispatchKeyEvent", key).await;
@@ -79,7 +80,10 @@ pub(crate) async fn check_keyboard(browser: &Browser, page: &str) {
             "{page}: the focus cannot be seen on {}",
             stop["html"]
         );
-        reached.push(number.parse::<u64>().unwrap());
+        let number = number.parse::<u64>().unwrap();
+        if reached.last() != Some(&number) {
+            reached.push(number);
+        }
     }
     assert_eq!(
         reached,

@@ -65,7 +65,7 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
     refuses(&demo, &[("4", "k")]);
     folder.write("rows.csv", "1,2,3\n4,inf,6\n");
     let message = stderr(&run(&format!("{demo} 1")));
-    let words = "rows.csv: line 2, column 2: not a number";
+    let words = "rows.csv: line 2, column 2: the value is too large";
     assert!(message.contains(words), "{message}");
 }
 

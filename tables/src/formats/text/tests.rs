@@ -396,9 +396,8 @@ fn lines_that_programs_add_are_skipped() {
     assert_eq!(local("SEP=|\r\na|b\r\n1|2\r\n").unwrap().dimension(), 2);
     // Lines that end in CR alone would all be line 1, whose cells are shown.
     let named = study(Some(&["a", "b", "c"]), 3);
-    for end in ["\r", "", "\n"] {
-        let text = format!("a,b,c\r17.25,99.5,3{end}");
-        let error = report(&text, Header::Auto, &named).unwrap_err();
+    for text in ["a,b,c\r17.25,99.5,3\r", "a,b,c\r17.25,99.5,3"] {
+        let error = report(text, Header::Auto, &named).unwrap_err();
         assert_says(&error, &["carriage returns"], &["17.25"]);
     }
     assert_eq!(local("a,b\r\n1,2\r\n").unwrap().len(), 1);
