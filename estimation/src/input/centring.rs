@@ -51,6 +51,11 @@ impl EstimatedMean {
         self.standard_error
     }
 
+    /// 1 + a², by which the report's moment is multiplied.
+    pub(crate) fn lift(&self) -> f64 {
+        1.0 + self.constant * self.constant
+    }
+
     /// ‖E x‖² without the noise's part, which is p·(standard error)²; at least 0.
     pub fn squared_length(&self) -> f64 {
         let noise = self.values.len() as f64 * self.standard_error * self.standard_error;

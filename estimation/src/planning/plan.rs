@@ -238,7 +238,8 @@ fn errors(
     }
     let noise = |params: &StudyParams| {
         // The pilot's measured noise, if its reports are the same.
-        let same = pilot.filter(|pilot| same_reports(params, &pilot.params));
+        let of_rows = |pilot: &&Estimate| pilot.params.rows().is_ok_and(|own| same_reports(params, own));
+        let same = pilot.filter(of_rows);
         match same.and_then(|pilot| pilot.spectrum.as_ref()) {
             Some(measured) => Ok(measured.noise),
             None => planned_noise(params, total_variance, mean_length),

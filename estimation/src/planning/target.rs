@@ -202,7 +202,7 @@ pub fn spectrum_from_pilot(
         unseen_limit: spectrum.unseen_limit + step,
         ..spectrum.clone()
     };
-    SpectrumRange::of(&lifted, pilot.n as f64, k)
+    SpectrumRange::of(&lifted, pilot.n_eff(), k)
 }
 
 /// ‖E x‖ of a pilot with private centring, without the noise's part; 0 without centring.

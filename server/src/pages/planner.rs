@@ -279,7 +279,7 @@ mod tests {
             rest_half_width: 0.0,
             unseen: 0.006,
             unseen_limit: 0.01,
-            noise: estimate.params.noise_model(),
+            noise: estimate.params.rows().unwrap().noise_model(),
             selection: None,
         });
         let forecast = |estimate: &Estimate| Forecast::by(estimate, 1).ok().unwrap();

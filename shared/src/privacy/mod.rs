@@ -14,4 +14,6 @@ pub use account::{AccountAnswer, AccountRequest, account};
 pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, format_delta};
 pub use rounded::{format_epsilon, format_rounded_up};
 pub use search::smallest_epsilon;
-pub use statement::{PrivacyStatement, budget_warnings, delta_warning, epsilon_warning};
+pub use statement::{
+    PrivacyStatement, budget_warnings, delta_above, delta_warning, epsilon_warning,
+};
