@@ -46,6 +46,7 @@ pub use input::{accumulate, centring, counts, moment};
 pub use pipeline::{Request, Source, estimate};
 pub use report::document::to_json;
 pub use report::format;
+pub use report::sites::{sample, sites_in_sentences};
 pub use report::warning::{Outlook, Warning};
 pub use sites::{check_site_settings, estimate_sites};
 pub use sparse::{fantope, from_seeds as sparse_from_seeds, sparse_components};

@@ -238,7 +238,12 @@ fn errors(
     }
     let noise = |params: &StudyParams| {
         // The pilot's measured noise, if its reports are the same.
-        let of_rows = |pilot: &&Estimate| pilot.params.rows().is_ok_and(|own| same_reports(params, own));
+        let of_rows = |pilot: &&Estimate| {
+            pilot
+                .params
+                .rows()
+                .is_ok_and(|own| same_reports(params, own))
+        };
         let same = pilot.filter(of_rows);
         match same.and_then(|pilot| pilot.spectrum.as_ref()) {
             Some(measured) => Ok(measured.noise),

@@ -63,7 +63,9 @@ impl fmt::Display for UnknownError {
                 "the reports do not show the mean squared length of the rows, which a plan takes"
             }
             Self::NoSpectrum => "the document lacks its spectrum",
-            Self::Tables => "it depends on how the rows are divided among sites, which a plan takes",
+            Self::Tables => {
+                "it depends on how the rows are divided among sites, which a plan takes"
+            }
         })
     }
 }
