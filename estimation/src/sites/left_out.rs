@@ -3,10 +3,10 @@
 use eigenveil_shared::{Result, packed::PackedSymmetric, site_estimate::RobustEstimate};
 use nalgebra::{DMatrix, DVector};
 
-use super::pool::{LEAST_COUNT, Pool, Site};
+use super::pool::{LEAST_COUNT, Pool, Site, Weighed, counts_of};
 use crate::{
     assessment::error_bars::{is_costly, leading_near},
-    input::{counts::Counts, moment::NoisyMoment},
+    input::moment::NoisyMoment,
     linalg::{fix_signs, parallel_for_each, submatrix},
     metrics::projector_distance,
 };
@@ -129,26 +129,15 @@ pub(crate) fn robust(pool: &Pool<'_>, again: &Again<'_>) -> Result<(RobustEstima
             break;
         }
     }
-    let squares = || {
-        factors
-            .iter()
-            .zip(&pool.sites)
-            .map(|(f, site)| (f * f, site))
-    };
-    let weight: f64 = factors
+    let weighed_sites = factors
         .iter()
         .zip(&pool.sites)
-        .map(|(f, site)| f * site.rows)
-        .sum();
-    let draws: f64 = squares().map(|(square, site)| square * site.draws()).sum();
-    let rows: f64 = squares()
-        .map(|(square, site)| square * site.rows.max(0.0))
-        .sum();
-    let counts = Counts {
-        n_eff: weight * weight / draws,
-        rows: weight * weight / rows,
-        ..pool.counts()
-    };
+        .map(|(factor, site)| Weighed {
+            weight: *factor,
+            rows: site.rows,
+            reports: site.reports.len() as u64,
+        });
+    let counts = counts_of(weighed_sites);
     let (vectors, found) = again.components(&pool.moment(mean, counts)?)?;
     let estimate = RobustEstimate {
         loadings: again.loadings(vectors),

@@ -6,7 +6,7 @@
 
 mod comparison;
 mod left_out;
-mod pool;
+pub(crate) mod pool;
 pub(crate) mod sampling;
 mod targets;
 

@@ -114,13 +114,9 @@ impl<'a> Pool<'a> {
     }
 
     fn weigh(&mut self) {
-        if self.params.terms().site_weights == SiteWeights::Precision {
-            let noise = self.noise().off_diagonal_sd().powi(2);
-            let sampling = sampling_of_a_row(self.params.report_dimension());
-            for site in &mut self.sites {
-                let rows = site.rows.max(0.0);
-                site.weight = rows / (site.draws() * noise + sampling * rows);
-            }
+        let weigher = Weigher::new(self.params);
+        for site in &mut self.sites {
+            site.weight = weigher.weight(site.rows, site.draws());
         }
         self.weight = self.sites.iter().map(|site| site.weight * site.rows).sum();
     }
@@ -166,37 +162,14 @@ impl<'a> Pool<'a> {
 
     /// The counts behind the mean.
     pub(crate) fn counts(&self) -> Counts {
-        self.counts_of(self.sites.iter(), self.weight)
+        counts_of(self.sites.iter().map(Weighed::of))
     }
 
     /// The counts behind the mean of all sites but one, whose number is given.
     pub(crate) fn counts_without(&self, left_out: usize) -> Counts {
         let sites = self.sites.iter().enumerate();
-        let others = sites.filter(|(j, _)| *j != left_out).map(|(_, site)| site);
-        let own = &self.sites[left_out];
-        self.counts_of(others, self.weight - own.weight * own.rows)
-    }
-
-    fn counts_of<'s>(
-        &self,
-        sites: impl Iterator<Item = &'s Site<'a>> + Clone,
-        weight: f64,
-    ) -> Counts
-    where
-        'a: 's,
-    {
-        let squared = |site: &Site<'_>| site.weight * site.weight;
-        let draws: f64 = sites.clone().map(|site| squared(site) * site.draws()).sum();
-        let rows: f64 = sites
-            .clone()
-            .map(|site| squared(site) * site.rows.max(0.0))
-            .sum();
-        Counts {
-            draws: sites.clone().map(|site| site.reports.len() as u64).sum(),
-            n_eff: weight * weight / draws,
-            rows: weight * weight / rows,
-            sites: sites.count(),
-        }
+        let others = sites.filter(|(j, _)| *j != left_out);
+        counts_of(others.map(|(_, site)| Weighed::of(site)))
     }
 
     /// Σωxxᵀ/Σωm̂ over all rows.
@@ -223,10 +196,75 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// φ: the variance that one row adds to an entry of the moment, averaged over the entries of dimension P, at most.
-fn sampling_of_a_row(dimension: usize) -> f64 {
-    let p = dimension as f64;
-    1.0 / (p * (p + 1.0))
+/// The weights of rows, as a study chose them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Weigher {
+    weights: SiteWeights,
+    /// s², the noise of one report off the diagonal.
+    noise: f64,
+    /// φ: the variance that one row adds to an entry of the moment, averaged over the entries of dimension P, at most.
+    sampling: f64,
+}
+
+impl Weigher {
+    pub(crate) fn new(params: &SiteStudyParams) -> Self {
+        let p = params.report_dimension() as f64;
+        Self {
+            weights: params.terms().site_weights,
+            noise: params.mechanism().noise_model().off_diagonal_sd().powi(2),
+            sampling: 1.0 / (p * (p + 1.0)),
+        }
+    }
+
+    /// ω, the weight of each row of a site with so many rows in so many reports.
+    pub(crate) fn weight(&self, rows: f64, draws: f64) -> f64 {
+        let rows = rows.max(0.0);
+        match self.weights {
+            SiteWeights::Rows => 1.0,
+            SiteWeights::Precision => rows / (draws * self.noise + self.sampling * rows),
+        }
+    }
+}
+
+/// A site in a mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weighed {
+    /// ω.
+    pub(crate) weight: f64,
+    pub(crate) rows: f64,
+    pub(crate) reports: u64,
+}
+
+impl Weighed {
+    fn of(site: &Site<'_>) -> Self {
+        Self {
+            weight: site.weight,
+            rows: site.rows,
+            reports: site.reports.len() as u64,
+        }
+    }
+}
+
+/// The counts behind a mean ΣωR/Σωm: `n_eff = (Σωm)²/Σω²d` for d draws each, rows `(Σωm)²/Σω²m`.
+pub(crate) fn counts_of(sites: impl Iterator<Item = Weighed>) -> Counts {
+    let (mut weight, mut noise, mut sampling) = (0.0, 0.0, 0.0);
+    let mut counts = Counts {
+        draws: 0,
+        n_eff: 0.0,
+        rows: 0.0,
+        sites: 0,
+    };
+    for site in sites {
+        let squared = site.weight * site.weight;
+        weight += site.weight * site.rows;
+        noise += squared * site.reports as f64;
+        sampling += squared * site.rows.max(0.0);
+        counts.draws += site.reports;
+        counts.sites += 1;
+    }
+    counts.n_eff = weight * weight / noise;
+    counts.rows = weight * weight / sampling;
+    counts
 }
 
 #[cfg(test)]

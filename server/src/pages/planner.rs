@@ -154,7 +154,7 @@ impl Outlook {
 
     /// The sizes for this number of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<Resolution> {
-        resolution(&self.noise, (self.p, 1.0), n.max(1), self.k).ok()
+        resolution(&self.noise, (self.p, 1.0), n.max(1) as f64, self.k).ok()
     }
 
     /// The outlook as a paragraph.
