@@ -35,7 +35,7 @@ use crate::{
 /// Components planned for where nothing says how many.
 pub const DEFAULT_COMPONENTS: usize = 3;
 /// Each request that is complete; what is missing from one may be several things.
-const COMPLETE_REQUESTS: &str = "a plan needs `p`, the dimension, and `n`, the participants expected (of tables `sites` and `rows`): it then says how small a component they can show. For an error, add `k` and `spectrum`, or give `pilot` in place of `p`; then `target_error` may stand in place of `n`";
+const COMPLETE_REQUESTS: &str = "a plan needs `p`, the dimension, and `n`, the participants expected: it then says how small a component they can show. For an error, add `k` and `spectrum`, or give `pilot` in place of `p`; then `target_error` may stand in place of `n`";
 /// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
 const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
 /// Most sites of equal size in a plan.

@@ -63,7 +63,7 @@ pub fn estimate_sites(
     request.sparse.map_or(Ok(()), check_site_settings)?;
     let pool = Pool::new(reports, params)?;
     let found = Found::new(&pool)?;
-    let setting = setting(&pool);
+    let setting = setting_in_words(params, pool.sites.len());
     let findings = match request.sparse {
         None => principal_components(&found.moment, request.k, &setting)?,
         Some(settings) => sparse_components(&found.moment, request.k, settings, &setting, cancel)?,
@@ -105,10 +105,20 @@ pub fn check_site_settings(settings: &SparseSettings) -> Result<()> {
     .with_field("lambda"))
 }
 
+/// The moment behind these reports, with the sampling of their rows in its noise, and the noise without.
+pub(crate) fn moments_of_sites(
+    reports: &[SiteSum],
+    params: &SiteStudyParams,
+) -> Result<(NoisyMoment, NoiseModel)> {
+    let pool = Pool::new(reports, params)?;
+    let found = Found::new(&pool)?;
+    Ok((found.moment, found.noise))
+}
+
 /// The privacy setting in words, for the warnings.
-fn setting(pool: &Pool<'_>) -> String {
-    let epsilon = pool.params.budget().epsilon();
-    match pool.sites.len() {
+pub(crate) fn setting_in_words(params: &SiteStudyParams, sites: usize) -> String {
+    let epsilon = params.budget().epsilon();
+    match sites {
         1 => format!("ε = {epsilon} at 1 site"),
         many => format!("ε = {epsilon} at {many} sites"),
     }
