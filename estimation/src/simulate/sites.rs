@@ -106,7 +106,7 @@ fn repeat(
     } = *experiment;
     let tables = draw_tables(experiment, rng, tick)?;
     let (moment, noise) = moments_of_sites(&tables.reports, params)?;
-    let rows = experiment.sizes.iter().sum();
+    let rows: u64 = experiment.sizes.iter().sum();
     let preprocessing = params.preprocessing();
     let clean = NoisyMoment::without_noise(preprocessing, tables.sum.clone(), rows)?;
     let setting = setting_in_words(params, tables.reports.len());

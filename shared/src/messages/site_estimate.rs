@@ -227,3 +227,72 @@ fn are(sites: usize) -> String {
         many => format!("are {many}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites(rows: &[f64]) -> SitesEstimate {
+        let all: f64 = rows.iter().sum();
+        let shares = || rows.iter().map(|own| own / all);
+        let line = |(number, own): (usize, &f64)| SiteLine {
+            site: format!("site {number}"),
+            reports: 1,
+            rows: *own,
+            share: own / all,
+            verdict: None,
+            means: None,
+            moments: None,
+            movement: None,
+            expected_movement: None,
+            robust_factor: None,
+        };
+        SitesEstimate {
+            rows: all,
+            rows_sd: 10.0,
+            n_eff: all * all / rows.len() as f64,
+            rows_eff: all,
+            weights: SiteWeights::Rows,
+            largest_share: shares().fold(0.0, f64::max),
+            sites_eff: 1.0 / shares().map(|share| share * share).sum::<f64>(),
+            error_of_rows: None,
+            error_of_sites: None,
+            intervals: Vec::new(),
+            comparison: None,
+            robust: None,
+            sites: rows.iter().enumerate().map(line).collect(),
+        }
+    }
+
+    /// The largest sites first: 0.5 and 0.3 of the rows, and 100 in a direction that they have no rows in.
+    #[test]
+    fn sites_act_together_the_largest_first() {
+        let three = sites(&[2_000.0, 5_000.0, 3_000.0]);
+        let third = 1.0 / 3.0;
+        for (size, share) in [
+            (0.4, third),
+            (0.505, third),
+            (0.55, 2.0 * third),
+            (0.99, 1.0),
+            (9.0, 1.0),
+        ] {
+            assert_eq!(
+                three.share_that_could_add(size, 100.0),
+                Some(share),
+                "{size}"
+            );
+        }
+        assert_eq!(three.share_that_could_add(f64::NAN, 100.0), None);
+        assert_eq!(sites(&[]).share_that_could_add(0.1, 100.0), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_its_reason() {
+        let told = |rows: &[f64]| sites(rows).missing_in_sentences().join(" ");
+        assert!(told(&[9.0]).contains("there is 1."), "{}", told(&[9.0]));
+        assert!(told(&[9.0, 9.0]).contains("there are 2."));
+        let uneven = told(&[900.0, 50.0, 50.0]);
+        assert!(uneven.contains("90 % of the weight"), "{uneven}");
+        assert_eq!(told(&[9.0; 5]), "");
+    }
+}
