@@ -99,7 +99,7 @@ pub enum Reestimate<'a> {
 ///
 /// `None` with fewer than four non-empty buckets or one that holds more than half of all reports, without components,
 /// and above [`MAX_DIMENSION`] or (from p = 300) [`MAX_COMPONENTS`], where it would take too long. Those of tables of sites
-/// are by formula, around the eigenvalues of the populations that their rows are from.
+/// are by formula, of noise and sampling.
 pub fn error_bars(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
@@ -110,7 +110,7 @@ pub fn error_bars(
         let values = rayleigh_quotients(&moment.dense(), vectors);
         let bars = table_bars(moment, vectors, values.as_slice());
         return Ok(Some(ErrorBars {
-            eigenvalues: bars.of_populations,
+            eigenvalues: bars.expected,
             directions: None,
         }));
     }

@@ -1,6 +1,7 @@
 //! Standard errors of the eigenvalues of a mean of tables, by formulas (`docs/derivations/sites.md`, "Error bars"): sites
 //! are few, and may differ, so that a jackknife over them tells of something else.
 
+use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::{DMatrix, DVectorView};
 
 use crate::input::moment::NoisyMoment;
@@ -10,7 +11,10 @@ use crate::input::moment::NoisyMoment;
 pub(crate) struct TableBars {
     /// Around those of these very rows: noise, that of the count included.
     pub(crate) of_rows: Vec<f64>,
-    /// Around those of the populations that the rows are from: with the most that sampling can add.
+    /// Around those of the populations that the rows are from, with the sampling that the noise model has: what
+    /// components are told apart by.
+    pub(crate) expected: Vec<f64>,
+    /// The same with the most that sampling can add.
     pub(crate) of_populations: Vec<f64>,
 }
 
@@ -23,7 +27,15 @@ pub(crate) fn table_bars(
     let counts = moment.counts();
     let unit = moment.noise().off_diagonal_sd().powi(2) / counts.n_eff;
     let (excess, mean) = (moment.excess_noise(), moment.estimated_mean());
-    let (mut of_rows, mut of_populations) = (Vec::new(), Vec::new());
+    let of_squares = match *moment.noise() {
+        NoiseModel::Transformed { bilinear, .. } => 2.0 * bilinear / counts.n_eff,
+        NoiseModel::Gaussian { .. } | NoiseModel::DoubleCap { .. } => 0.0,
+    };
+    let mut bars = TableBars {
+        of_rows: Vec::new(),
+        expected: Vec::new(),
+        of_populations: Vec::new(),
+    };
     for (v, value) in vectors.column_iter().zip(values) {
         let along = mean.map_or(0.0, |mean| {
             let mean = DVectorView::from_slice(mean.values(), v.len());
@@ -38,11 +50,10 @@ pub(crate) fn table_bars(
         let most = (1.0 + along.abs()).powi(2);
         let variance = value.clamp(0.0, most);
         let sampling = variance * (most - variance) / counts.rows;
-        of_rows.push(noise.sqrt());
-        of_populations.push((noise + sampling).sqrt());
+        bars.of_rows.push(noise.sqrt());
+        let expected = noise + of_squares * variance * variance;
+        bars.expected.push(expected.sqrt());
+        bars.of_populations.push((noise + sampling).sqrt());
     }
-    TableBars {
-        of_rows,
-        of_populations,
-    }
+    bars
 }
