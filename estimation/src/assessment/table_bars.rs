@@ -4,7 +4,7 @@
 use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::{DMatrix, DVectorView};
 
-use crate::input::moment::NoisyMoment;
+use crate::input::{centring::EstimatedMean, moment::NoisyMoment};
 
 /// Standard errors of k eigenvalues, leading first, in units of the moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,7 @@ pub(crate) fn table_bars(
         let excess = excess.as_ref().map_or(0.0, |noise| noise.along(v));
         // A count that is off by one part in m moves the whole moment by that part, and the mean's square by twice it.
         let counted = value - along * along;
-        let lift = mean.map_or(1.0, |mean| mean.lift());
+        let lift = mean.map_or(1.0, EstimatedMean::lift);
         let noise = 2.0 * unit * (1.0 + 2.0 * excess + (counted / lift).powi(2));
         // |vᵀ(x − m)| ≤ 1 + |vᵀm|, and a square in [0, b] with mean λ has a variance of at most λ(b − λ).
         let most = (1.0 + along.abs()).powi(2);
