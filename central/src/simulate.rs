@@ -4,14 +4,21 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use eigenveil_estimation::{
     Cancel, check_columns,
-    simulate::{Experiment, NoisePath, RowSource, SimulateAnswer, Sweep, run},
+    simulate::{
+        Experiment, NoisePath, RowSource, SimulateAnswer, SiteExperiment, Summary, Sweep, run,
+        run_sites,
+    },
 };
 use eigenveil_shared::{
     Error, Result,
     api::SparseSettings,
     mechanism::{Calibration, MechanismKind},
+    optional_word,
     preprocess::{BoundRows, Feature, Preprocessing, Row},
     privacy::{PrivacyStatement, budget_warnings},
+    site_study::{
+        DEFAULT_SITE_MECHANISM, SiteStudyDesign, SiteStudyParams, SiteTerms, SiteWeights,
+    },
     study::{StudyDesign, StudyParams},
     word,
 };
@@ -39,7 +46,8 @@ pub struct SimulateRequest {
     /// Dimension of the model.
     #[serde(default)]
     pub p: Vec<usize>,
-    /// Participants.
+    /// Participants, or rows of all sites together.
+    #[serde(default)]
     pub n: Vec<u64>,
     /// Components; also the rank of the model's subspace.
     pub k: Vec<usize>,
@@ -49,9 +57,9 @@ pub struct SimulateRequest {
     pub s: Vec<usize>,
     /// ε of one report.
     pub epsilon: Vec<f64>,
-    /// The mechanism.
-    #[serde(default, deserialize_with = "word")]
-    pub mechanism: MechanismKind,
+    /// The mechanism; double-cap without, of tables of sites discrete-gaussian.
+    #[serde(default, deserialize_with = "optional_word")]
+    pub mechanism: Option<MechanismKind>,
     /// How its noise is chosen, where there is a choice.
     #[serde(default, deserialize_with = "word")]
     pub calibration: Calibration,
@@ -76,6 +84,18 @@ pub struct SimulateRequest {
     /// Seed; the same seed gives the same numbers.
     #[serde(default = "one")]
     pub seed: u64,
+    /// Sites among which the rows are divided evenly, each with one report of its table; several values make a sweep. As
+    /// many rows as are given are divided, each once.
+    #[serde(default)]
+    pub sites: Vec<u64>,
+    /// Rows of each site, in place of `n` and `sites`.
+    #[serde(default)]
+    pub site_rows: Vec<u64>,
+    /// How the sites are weighed.
+    #[serde(default, deserialize_with = "word")]
+    pub site_weights: SiteWeights,
+    /// Degrees by which each site's components are tilted; the truth is then that of all rows together.
+    pub tilt: Option<f64>,
 }
 
 /// The default of a count.
@@ -90,6 +110,8 @@ struct Setting {
     k: usize,
     s: Option<usize>,
     epsilon: f64,
+    /// Sites of equal size.
+    sites: Option<u64>,
 }
 
 impl SimulateRequest {
@@ -112,13 +134,20 @@ impl SimulateRequest {
             for &k in &self.k {
                 for &p in &optional(&self.p) {
                     for &s in &optional(&self.s) {
-                        settings.extend(self.n.iter().map(|&n| Setting {
-                            n,
-                            p,
-                            k,
-                            s,
-                            epsilon,
-                        }));
+                        for &sites in &optional(&self.sites) {
+                            let by_list =
+                                self.site_rows.iter().copied().reduce(u64::saturating_add);
+                            settings.extend(self.n.iter().copied().chain(by_list).map(|n| {
+                                Setting {
+                                    n,
+                                    p,
+                                    k,
+                                    s,
+                                    epsilon,
+                                    sites,
+                                }
+                            }));
+                        }
                     }
                 }
             }
@@ -127,14 +156,69 @@ impl SimulateRequest {
     }
 
     fn study(&self, p: usize, epsilon: f64) -> Result<StudyParams> {
-        let budget = self.mechanism.budget(epsilon, self.delta)?;
+        let mechanism = self.mechanism.unwrap_or_default();
+        let budget = mechanism.budget(epsilon, self.delta)?;
         StudyParams::freeze(StudyDesign {
             features: self.features.clone(),
             norm: norm(self.model, self.bound_rows, self.radius)?,
             centring: self.centring,
             calibration: self.calibration,
-            ..StudyDesign::new(self.mechanism, p, budget)
+            ..StudyDesign::new(mechanism, p, budget)
         })
+    }
+
+    fn study_of_sites(&self, p: usize, epsilon: f64, max_rows: u64) -> Result<SiteStudyParams> {
+        let mechanism = self.mechanism.unwrap_or(DEFAULT_SITE_MECHANISM);
+        SiteStudyParams::freeze(SiteStudyDesign {
+            dimension: p,
+            features: self.features.clone(),
+            norm: norm(self.model, self.bound_rows, self.radius)?,
+            centring: self.centring,
+            mechanism,
+            budget: mechanism.budget(epsilon, self.delta)?,
+            terms: SiteTerms {
+                site_weights: self.site_weights,
+                ..SiteTerms::new(max_rows)
+            },
+        })
+    }
+
+    fn has_sites(&self) -> bool {
+        !self.sites.is_empty() || !self.site_rows.is_empty()
+    }
+
+    /// Refuses settings of sites that do not go together.
+    fn check_sites(&self) -> Result<()> {
+        let list = !self.site_rows.is_empty();
+        let beside = [
+            ("n", list && !self.n.is_empty()),
+            ("sites", list && !self.sites.is_empty()),
+        ];
+        Error::reject_if_given(&beside, "`site_rows` has the rows of each site")?;
+        if self.n.is_empty() && !list {
+            return Err(Error::invalid_request("`n` is the number of participants, or of rows of all sites: give it, or `site_rows`").with_field("n"));
+        }
+        let has_sites = self.has_sites();
+        let other_weights = self.site_weights != SiteWeights::default();
+        let of_sites = [
+            ("site_weights", other_weights && !has_sites),
+            ("tilt", self.tilt.is_some() && !has_sites),
+        ];
+        Error::reject_if_given(
+            &of_sites,
+            "it is of sites, and `sites` or `site_rows` is not given",
+        )?;
+        let of_rows = [
+            ("noise", has_sites && self.noise != NoisePath::default()),
+            (
+                "calibration",
+                has_sites && self.calibration != Calibration::default(),
+            ),
+        ];
+        Error::reject_if_given(
+            &of_rows,
+            "the noise of a site's table is drawn once, from its exact distribution",
+        )
     }
 }
 
@@ -161,6 +245,7 @@ pub fn simulate(
     if request.model.is_none() {
         request.model_settings.check(None)?;
     }
+    request.check_sites()?;
     let settings = request.settings();
     let answers = settings
         .iter()
@@ -190,12 +275,12 @@ fn run_setting(
         (None, Some(p)) => p,
         (None, None) => return wrong("`model` needs `p`", "p"),
     };
-    let params = request.study(p, setting.epsilon)?;
+    let study = Study::of(request, setting, p)?;
     let (k, cancel) = (setting.k, references.cancel);
+    let preprocessing = study.preprocessing();
     let source = match (rows, request.model, setting.s) {
         (Some(rows), None, None) => RowSource::Rows(rows),
         (Some(rows), None, Some(s)) => {
-            let preprocessing = params.preprocessing();
             RowSource::RowsWithReference(rows, references.find(rows, preprocessing, k, s)?)
         }
         (None, Some(model), s) => RowSource::Model(model.model(p, k, s, request.model_settings)?),
@@ -203,19 +288,7 @@ fn run_setting(
             return wrong("give `model` or `rows`", "model");
         }
     };
-    let experiment = Experiment {
-        params: &params,
-        source,
-        n: setting.n,
-        k,
-        sparse: request.sparse.as_ref(),
-        noise_path: request.noise,
-        repeats: request.repeats,
-        seed: request.seed,
-        cancel,
-    };
-    let (_, summary) = run(&experiment, tick)?;
-    let privacy = PrivacyStatement::new(&params);
+    let (summary, privacy) = study.run(request, source, setting, (cancel, tick))?;
     let support = summary.support;
     Ok(SimulateAnswer {
         mechanism: privacy.mechanism,
@@ -228,7 +301,8 @@ fn run_setting(
         p,
         k,
         s: setting.s,
-        centring: params.preprocessing().centring,
+        centring: preprocessing.centring,
+        sites: study.sites(),
         noise: request.noise,
         error_mean: summary.error_mean,
         error_sd: summary.error_sd,
@@ -245,6 +319,94 @@ fn run_setting(
         converged: summary.converged,
         seed: request.seed,
     })
+}
+
+/// A simulated study, and of sites the rows of each.
+enum Study {
+    Rows(StudyParams),
+    Sites(SiteStudyParams, Vec<u64>),
+}
+
+impl Study {
+    fn of(request: &SimulateRequest, setting: &Setting, p: usize) -> Result<Self> {
+        if !request.has_sites() {
+            return request.study(p, setting.epsilon).map(Self::Rows);
+        }
+        let sizes = sizes(request, setting)?;
+        let max_rows = sizes.iter().copied().max().unwrap_or(1);
+        let params = request.study_of_sites(p, setting.epsilon, max_rows)?;
+        Ok(Self::Sites(params, sizes))
+    }
+
+    fn preprocessing(&self) -> &Preprocessing {
+        match self {
+            Self::Rows(params) => params.preprocessing(),
+            Self::Sites(params, _) => params.preprocessing(),
+        }
+    }
+
+    fn sites(&self) -> Option<u64> {
+        match self {
+            Self::Rows(_) => None,
+            Self::Sites(_, sizes) => Some(sizes.len() as u64),
+        }
+    }
+
+    fn run(
+        &self,
+        request: &SimulateRequest,
+        source: RowSource<'_>,
+        setting: &Setting,
+        (cancel, tick): (Cancel<'_>, &mut dyn FnMut(u64)),
+    ) -> Result<(Summary, PrivacyStatement)> {
+        match self {
+            Self::Rows(params) => {
+                let experiment = Experiment {
+                    params,
+                    source,
+                    n: setting.n,
+                    k: setting.k,
+                    sparse: request.sparse.as_ref(),
+                    noise_path: request.noise,
+                    repeats: request.repeats,
+                    seed: request.seed,
+                    cancel,
+                };
+                Ok((run(&experiment, tick)?.1, PrivacyStatement::new(params)))
+            }
+            Self::Sites(params, sizes) => {
+                let experiment = SiteExperiment {
+                    params,
+                    source,
+                    sizes: sizes.clone(),
+                    tilt: request.tilt,
+                    k: setting.k,
+                    sparse: request.sparse.as_ref(),
+                    repeats: request.repeats,
+                    seed: request.seed,
+                    cancel,
+                };
+                let (_, summary) = run_sites(&experiment, tick)?;
+                Ok((summary, PrivacyStatement::of_site(params)))
+            }
+        }
+    }
+}
+
+/// Rows of each site, as even as they can be unless they are listed.
+fn sizes(request: &SimulateRequest, setting: &Setting) -> Result<Vec<u64>> {
+    let Some(sites) = setting.sites else {
+        return Ok(request.site_rows.clone());
+    };
+    if sites == 0 || sites > setting.n {
+        return Err(Error::invalid_request(format!(
+            "`sites` is {sites}; {} rows make tables for 1 to {} sites",
+            setting.n, setting.n
+        ))
+        .with_field("sites"));
+    }
+    let (each, more) = (setting.n / sites, setting.n % sites);
+    Ok((0..sites).map(|j| each + u64::from(j < more)).collect())
 }
 
 /// The rows' own components on s features, by (k, s), each computed once in a sweep.

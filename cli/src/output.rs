@@ -6,7 +6,7 @@ use std::{
 };
 
 use eigenveil_estimation::metrics::max_error;
-use eigenveil_figures::Figure;
+use eigenveil_figures::{DataTable, Figure};
 pub(crate) use eigenveil_shared::wording::mechanism_text;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
@@ -157,6 +157,32 @@ pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> Str
         sparse.lambda,
         sparse.support.len(),
         estimate.p
+    )
+}
+
+/// A table for the terminal: numbers to the right, the last column to the left.
+pub(crate) fn aligned<C: AsRef<[String]>>(heads: &C, rows: &[C]) -> String {
+    let lines = || std::iter::once(heads).chain(rows).map(AsRef::as_ref);
+    let columns = heads.as_ref().len();
+    let width = |column: usize| {
+        let lengths = lines().map(|line| line[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns.saturating_sub(1)).map(width).collect();
+    let line = |line: &[String]| {
+        let numbers = line.iter().zip(&widths);
+        let numbers = numbers.map(|(cell, width)| format!("{cell:>width$}  "));
+        numbers.collect::<String>() + line.last().map_or("", String::as_str)
+    };
+    lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A table of figures for the terminal, under its caption.
+pub(crate) fn table_text(table: &DataTable) -> String {
+    format!(
+        "{}\n{}",
+        table.caption,
+        aligned(&table.headers, &table.rows)
     )
 }
 

@@ -3,7 +3,10 @@
 use std::{fs, io, path::Path};
 
 use eigenveil_figures::EstimateFigure;
-use eigenveil_shared::estimate::{Estimate, LambdaPath, may_be_formula};
+use eigenveil_shared::{
+    estimate::{Estimate, LambdaPath, may_be_formula},
+    site_estimate::{SiteDifference, SiteVerdict, SitesEstimate},
+};
 use tempfile::Builder;
 
 use crate::{
@@ -78,8 +81,9 @@ pub(crate) fn write(
 }
 
 /// The names that [`files`] may give.
-pub(crate) const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 10] = [
     "summary.csv",
+    "sites.csv",
     "features.txt",
     "scree.svg",
     "alignment.svg",
@@ -90,7 +94,7 @@ pub(crate) const NAMES: [&str; 9] = [
     "lambda_rows.svg",
 ];
 
-/// `summary.csv`, `features.txt`, the figures of an estimate, and the table of a path of λ.
+/// `summary.csv`, `features.txt`, the figures of an estimate, the table of its sites and that of a path of λ.
 pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<Vec<ResultFile>> {
     let mut names = estimate.feature_names().join("\n");
     names.push('\n');
@@ -98,6 +102,9 @@ pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<V
         ("summary.csv", summary(estimate)?),
         ("features.txt", names.into_bytes()),
     ];
+    if let Some(sites) = &estimate.sites {
+        files.push(("sites.csv", site_lines(estimate, sites)?));
+    }
     let sparse = estimate.sparse.as_ref();
     if let Some(path) = sparse.and_then(|sparse| sparse.path.as_ref()) {
         files.push(("lambda_path.csv", path_table(estimate, path)?));
@@ -109,8 +116,14 @@ pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<V
 
 /// One line for each component; unknown values are empty cells.
 fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
-    let number = |value: Option<f64>| value.map_or(String::new(), |x| x.to_string());
     let header = "component,verdict,group,variance,variance_se,explained_variance_ratio,alignment,alignment_se,direction_se";
+    // Of tables of sites intervals of 95 % too, by target.
+    let by_target = "rows_low,rows_high,populations_low,populations_high,sites_low,sites_high";
+    let intervals = estimate.sites.as_ref().map(|sites| &sites.intervals);
+    let header = match intervals {
+        None => header.to_owned(),
+        Some(_) => format!("{header},{by_target}"),
+    };
     let rows = estimate
         .components
         .iter()
@@ -133,9 +146,71 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
                 },
             ];
             row.extend(numbers.map(number));
+            let ends = intervals.and_then(|intervals| intervals.get(j));
+            row.extend(ends.into_iter().flat_map(|of| {
+                [of.rows, of.populations, of.sites]
+                    .into_iter()
+                    .flat_map(|ends| {
+                        [
+                            number(ends.map(|ends| ends.0)),
+                            number(ends.map(|ends| ends.1)),
+                        ]
+                    })
+            }));
             row
         });
     table(header.split(',').map(str::to_owned).collect(), rows)
+}
+
+/// One line for each site; unknown values are empty cells.
+fn site_lines(estimate: &Estimate, sites: &SitesEstimate) -> Result<Vec<u8>> {
+    let names = estimate.feature_names();
+    let of_difference = "size,low,high,excess,feature,along_feature,along_feature_se";
+    let differences = ["means", "moments"].map(|what| {
+        let columns = of_difference
+            .split(',')
+            .map(|column| format!("{what}_{column}"));
+        columns.collect::<Vec<_>>()
+    });
+    let mut header = ["site", "reports", "rows", "share", "verdict"]
+        .map(str::to_owned)
+        .to_vec();
+    header.extend(differences.concat());
+    header.extend(["movement", "expected_movement", "robust_factor"].map(str::to_owned));
+    let difference = |found: Option<SiteDifference>| match found {
+        None => vec![String::new(); of_difference.split(',').count()],
+        Some(found) => {
+            let feature = names.get(found.feature).cloned().unwrap_or_default();
+            vec![
+                found.size.to_string(),
+                found.interval.0.to_string(),
+                found.interval.1.to_string(),
+                found.excess.to_string(),
+                feature,
+                found.along_feature.to_string(),
+                found.along_feature_se.to_string(),
+            ]
+        }
+    };
+    let rows = sites.sites.iter().map(|line| {
+        let verdict = line.verdict.map_or("", SiteVerdict::as_str);
+        let mut row = vec![
+            line.site.clone(),
+            line.reports.to_string(),
+            line.rows.to_string(),
+            line.share.to_string(),
+            verdict.to_owned(),
+        ];
+        row.extend([line.means, line.moments].map(difference).concat());
+        row.extend([line.movement, line.expected_movement, line.robust_factor].map(number));
+        row
+    });
+    table(header, rows)
+}
+
+/// A number, or an empty cell.
+fn number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |x| x.to_string())
 }
 
 /// One line for each λ of a path; features by their names, joined by "; ".

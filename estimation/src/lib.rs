@@ -10,6 +10,7 @@
 //! | `input` | sums, seeds, reports of sites, missing cells, the noisy moment and the mean |
 //! | `dense`, `sparse` | the estimators |
 //! | `assessment` | noise floor, component count, verdict, groups, error bars, expected error, agreement, feasibility |
+//! | `sites` | the estimate of a study of sites: counts, errors by target, comparison, robust estimate |
 //! | `report` | the document and its warnings |
 //!
 //! # What is not here
@@ -29,6 +30,7 @@ pub mod planning;
 mod report;
 pub mod search;
 pub mod simulate;
+mod sites;
 mod sparse;
 pub mod statistics;
 mod table;
@@ -40,10 +42,12 @@ pub use components::ComponentsReport;
 pub use dense::{pca, principal_components};
 pub use input::seed_sums::sums_of_seeds;
 pub use input::site_report::{SiteSum, check_site_report};
-pub use input::{accumulate, centring, moment};
-pub use pipeline::{Request, Source, estimate, estimate_sites, no_estimate_of_sites};
+pub use input::{accumulate, centring, counts, moment};
+pub use pipeline::{Request, Source, estimate};
 pub use report::document::to_json;
 pub use report::format;
+pub use report::sites::{sample, sites_in_sentences};
 pub use report::warning::{Outlook, Warning};
+pub use sites::{check_site_settings, estimate_sites};
 pub use sparse::{fantope, from_seeds as sparse_from_seeds, sparse_components};
 pub use table::{Table, check_columns};

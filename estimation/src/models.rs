@@ -147,6 +147,27 @@ impl Population {
         &self.support
     }
 
+    /// The population with every column of V turned by `angle`, in radians, towards a random direction of its own that is
+    /// orthogonal to V: another site's.
+    ///
+    /// # Errors
+    /// `invalid-request` for a sparse V, and where V leaves no k other directions.
+    pub fn tilted<R: Rng + ?Sized>(&self, angle: f64, rng: &mut R) -> Result<Self> {
+        let (p, k) = self.subspace.shape();
+        if self.support.len() < p || 2 * k > p || !angle.is_finite() {
+            return Err(Error::invalid_request(format!(
+                "{k} components in dimension {p} cannot be tilted by {angle} radians: that takes a dense model, with k of p / 2 at most"
+            )));
+        }
+        let drawn = DMatrix::from_fn(p, k, |_, _| normal(rng));
+        let along = product(&self.subspace, &cross_product(&self.subspace, &drawn));
+        let across = orthonormalize(drawn - along)?;
+        Ok(Self {
+            subspace: &self.subspace * angle.cos() + across * angle.sin(),
+            ..self.clone()
+        })
+    }
+
     /// Dimension p.
     pub fn dimension(&self) -> usize {
         self.subspace.nrows()
@@ -357,6 +378,19 @@ mod tests {
         }
         // 100 expected each, standard deviation 8.7; five of them.
         assert!(counts.iter().all(|c| (57..=143).contains(c)), "{counts:?}");
+    }
+
+    #[test]
+    fn tilted_components_stand_at_the_angle() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let population = Model::spiked(9, 3, 4.0).draw(&mut rng).unwrap();
+        let other = population.tilted(0.2, &mut rng).unwrap();
+        assert!(orthonormality_defect(other.subspace()) < 1e-14);
+        let cosines = population.subspace().tr_mul(other.subspace());
+        let exact = DMatrix::from_diagonal_element(3, 3, 0.2_f64.cos());
+        assert!((cosines - exact).amax() < 1e-14);
+        let wide = Model::spiked(5, 3, 4.0).draw(&mut rng).unwrap();
+        assert!(wide.tilted(0.2, &mut rng).is_err());
     }
 
     #[test]

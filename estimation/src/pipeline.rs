@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Error, Result,
+    Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     preprocess::Norm,
-    site_study::SiteStudyParams,
     study::StudyParams,
 };
 
@@ -21,10 +20,12 @@ use crate::{
         missing::ObservedShares,
         moment::NoisyMoment,
         seed_sums::{check_memory, sums_of_seeds},
-        site_report::SiteSum,
     },
     linalg::Threads,
-    report::{document::document, warning::Warning},
+    report::{
+        document::{Reported, document},
+        warning::Warning,
+    },
     sparse::{
         from_seeds::{self, SeedSource},
         sparse_components,
@@ -68,26 +69,6 @@ impl Request<'_> {
     }
 }
 
-/// Estimates the principal subspace of a study of sites: so far this refuses.
-///
-/// # Errors
-/// [`no_estimate_of_sites`].
-pub fn estimate_sites(
-    _reports: &[SiteSum],
-    _params: &SiteStudyParams,
-    _request: &Request<'_>,
-    _cancel: Cancel<'_>,
-) -> Result<Estimate> {
-    Err(no_estimate_of_sites())
-}
-
-/// The refusal of an estimate of a study of sites (`invalid-request`).
-pub fn no_estimate_of_sites() -> Error {
-    Error::invalid_request(
-        "estimates of studies of sites need a later version of this program; the reports are kept as they came",
-    )
-}
-
 /// Estimates the principal subspace of a study: the document that an analyst gets. Works on
 /// [`Threads::current`] threads, and for seeds that are added up on this one.
 ///
@@ -118,7 +99,8 @@ pub fn estimate(
             check_memory(&task, needed, request.memory_bytes)?;
             let (findings, n) =
                 from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
-            document(params, named, n, findings, repeated, Vec::new())
+            let reported = Reported::of_rows(params, n, repeated);
+            document(reported, named, findings, Vec::new())
         }
         (source, sparse) => {
             let (buckets, seeds) = match source {
@@ -144,7 +126,8 @@ pub fn estimate(
                 .chain(shares.and_then(|shares| shares.warning()))
                 .chain(zero_rows_warning(&moment, params))
                 .collect();
-            let mut estimate = document(params, named, moment.n(), findings, repeated, first);
+            let reported = Reported::of_rows(params, moment.n(), repeated);
+            let mut estimate = document(reported, named, findings, first);
             estimate.feasibility = feasibility;
             if let Some(mean) = moment.estimated_mean() {
                 estimate.mean = Some(mean.values().to_vec());

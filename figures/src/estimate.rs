@@ -1,6 +1,6 @@
 //! The figures of an estimate, for pages and files.
 
-use eigenveil_estimation::format::with_thousands;
+use eigenveil_estimation::{format::with_thousands, sample};
 use eigenveil_shared::estimate::{Component, Estimate, LambdaPath, SparseOutcome};
 
 use crate::{
@@ -118,17 +118,19 @@ fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     scree
 }
 
-/// Subtitle: n, mechanism and budget.
+/// Subtitle: n, or rows and sites, mechanism and budget.
 fn setting(estimate: &Estimate) -> String {
     let delta = match estimate.privacy.delta {
         0.0 => "pure".to_owned(),
         delta => format!("δ\u{a0}=\u{a0}{delta:e}"),
     };
+    let size = match &estimate.sites {
+        None => format!("n\u{a0}=\u{a0}{}", with_thousands(estimate.n)),
+        Some(_) => sample(estimate),
+    };
     format!(
-        "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, {delta}",
-        with_thousands(estimate.n),
-        estimate.privacy.mechanism,
-        estimate.privacy.epsilon,
+        "{size}, {}, ε\u{a0}=\u{a0}{}, {delta}",
+        estimate.privacy.mechanism, estimate.privacy.epsilon,
     )
 }
 

@@ -1,14 +1,14 @@
 //! The figures of a plan.
 
 use eigenveil_estimation::{
-    floor::{Spectrum, resolution},
+    floor::Spectrum,
     format::with_thousands,
     metrics::max_error,
-    planning::{ErrorPlan, PlanAnswer, PlanSetting, SizePlan, error_curve, evenly_spaced},
+    planning::{ErrorPlan, PlanAnswer, PlanSetting, SizePlan, evenly_spaced},
 };
 use eigenveil_shared::{
     Result,
-    mechanism::{Calibration, MechanismKind, NoiseModel},
+    mechanism::{Calibration, MechanismKind},
 };
 
 use crate::{Axis, LineChart, LineStyle, Marker, Series};
@@ -69,8 +69,10 @@ fn errors(plan: &ErrorPlan) -> Result<LineChart> {
     let range = decades(rows.flat_map(|row| [row.n, row.n_at_least]).flatten());
     let settings: Vec<_> = plan.rows.iter().map(|row| &row.setting).collect();
     let has_range = !spectrum.is_known();
-    let series = series(&settings, |name, noise| {
-        let curve = error_curve(spectrum, noise, range, POINTS)?;
+    let series = series(&settings, |name, setting| {
+        let places = evenly_spaced(range, POINTS)?.into_iter();
+        let curve = places.map(|n| Ok((n, setting.error(spectrum, n)?)));
+        let curve = curve.collect::<Result<Vec<_>>>()?;
         // The end by which the plan counts: the line crosses the target where the plan says.
         let cautious = curve.iter().map(|(n, error)| (*n as f64, error.high));
         let line = Series::new(name, cautious);
@@ -80,7 +82,12 @@ fn errors(plan: &ErrorPlan) -> Result<LineChart> {
             false => line,
         })
     })?;
-    let mut chart = expected_error("How many users?", &spectrum.central, range, series);
+    let title = match has_sites(&settings) {
+        true => "One row each, sites, or a curator?",
+        false => "How many users?",
+    };
+    let mut chart = expected_error(title, &spectrum.central, range, series);
+    chart.x = numbers(&settings, range);
     let mut subtitle = subtitle(&settings, p, Some(k));
     if has_range {
         subtitle.push_str("; lines: the cautious end, by which the plan counts; shaded: the range");
@@ -95,18 +102,18 @@ fn errors(plan: &ErrorPlan) -> Result<LineChart> {
 fn smallest_components(plan: &SizePlan) -> Result<LineChart> {
     let range = decades(plan.rows.iter().map(|row| row.n));
     let settings: Vec<_> = plan.rows.iter().map(|row| &row.setting).collect();
-    let series = series(&settings, |name, noise| {
+    let series = series(&settings, |name, setting| {
         let mut points = Vec::new();
         for n in evenly_spaced(range, POINTS)? {
-            let visible = resolution(noise, (plan.p, plan.total_variance), n, 1)?.visible;
+            let resolved = setting.resolution((plan.p, plan.total_variance), n, 1)?;
+            let visible = resolved.visible;
             points.extend(visible.map(|visible| (n as f64, 100.0 * visible)));
         }
         Ok(Series::new(name, points))
     })?;
-    let (from, to) = range;
     let mut chart = LineChart::new(
         "How small a component shows?",
-        Axis::log("participants n").between(from as f64, to as f64),
+        numbers(&settings, range),
         Axis::log("% of the variance above an average direction's"),
     );
     chart.subtitle = Some(subtitle(&settings, plan.p, None));
@@ -116,13 +123,19 @@ fn smallest_components(plan: &SizePlan) -> Result<LineChart> {
 
 fn series(
     settings: &[&PlanSetting],
-    line: impl Fn(String, &NoiseModel) -> Result<Series>,
+    line: impl Fn(String, &PlanSetting) -> Result<Series>,
 ) -> Result<Vec<Series>> {
     let several = several_epsilons(settings);
+    let has_sites = has_sites(settings);
     let mut series = Vec::new();
     for setting in settings {
         let is_published = setting.calibration == Some(Calibration::AsPublished);
-        let mut name = setting.mechanism.to_string();
+        let mut name = match setting.sites {
+            None if has_sites => format!("one row each, {}", setting.mechanism),
+            None => setting.mechanism.to_string(),
+            Some(1) => format!("a curator, {}", setting.mechanism),
+            Some(sites) => format!("{} sites, {}", with_thousands(sites), setting.mechanism),
+        };
         if is_published {
             name.push_str(", as published");
         }
@@ -134,12 +147,15 @@ fn series(
             continue;
         }
         let style = match setting.mechanism {
+            _ if setting.sites == Some(1) => LineStyle::Dotted,
+            _ if setting.sites.is_some() => LineStyle::Solid,
+            _ if has_sites => LineStyle::Dashed,
             // This line nearly coincides with the isotropic one, and both must be visible.
             MechanismKind::DiscreteGaussian => LineStyle::Dotted,
             _ if is_published => LineStyle::Dashed,
             _ => LineStyle::Solid,
         };
-        let line = line(name, &setting.noise)?;
+        let line = line(name, setting)?;
         series.push(line.with_style(style).with_marker(Marker::None));
     }
     Ok(series)
@@ -161,6 +177,20 @@ fn subtitle(settings: &[&PlanSetting], p: usize, k: Option<usize>) -> String {
         subtitle.push_str(&format!(", δ\u{a0}=\u{a0}{delta:e} where there is one"));
     }
     subtitle
+}
+
+/// Whether the plan is of tables of sites, too.
+fn has_sites(settings: &[&PlanSetting]) -> bool {
+    settings.iter().any(|setting| setting.sites.is_some())
+}
+
+/// The numbers that a plan goes over.
+fn numbers(settings: &[&PlanSetting], (from, to): (u64, u64)) -> Axis {
+    let label = match has_sites(settings) {
+        true => "rows of all together",
+        false => "participants n",
+    };
+    Axis::log(label).between(from as f64, to as f64)
 }
 
 fn several_epsilons(settings: &[&PlanSetting]) -> bool {

@@ -8,12 +8,13 @@ use crate::{Axis, LineChart, LineStyle, Marker, Series};
 /// A quantity of a sweep: its name, and its value in a setting.
 type Quantity = (&'static str, fn(&SimulateAnswer) -> f64);
 
-const QUANTITIES: [Quantity; 5] = [
+const QUANTITIES: [Quantity; 6] = [
     ("participants n", |row| row.n as f64),
     ("ε", |row| row.epsilon),
     ("features p", |row| row.p as f64),
     ("components k", |row| row.k as f64),
     ("rows s", |row| row.s.map_or(0.0, |s| s as f64)),
+    ("sites S", |row| row.sites.map_or(0.0, |sites| sites as f64)),
 ];
 
 /// "n = 100,000" with non-breaking spaces.
@@ -133,7 +134,12 @@ fn pair_of_series(
 /// The mechanism, and what all rows have in common with the first.
 fn subtitle(rows: &[SimulateAnswer], first: &SimulateAnswer) -> String {
     let fixed = QUANTITIES.iter().filter(|(name, quantity)| {
-        values(rows, *quantity).len() == 1 && (*name != "rows s" || first.s.is_some())
+        let has_one = match *name {
+            "rows s" => first.s.is_some(),
+            "sites S" => first.sites.is_some(),
+            _ => true,
+        };
+        has_one && values(rows, *quantity).len() == 1
     });
     let fixed: Vec<String> = fixed
         .map(|(name, quantity)| equals(name, quantity(first)))

@@ -13,7 +13,8 @@ use std::{
 };
 
 use eigenveil_estimation::{
-    self as estimation, Cancel, Source, fantope::check_settings, linalg::Threads,
+    self as estimation, Cancel, Source, check_site_settings, fantope::check_settings,
+    linalg::Threads,
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -131,14 +132,14 @@ impl EstimateQueue {
     /// # Errors
     /// `invalid-request` for what cannot be computed, before it is queued.
     pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
-        if study.has_sites() {
-            return Err(estimation::no_estimate_of_sites());
-        }
         if let Some(k) = request.k {
             check_component_count(k, study.params().dimension())?;
         }
         if let Some(sparse) = &request.sparse {
             check_settings(sparse)?;
+            if study.has_sites() {
+                check_site_settings(sparse)?;
+            }
         }
         self.store.add_job(study, request).await
     }

@@ -17,7 +17,8 @@
 //! * [`report`], [`codec`]: reports, and the one module in which their byte layout is defined.
 //! * [`enrolment`]: who may take part, and one-time tokens.
 //! * [`about`]: the notice to the people whom a study invites.
-//! * [`api`], [`estimate`], [`mod@error`]: the JSON documents that client and server exchange over HTTP.
+//! * [`api`], [`estimate`], [`site_estimate`], [`mod@error`]: the JSON documents that client and server exchange over
+//!   HTTP.
 //! * [`wording`]: parts of sentences for people.
 //!
 //! # A report, start to end
@@ -67,5 +68,5 @@ pub mod study;
 pub mod wording;
 
 pub use error::{Error, ErrorCode, Hint, Result};
-pub use messages::{api, enrolment, estimate, report};
+pub use messages::{api, enrolment, estimate, report, site_estimate};
 pub use names::{optional_word, word};

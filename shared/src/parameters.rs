@@ -7,7 +7,7 @@ use crate::{
     error::{Result, error},
     fingerprint::Fingerprint,
     mechanism::{Mechanism, MechanismKind},
-    preprocess::Preprocessing,
+    preprocess::{Preprocessing, Preprocessor},
     privacy::{Budget, PrivacyStatement},
     site_study::{PARAMS_VERSION_SITES, SiteStudyParams, SiteTerms},
     study::StudyParams,
@@ -145,6 +145,11 @@ impl Parameters {
     /// The preprocessing constants.
     pub fn preprocessing(&self) -> &Preprocessing {
         of_either!(self, params => params.preprocessing())
+    }
+
+    /// The preprocessor of these constants.
+    pub fn preprocessor(&self) -> Preprocessor<'_> {
+        Preprocessor::from_checked(self.preprocessing())
     }
 
     /// Feature names, where the study has them.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use eigenveil_estimation::{
     planning::known_error,
+    sample, sites_in_sentences,
     statistics::{MomentEstimate, regress},
 };
-use eigenveil_figures::{component_rows, estimate_figures};
+use eigenveil_figures::{DataTable, component_rows, estimate_figures, interval_table, site_table};
 use eigenveil_shared::{estimate::Estimate, preprocess::Row};
 use nalgebra::DMatrix;
 use numpy::{PyArray2, PyReadonlyArray2, ndarray::Array2};
@@ -107,6 +108,13 @@ impl PyEstimate {
                 "count": estimate.count_in_sentences(),
                 "error_unknown": known_error(estimate).err().map(|why| why.to_string()),
                 "table": table.collect::<Vec<_>>(),
+                "sample": sample(estimate),
+                "sites": sites_in_sentences(estimate),
+                "site_tables": [interval_table(estimate), site_table(estimate)]
+                    .iter()
+                    .flatten()
+                    .map(DataTable::to_html)
+                    .collect::<Vec<_>>(),
             })
             .to_string())
         })

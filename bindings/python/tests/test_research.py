@@ -389,3 +389,14 @@ def test_a_plan_from_a_pilot(analyst):
     pilot = eigenveil.LocalDPPCA(2, 4, random_state=1).fit(rows).estimate_
     planned = eigenveil.plan(pilot=pilot, epsilon=4, n=100_000)
     assert planned["p"] == 6 and 0 < planned["rows"][0]["error"] < pilot.expected_error_
+
+
+def test_sites_stand_between_single_rows_and_a_curator():
+    planned = eigenveil.plan(
+        p=40, k=2, spectrum=[0.3, 0.2, 0.05], epsilon=1, delta=1e-7, sites=10, rows=100_000, mechanism="double-cap"
+    )["rows"]
+    assert [row.get("sites") for row in planned] == [None, 10, 1]
+    errors = [row["error"] for row in planned]
+    assert errors[0] > errors[1] > errors[2]
+    found = eigenveil.simulate(p=10, k=1, n=3_000, sites=[1, 30], epsilon=4, spike=20)["rows"]
+    assert found[0]["error_mean"] < found[1]["error_mean"] and found[1]["sites"] == 30

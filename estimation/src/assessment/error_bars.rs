@@ -16,6 +16,7 @@ use eigenveil_shared::{Result, packed::PackedSymmetric};
 use nalgebra::{DMatrix, DVector};
 
 use crate::{
+    assessment::table_bars,
     dense::pca::rayleigh_quotients,
     input::{accumulate::Accumulator, moment::NoisyMoment},
     linalg::{
@@ -42,7 +43,7 @@ const DEPTH: usize = 8;
 pub struct ErrorBars {
     /// Errors of the eigenvalues (of `vᵀS̃v` for directions that are held fixed), in units of the moment.
     pub eigenvalues: Vec<f64>,
-    /// Errors of the directions; `None` if they were fixed.
+    /// Errors of the directions; `None` if they were fixed, and of tables of sites.
     pub directions: Option<DirectionErrors>,
 }
 
@@ -97,19 +98,27 @@ pub enum Reestimate<'a> {
 /// Standard errors of the components `vectors` (`p × k`) of the moment.
 ///
 /// `None` with fewer than four non-empty buckets or one that holds more than half of all reports, without components,
-/// and above [`MAX_DIMENSION`] or (from p = 300) [`MAX_COMPONENTS`], where it would take too long.
+/// and above [`MAX_DIMENSION`] or (from p = 300) [`MAX_COMPONENTS`], where it would take too long. Those of tables of sites
+/// are by formula, of noise and sampling.
 pub fn error_bars(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
     reestimate: Reestimate<'_>,
 ) -> Result<Option<ErrorBars>> {
     let k = vectors.ncols();
+    if moment.counts().sites > 0 && k > 0 {
+        let values = rayleigh_quotients(&moment.dense(), vectors);
+        let bars = table_bars(moment, vectors, values.as_slice());
+        return Ok(Some(ErrorBars {
+            eigenvalues: bars.expected,
+            directions: None,
+        }));
+    }
     let rows = match reestimate {
         Reestimate::PcaOnRows(rows) => rows.len(),
         _ => moment.dimension(),
     };
-    let costly = rows > MAX_DIMENSION || (rows >= MIN_LARGE_DIMENSION && k > MAX_COMPONENTS);
-    let Some(groups) = groups(moment).filter(|_| k > 0 && !costly) else {
+    let Some(groups) = groups(moment).filter(|_| k > 0 && !is_costly(rows, k)) else {
         return Ok(None);
     };
     let on_rows = match reestimate {
@@ -163,6 +172,11 @@ pub fn error_bars(
     }))
 }
 
+/// Whether it takes too long to decompose a moment of so many rows without each bucket, or each site.
+pub(crate) fn is_costly(rows: usize, k: usize) -> bool {
+    rows > MAX_DIMENSION || (rows >= MIN_LARGE_DIMENSION && k > MAX_COMPONENTS)
+}
+
 struct LeaveOneOut {
     values: DVector<f64>,
     /// `k × k`, of the angles between the whole's directions (rows) and these; empty where they were held fixed.
@@ -211,7 +225,7 @@ fn restricted_moment(moment: &PackedSymmetric, reestimate: Reestimate<'_>) -> DM
 ///
 /// Rayleigh–Ritz in a block Krylov space from `start`, where that is small compared with p: its error is far below the
 /// 13 % accuracy of a standard error from 32 groups (a test compares).
-fn leading_near(matrix: &DMatrix<f64>, start: &DMatrix<f64>) -> Result<SymmetricEigen> {
+pub(crate) fn leading_near(matrix: &DMatrix<f64>, start: &DMatrix<f64>) -> Result<SymmetricEigen> {
     let (p, k) = start.shape();
     let depth = DEPTH.min(p / (3 * k));
     if p < MIN_KRYLOV_DIMENSION || depth < 3 {

@@ -19,6 +19,8 @@ pub struct Measured<'a> {
     pub noise: &'a NoiseModel,
     /// Reports that have as much noise: the draws of noise behind the mean.
     pub n_eff: f64,
+    /// Rows of the tables of a study of sites; `None` where each report is of one row.
+    pub rows_of_tables: Option<u64>,
     /// Where the noise differs between directions; `None` where it does not.
     pub excess_noise: Option<&'a ExcessNoise>,
     /// Its excess along the leading eigenvectors of S̃ (of a sparse estimate, of its part on the selected rows), requested

@@ -17,6 +17,7 @@ mod noise_floor;
 mod observed_spectrum;
 mod probable_mean;
 mod selection;
+mod table_bars;
 mod warnings;
 
 pub use assess::{FloorReport, assess};
@@ -31,6 +32,7 @@ pub use expected_error::{ExpectedError, Participants, SpectrumRange};
 pub use measured::{Measured, Refitted, Support};
 pub use noise_floor::{EigenvalueVerdict, Eigenvalues, Floor};
 pub use probable_mean::probable_mean_warning;
+pub(crate) use table_bars::{TableBars, table_bars};
 
 /// An estimate without mean, support or error bars, for the tests of this folder.
 #[cfg(test)]
@@ -47,6 +49,7 @@ fn measured<'a>(
         spectrum: Eigenvalues::all(spectrum),
         noise,
         n_eff,
+        rows_of_tables: None,
         excess_noise: None,
         excess: &[],
         support: None,

@@ -4,7 +4,7 @@
 //! clear loadings of one sign, which occur by chance once in 2^(m−1), or nearly all of the squared length in one
 //! direction.
 
-use eigenveil_shared::{estimate::Verdict, study::StudyParams};
+use eigenveil_shared::{estimate::Verdict, preprocess::Preprocessing};
 
 use super::FloorReport;
 use crate::report::warning::Warning;
@@ -16,8 +16,10 @@ const LARGE_SHARE: f64 = 0.8;
 
 /// A warning where the leading component is probably the mean of the rows; `None` without evidence for it, if the
 /// component is not above the noise, or if the study centres.
-pub fn probable_mean_warning(params: &StudyParams, floor_report: &FloorReport) -> Option<Warning> {
-    let preprocessing = params.preprocessing();
+pub fn probable_mean_warning(
+    preprocessing: &Preprocessing,
+    floor_report: &FloorReport,
+) -> Option<Warning> {
     let features = preprocessing.features.iter().flatten();
     if preprocessing.centring.is_some() || features.clone().any(|feature| feature.center != 0.0) {
         return None;

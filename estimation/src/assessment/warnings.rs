@@ -24,7 +24,7 @@ pub(super) fn of_floor(
     let standing = verdicts.iter().filter(|judged| judged.is_above()).count();
     if standing == 0 {
         warnings.push(Warning::NothingStands {
-            n: measured.n_eff as u64,
+            n: measured.rows_of_tables.unwrap_or(measured.n_eff as u64),
             setting: measured.setting.to_owned(),
             largest: measured.spectrum.leading.first().copied().unwrap_or(0.0),
             threshold: floor.threshold,
@@ -59,8 +59,12 @@ fn towards_mean(measured: &Measured<'_>, floor: &Floor) -> Option<Warning> {
 }
 
 /// The number of participants needed for the first `k`, as in `eigenveil plan`, if each invisible component held a
-/// tenth of the variance of unit rows; and the number below which it is hopeless.
+/// tenth of the variance of unit rows; and the number below which it is hopeless. Of tables of sites nothing is told: it
+/// takes a plan, by how the rows would be divided.
 fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) -> Outlook {
+    if measured.rows_of_tables.is_some() {
+        return Outlook::default();
+    }
     let p = measured.spectrum.dimension;
     let seen: Vec<f64> = verdicts
         .iter()

@@ -73,6 +73,7 @@ pub(crate) fn principal(
         spectrum: eigenvalues,
         noise,
         n_eff,
+        rows_of_tables: moment.counts().rows_of_tables(),
         excess_noise: excess_noise.as_ref(),
         excess: &excess,
         support: None,

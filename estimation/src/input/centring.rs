@@ -13,7 +13,8 @@ use eigenveil_shared::{
     Error, Result, error,
     mechanism::NoiseModel,
     packed::PackedSymmetric,
-    preprocess::{Norm, Weights},
+    preprocess::{Norm, Preprocessing, Weights},
+    site_study::SiteStudyParams,
     study::StudyParams,
 };
 use nalgebra::DVectorView;
@@ -49,6 +50,11 @@ impl EstimatedMean {
     /// mean square over the entries). It does not include the sampling of the participants.
     pub fn standard_error(&self) -> f64 {
         self.standard_error
+    }
+
+    /// 1 + a², by which the report's moment is multiplied.
+    pub(crate) fn lift(&self) -> f64 {
+        1.0 + self.constant * self.constant
     }
 
     /// ‖E x‖² without the noise's part, which is p·(standard error)²; at least 0.
@@ -226,9 +232,39 @@ pub fn planned_noise(
         Some(shares) => shares.noise(&noise, norm),
         None => noise,
     };
-    let Some(a) = preprocessing.centring else {
-        return Ok(after_division(noise, total_variance.clamp(0.0, 1.0)));
-    };
+    match preprocessing.centring {
+        None => Ok(after_division(noise, total_variance.clamp(0.0, 1.0))),
+        Some(a) => {
+            let rows = (total_variance, mean_length);
+            let noise = planned_covariance(&noise, preprocessing, a, rows)?;
+            Ok(after_division(noise, total_variance))
+        }
+    }
+}
+
+/// The noise of one report of a planned study of sites, like [`planned_noise`]; sampling is no part of it.
+///
+/// # Errors
+/// `invalid-request` as there.
+pub(crate) fn planned_noise_of_tables(
+    params: &SiteStudyParams,
+    total_variance: f64,
+    mean_length: f64,
+) -> Result<NoiseModel> {
+    let (noise, preprocessing) = (params.mechanism().noise_model(), params.preprocessing());
+    match preprocessing.centring {
+        None => Ok(noise),
+        Some(a) => planned_covariance(&noise, preprocessing, a, (total_variance, mean_length)),
+    }
+}
+
+/// Noise of one report in the covariance that private centring with the constant `a` will find.
+fn planned_covariance(
+    noise: &NoiseModel,
+    preprocessing: &Preprocessing,
+    a: f64,
+    (total_variance, mean_length): (f64, f64),
+) -> Result<NoiseModel> {
     let squared_length = total_variance + mean_length * mean_length;
     // Written so that NaN fails; eigenvalues are often given with few digits.
     if !(total_variance >= 0.0 && mean_length >= 0.0 && squared_length <= 1.0 + 1e-6) {
@@ -239,11 +275,10 @@ pub fn planned_noise(
     let factor = 1.0 + a * a;
     // The corner expected with `double-cap`, which does not show E‖y‖²/P.
     let length = (squared_length.min(1.0) + a * a) / factor;
-    let corner = a * a / factor - length / params.report_dimension() as f64;
-    let report = ReportNoise::new(&noise, a, preprocessing.norm, corner)?;
-    let dimension = params.dimension();
-    let noise = report.centred(a, dimension, Some(total_variance), mean_length / a);
-    Ok(after_division(noise, total_variance))
+    let corner = a * a / factor - length / preprocessing.report_dimension() as f64;
+    let report = ReportNoise::new(noise, a, preprocessing.norm, corner)?;
+    let dimension = preprocessing.dimension;
+    Ok(report.centred(a, dimension, Some(total_variance), mean_length / a))
 }
 
 /// The sum `Σ f·UᵀDU` of a bucket, computed with the known value of the corner, plus `identity` per report.

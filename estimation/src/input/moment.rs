@@ -12,6 +12,7 @@ use nalgebra::{DMatrix, DVectorView};
 use super::{
     accumulate::Accumulator,
     centring::{EstimatedMean, ReportNoise, centred_sum, identity_from_corner, move_rows},
+    counts::Counts,
     missing::ObservedShares,
 };
 use crate::{assessment::checked_deviation, linalg::packed_to_dense};
@@ -21,7 +22,7 @@ use crate::{assessment::checked_deviation, linalg::packed_to_dense};
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoisyMoment {
     buckets: Vec<Accumulator>,
-    n: u64,
+    counts: Counts,
     mean: PackedSymmetric,
     noise: NoiseModel,
     centring: Option<Centring>,
@@ -92,12 +93,44 @@ impl NoisyMoment {
 
     /// The moment behind the sum of the outer products of `n` prepared rows: centred if the study is.
     pub(crate) fn without_noise(
-        params: &StudyParams,
+        preprocessing: &Preprocessing,
         sum: PackedSymmetric,
         n: u64,
     ) -> Result<Self> {
         let sum = Accumulator::from_parts(sum, n)?;
-        Self::from_decoded(vec![sum], NoiseModel::gaussian(0.0), params.preprocessing())
+        Self::from_decoded(vec![sum], NoiseModel::gaussian(0.0), preprocessing)
+    }
+
+    /// The moment behind a mean of tables with these counts, each report having noise of this distribution; with private
+    /// centring the covariance. Sampling is no part of its noise.
+    pub(crate) fn of_tables(
+        mean: PackedSymmetric,
+        counts: Counts,
+        noise: NoiseModel,
+        preprocessing: &Preprocessing,
+    ) -> Result<Self> {
+        // The mean is one sum of weight 1: tables stay apart elsewhere.
+        let mean = vec![Accumulator::from_parts(mean, 1)?];
+        let moment = Self {
+            counts,
+            ..Self::from_buckets(mean, noise)?
+        };
+        match preprocessing.centring {
+            Some(a) => moment.centred(a, preprocessing.norm),
+            None => Ok(moment),
+        }
+    }
+
+    /// Adds the sampling of the rows to the noise, `fourth` being E‖x‖⁴/(E‖x‖²)² around the mean.
+    pub(crate) fn with_sampling(self, fourth: f64) -> Self {
+        let rows = (self.dimension(), self.mean.trace().max(0.0));
+        let Counts {
+            n_eff, rows: many, ..
+        } = self.counts;
+        Self {
+            noise: self.noise.with_sampling(rows, fourth, n_eff / many),
+            ..self
+        }
     }
 
     /// Makes a moment from sums of decoded reports with noise of this distribution: what preprocessing did to the rows
@@ -215,7 +248,7 @@ impl NoisyMoment {
         mean.scale(1.0 / n as f64);
         Ok(Self {
             buckets,
-            n,
+            counts: Counts::of_rows(n),
             mean,
             noise,
             centring: None,
@@ -260,7 +293,10 @@ impl NoisyMoment {
         let noise = |total_variance: Option<f64>| {
             report.centred(a, p, total_variance, mean.mean_over_constant())
         };
-        let mut centred = Self::from_buckets(buckets, noise(None))?;
+        let mut centred = Self {
+            counts: self.counts,
+            ..Self::from_buckets(buckets, noise(None))?
+        };
         // The corner's noise comes in once for every dimension of the report.
         let deviation =
             factor * report_dimension as f64 * (report.identity_variance / self.n_eff()).sqrt();
@@ -291,13 +327,17 @@ impl NoisyMoment {
 
     /// Reports summed.
     pub fn n(&self) -> u64 {
-        self.n
+        self.counts.draws
     }
 
-    /// Reports with as much noise in their mean. Weights are in the noise model: n reports of mean weight w̄ have that
-    /// of n·w̄² reports of weight 1.
+    /// Reports of one row each with as much noise in their mean.
     pub fn n_eff(&self) -> f64 {
-        self.n as f64
+        self.counts.n_eff
+    }
+
+    /// Draws, rows and sites in the mean.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Noise of one decoded report.

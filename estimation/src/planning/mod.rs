@@ -12,6 +12,7 @@ mod moments;
 mod plan;
 mod prepare;
 mod sample;
+mod tables;
 mod target;
 mod unknown_error;
 
@@ -24,6 +25,7 @@ pub use plan::{
 };
 pub use prepare::{PrepareAnswer, describe, prepare};
 pub use sample::{PublicColumn, PublicRows};
+pub use tables::Tables;
 pub use target::{
     PlanResult, PlanTarget, assumed_of_pilot, error_curve, evenly_spaced, meet, pilot_mean_length,
     spectrum_from_eigenvalues, spectrum_from_pilot,

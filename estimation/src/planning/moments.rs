@@ -56,7 +56,7 @@ fn of_whole_rows(
         cancel.check()?;
         sum.add(&row, share);
     }
-    let moment = NoisyMoment::without_noise(params, sum.finish(), 1)?;
+    let moment = NoisyMoment::without_noise(params.preprocessing(), sum.finish(), 1)?;
     let mut mean = mean_of(sample, params.dimension());
     for (i, entry) in mean.iter_mut().enumerate() {
         *entry *= shares.mean_factor(i);

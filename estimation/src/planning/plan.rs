@@ -6,22 +6,30 @@ use eigenveil_shared::{
     Error, Result,
     codec::report_len,
     estimate::Estimate,
-    mechanism::{Calibration, MAX_DENSE_DIMENSION, MechanismKind, NoiseModel},
+    mechanism::{
+        Calibration, MAX_DENSE_DIMENSION, MechanismKind, NoiseModel, table::MAX_TABLE_ROWS,
+    },
     preprocess::{BoundRows, Preprocessing},
     privacy::{PrivacyStatement, budget_warnings},
+    site_study::{
+        DEFAULT_SITE_MECHANISM, SiteStudyDesign, SiteStudyParams, SiteTerms, SiteWeights,
+    },
     study::{StudyDesign, StudyParams},
     word,
 };
 use serde::{Deserialize, Serialize};
 
-use super::target::{
-    PlanTarget, assumed_of_pilot, check_total, meet, pilot_mean_length, reject,
-    spectrum_from_eigenvalues, spectrum_from_pilot,
+use super::{
+    tables::Tables,
+    target::{
+        PlanResult, PlanTarget, assumed_of_pilot, check_total, meet, pilot_mean_length, reject,
+        spectrum_from_eigenvalues, spectrum_from_pilot,
+    },
 };
 use crate::{
     Cancel,
     centring::planned_noise,
-    floor::{ExpectedError, SpectrumRange, resolution},
+    floor::{ExpectedError, Resolution, SpectrumRange, resolution},
 };
 
 /// Components planned for where nothing says how many.
@@ -30,6 +38,8 @@ pub const DEFAULT_COMPONENTS: usize = 3;
 const COMPLETE_REQUESTS: &str = "a plan needs `p`, the dimension, and `n`, the participants expected: it then says how small a component they can show. For an error, add `k` and `spectrum`, or give `pilot` in place of `p`; then `target_error` may stand in place of `n`";
 /// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
 const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
+/// Most sites of equal size in a plan.
+const MAX_PLANNED_SITES: u64 = 1_000_000;
 
 /// A request for a plan for `n` or for `target_error`, from a spectrum or a pilot; with neither of these, the plan
 /// gives the smallest components that `n` participants can show.
@@ -66,6 +76,19 @@ pub struct PlanRequest {
     pub centring: Option<f64>,
     /// ‖E x‖ of the prepared rows, for private centring.
     pub mean_length: Option<f64>,
+    /// Sites among which rows are divided evenly, each with one report of its table: beside them the plan has one site
+    /// with all rows (a curator), and each row's own report.
+    #[serde(default)]
+    pub sites: Option<NonZeroU64>,
+    /// Rows of all sites together.
+    #[serde(default)]
+    pub rows: Vec<NonZeroU64>,
+    /// Rows of each site, in place of `sites` and `rows`; with `target_error` their proportions.
+    #[serde(default)]
+    pub site_rows: Vec<NonZeroU64>,
+    /// How the sites are weighed.
+    #[serde(default, deserialize_with = "word")]
+    pub site_weights: SiteWeights,
 }
 
 /// A plan. Scripts rely on the keys.
@@ -128,9 +151,49 @@ pub struct PlanSetting {
     pub true_epsilon: Option<f64>,
     /// Whether the claim holds.
     pub claim_holds: bool,
+    /// Sites, each of which reports its table; absent where each report is of one row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sites: Option<u64>,
     /// The noise of a report, for the chart.
     #[serde(skip)]
     pub noise: NoiseModel,
+    /// The tables of the sites, for the chart.
+    #[serde(skip)]
+    pub tables: Option<Tables>,
+}
+
+impl PlanSetting {
+    /// The error to expect with `n` participants, or rows of all sites.
+    ///
+    /// # Errors
+    /// Those of [`SpectrumRange::error`].
+    pub fn error(&self, spectrum: &SpectrumRange, n: u64) -> Result<ExpectedError> {
+        match &self.tables {
+            None => spectrum.error(&self.noise, n as f64),
+            Some(tables) => tables.error(spectrum, n),
+        }
+    }
+
+    /// What `n` participants, or rows of all sites, can show of rows of dimension p and this total variance.
+    ///
+    /// # Errors
+    /// Those of [`resolution`].
+    pub fn resolution(&self, rows: (usize, f64), n: u64, k: usize) -> Result<Resolution> {
+        match &self.tables {
+            None => resolution(&self.noise, rows, n as f64, k),
+            Some(tables) => {
+                let (noise, n_eff) = tables.noise_of(n);
+                resolution(&noise, rows, n_eff, k)
+            }
+        }
+    }
+
+    fn meet(&self, spectrum: &SpectrumRange, target: PlanTarget) -> Result<PlanResult> {
+        match &self.tables {
+            None => meet(spectrum, &self.noise, target),
+            Some(tables) => tables.meet(spectrum, target),
+        }
+    }
 }
 
 /// An expected error.
@@ -238,14 +301,21 @@ fn errors(
     }
     let noise = |params: &StudyParams| {
         // The pilot's measured noise, if its reports are the same.
-        let same = pilot.filter(|pilot| same_reports(params, &pilot.params));
+        let of_rows = |pilot: &&Estimate| {
+            pilot
+                .params
+                .rows()
+                .is_ok_and(|own| same_reports(params, own))
+        };
+        let same = pilot.filter(of_rows);
         match same.and_then(|pilot| pilot.spectrum.as_ref()) {
             Some(measured) => Ok(measured.noise),
             None => planned_noise(params, total_variance, mean_length),
         }
     };
-    let settings = request.settings(&preprocessing, noise, &mut notes)?;
-    let participants = request.n.iter().map(|n| PlanTarget::Participants(n.get()));
+    let mut settings = request.settings(&preprocessing, noise, &mut notes)?;
+    settings.extend(request.settings_of_sites(&preprocessing, (total_variance, mean_length))?);
+    let participants = request.numbers().map(PlanTarget::Participants);
     let targets: Vec<PlanTarget> = match request.target_error {
         Some(target) => vec![PlanTarget::Error(target)],
         None => participants.collect(),
@@ -253,10 +323,15 @@ fn errors(
     let has_range = !spectrum.is_known();
     let range = |error: ExpectedError| (error.low, error.high);
     let mut rows = Vec::new();
-    for (setting, params) in settings {
+    for setting in settings {
+        let PlannedSetting {
+            setting,
+            report_bytes,
+            expected_attempts,
+        } = setting;
         for &target in &targets {
             cancel.check()?;
-            let planned = meet(&spectrum, &setting.noise, target)?;
+            let planned = setting.meet(&spectrum, target)?;
             rows.push(PlanRow {
                 setting: setting.clone(),
                 n: planned.n,
@@ -266,10 +341,10 @@ fn errors(
                     .and_then(|n| n.low),
                 error: planned.error.map(|error| error.central),
                 error_range: planned.error.filter(|_| has_range).map(range),
-                report_bytes: report_len(params.payload_len()),
+                report_bytes,
                 components_above_floor: planned.components_above,
                 reason: planned.reason,
-                expected_attempts: params.mechanism().expected_attempts(),
+                expected_attempts,
             });
         }
     }
@@ -303,15 +378,17 @@ fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
     let mean_length = request.mean_length.unwrap_or(0.0);
     let noise = |params: &StudyParams| planned_noise(params, total_variance, mean_length);
     let mut notes = Vec::new();
-    let settings = request.settings(&request.preprocessing(p), noise, &mut notes)?;
+    let preprocessing = request.preprocessing(p);
+    let mut settings = request.settings(&preprocessing, noise, &mut notes)?;
+    settings.extend(request.settings_of_sites(&preprocessing, (total_variance, mean_length))?);
     let mut rows = Vec::new();
-    for (setting, _) in settings {
-        for n in &request.n {
+    for PlannedSetting { setting, .. } in settings {
+        for n in request.numbers() {
             cancel.check()?;
-            let resolved = resolution(&setting.noise, (p, total_variance), n.get(), k)?;
+            let resolved = setting.resolution((p, total_variance), n, k)?;
             rows.push(SizeRow {
                 setting: setting.clone(),
-                n: n.get(),
+                n,
                 visible: resolved.visible,
                 separable: resolved.separable,
             });
@@ -327,6 +404,13 @@ fn sizes(request: &PlanRequest, cancel: Cancel<'_>) -> Result<SizePlan> {
     })
 }
 
+/// A setting with what its reports take.
+struct PlannedSetting {
+    setting: PlanSetting,
+    report_bytes: usize,
+    expected_attempts: Option<f64>,
+}
+
 struct Population {
     spectrum: SpectrumRange,
     /// How the rows are prepared. For a sparse pilot, their dimension is larger than that of the spectrum.
@@ -339,7 +423,8 @@ struct Population {
 impl PlanRequest {
     fn check(&self, has_pilot: bool) -> Result<()> {
         let has_population = has_pilot || self.p.is_some();
-        match (self.target_error, self.n.is_empty()) {
+        self.check_sites()?;
+        match (self.target_error, self.numbers().next().is_none()) {
             (Some(_), false) => return reject("give `n` or `target_error`, not both"),
             (None, true) => return reject(COMPLETE_REQUESTS),
             _ if !has_population => return reject(COMPLETE_REQUESTS),
@@ -371,7 +456,7 @@ impl PlanRequest {
         preprocessing: &Preprocessing,
         noise: impl Fn(&StudyParams) -> Result<NoiseModel>,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<(PlanSetting, StudyParams)>> {
+    ) -> Result<Vec<PlannedSetting>> {
         let p = preprocessing.dimension;
         let mut settings = Vec::new();
         for (mechanism, calibration) in self.mechanisms(p, notes)? {
@@ -396,9 +481,15 @@ impl PlanRequest {
                     calibration: privacy.calibration,
                     true_epsilon: privacy.true_epsilon,
                     claim_holds: privacy.claim_holds,
+                    sites: None,
                     noise: noise(&params)?,
+                    tables: None,
                 };
-                settings.push((setting, params));
+                settings.push(PlannedSetting {
+                    setting,
+                    report_bytes: report_len(params.payload_len()),
+                    expected_attempts: params.mechanism().expected_attempts(),
+                });
             }
         }
         Ok(settings)
@@ -413,6 +504,10 @@ impl PlanRequest {
         let named = !self.mechanism.is_empty();
         let mut kinds = match named {
             true => self.mechanism.clone(),
+            // Beside sites, one of each guarantee.
+            false if self.has_sites() => {
+                vec![MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian]
+            }
             false => MechanismKind::ALL.to_vec(),
         };
         if !named && p > MAX_DENSE_DIMENSION {
@@ -421,7 +516,8 @@ impl PlanRequest {
                 "p = {p} is above {MAX_DENSE_DIMENSION}, the largest p of the Gaussian mechanisms: they are left out."
             ));
         }
-        if self.delta.is_some_and(|delta| delta != 0.0) && kinds.iter().all(|kind| kind.is_pure()) {
+        let unused = !self.has_sites() && kinds.iter().all(|kind| kind.is_pure());
+        if self.delta.is_some_and(|delta| delta != 0.0) && unused {
             return reject(
                 "`delta` is given, but the delta of double-cap is always 0; leave `delta` out",
             );
@@ -442,6 +538,102 @@ impl PlanRequest {
             all.insert(place + 1, (published, Calibration::AsPublished));
         }
         Ok(all)
+    }
+
+    fn has_sites(&self) -> bool {
+        self.sites.is_some() || !self.site_rows.is_empty()
+    }
+
+    /// Numbers of participants, or of rows of all sites, to plan for; none with a target error.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let of_each: u64 = self
+            .site_rows
+            .iter()
+            .map(|rows| rows.get())
+            .fold(0, u64::saturating_add);
+        let by_list = (of_each > 0 && self.target_error.is_none()).then_some(of_each);
+        let numbers = self.n.iter().chain(&self.rows).map(|n| n.get());
+        numbers.chain(by_list)
+    }
+
+    fn check_sites(&self) -> Result<()> {
+        let (list, even) = (!self.site_rows.is_empty(), self.sites.is_some());
+        let beside_list = [
+            ("sites", list && even),
+            ("rows", list && !self.rows.is_empty()),
+        ];
+        Error::reject_if_given(&beside_list, "`site_rows` has the rows of each site")?;
+        if !self.rows.is_empty() && !self.has_sites() {
+            return reject(
+                "`rows` are those of all sites together: give `sites`, their number, too",
+            );
+        }
+        if self.has_sites() && !self.n.is_empty() {
+            return reject(
+                "`n` is of participants with one row each: give `rows` with `sites`, or `site_rows` alone",
+            );
+        }
+        if self.sites.is_some() && self.rows.is_empty() && self.target_error.is_none() {
+            return reject("`sites` needs `rows`, those of all sites together, or `target_error`");
+        }
+        if !self.rows.is_empty() && self.target_error.is_some() {
+            return reject("give `rows` or `target_error`, not both");
+        }
+        if !self.has_sites() && self.site_weights != SiteWeights::default() {
+            return reject(
+                "`site_weights` are of sites: give `sites` or `site_rows`, or leave it out",
+            );
+        }
+        match self.sites {
+            Some(sites) if sites.get() > MAX_PLANNED_SITES => reject(format!(
+                "`sites` is {sites}; a plan takes up to {MAX_PLANNED_SITES}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The sites with every ε, and one site with all rows, for rows prepared as `preprocessing` says.
+    fn settings_of_sites(
+        &self,
+        preprocessing: &Preprocessing,
+        rows: (f64, f64),
+    ) -> Result<Vec<PlannedSetting>> {
+        if !self.has_sites() {
+            return Ok(Vec::new());
+        }
+        let sizes: Vec<u64> = match self.sites {
+            // Of equal size, whatever that is.
+            Some(sites) => vec![1; sites.get() as usize],
+            None => self.site_rows.iter().map(|rows| rows.get()).collect(),
+        };
+        let mut mechanisms: Vec<MechanismKind> = self.mechanism.clone();
+        mechanisms.retain(|kind| !kind.is_pure());
+        if mechanisms.is_empty() {
+            mechanisms.push(DEFAULT_SITE_MECHANISM);
+        }
+        let mut settings = Vec::new();
+        for mechanism in mechanisms {
+            for &epsilon in &self.epsilon {
+                let params = SiteStudyParams::freeze(SiteStudyDesign {
+                    dimension: preprocessing.dimension,
+                    features: preprocessing.features.clone(),
+                    norm: preprocessing.norm,
+                    centring: preprocessing.centring,
+                    mechanism,
+                    budget: mechanism.budget(epsilon, self.delta)?,
+                    terms: SiteTerms {
+                        site_weights: self.site_weights,
+                        ..SiteTerms::new(MAX_TABLE_ROWS)
+                    },
+                })?;
+                let several = Tables::new(&params, &sizes, rows)?;
+                let curator = (sizes.len() > 1).then(|| Tables::new(&params, &[1], rows));
+                for tables in std::iter::once(Ok(several)).chain(curator) {
+                    settings.push(planned_tables(&params, tables?));
+                }
+            }
+        }
+        Ok(settings)
     }
 
     /// Total variance of the prepared rows, after division by the radius; `None` if it is not known.
@@ -513,6 +705,25 @@ impl PlanRequest {
             mean_length: pilot_mean_length(pilot),
             notes: sparse.into_iter().chain(assumed).collect(),
         })
+    }
+}
+
+fn planned_tables(params: &SiteStudyParams, tables: Tables) -> PlannedSetting {
+    let privacy = PrivacyStatement::of_site(params);
+    PlannedSetting {
+        setting: PlanSetting {
+            mechanism: privacy.mechanism,
+            epsilon: privacy.epsilon,
+            delta: privacy.delta,
+            calibration: None,
+            true_epsilon: privacy.true_epsilon,
+            claim_holds: privacy.claim_holds,
+            sites: Some(tables.sites()),
+            noise: params.mechanism().noise_model(),
+            tables: Some(tables),
+        },
+        report_bytes: privacy.report_bytes,
+        expected_attempts: None,
     }
 }
 

@@ -202,7 +202,7 @@ pub fn spectrum_from_pilot(
         unseen_limit: spectrum.unseen_limit + step,
         ..spectrum.clone()
     };
-    SpectrumRange::of(&lifted, pilot.n as f64, k)
+    SpectrumRange::of(&lifted, pilot.n_eff(), k)
 }
 
 /// ‖E x‖ of a pilot with private centring, without the noise's part; 0 without centring.
@@ -237,17 +237,7 @@ pub fn meet(
         PlanTarget::Participants(n) => return at(n, None),
         PlanTarget::Error(target) => target,
     };
-    let guess = random_error(p, k);
-    if target >= guess {
-        return reject(format!(
-            "the target error is {target}; it must be below {guess:.4}, the error of a subspace drawn at random (k = {k}, p = {p})"
-        ));
-    }
-    if target > 0.0 && target < MIN_TARGET {
-        return reject(format!(
-            "the target error is {target}; it must be at least {MIN_TARGET}: smaller ones cannot be computed"
-        ));
-    }
+    check_target(target, p, k)?;
     let participants = spectrum.participants(noise, target)?;
     if let Some(n) = participants.high {
         return at(n, Some(participants));
@@ -268,6 +258,27 @@ pub fn meet(
             ),
         }),
     })
+}
+
+/// # Errors
+/// `invalid-request` for a target that is not positive, too small to be computed, or no better than a guess.
+pub(super) fn check_target(target: f64, p: usize, k: usize) -> Result<()> {
+    let guess = random_error(p, k);
+    if target >= guess {
+        return reject(format!(
+            "the target error is {target}; it must be below {guess:.4}, the error of a subspace drawn at random (k = {k}, p = {p})"
+        ));
+    }
+    // Written so that NaN fails.
+    if !(target.is_finite() && target > 0.0) {
+        return reject(format!("the target error is {target}; it must be positive"));
+    }
+    if target < MIN_TARGET {
+        return reject(format!(
+            "the target error is {target}; it must be at least {MIN_TARGET}: smaller ones cannot be computed"
+        ));
+    }
+    Ok(())
 }
 
 /// Expected errors at up to `points` numbers of participants, evenly spaced in their logarithm.

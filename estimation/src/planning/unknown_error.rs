@@ -21,6 +21,8 @@ pub enum UnknownError {
     UnknownLengths,
     /// A document of an older program.
     NoSpectrum,
+    /// Tables of sites: it depends on how further rows are divided among them.
+    Tables,
 }
 
 impl UnknownError {
@@ -42,6 +44,7 @@ impl UnknownError {
             ),
             Self::UnknownLengths => "give it (`mean_squared_length`)".to_owned(),
             Self::NoSpectrum => "estimate it again".to_owned(),
+            Self::Tables => "plan with `sites` and `rows`".to_owned(),
         }
     }
 }
@@ -60,6 +63,9 @@ impl fmt::Display for UnknownError {
                 "the reports do not show the mean squared length of the rows, which a plan takes"
             }
             Self::NoSpectrum => "the document lacks its spectrum",
+            Self::Tables => {
+                "it depends on how the rows are divided among sites, which a plan takes"
+            }
         })
     }
 }
@@ -80,6 +86,9 @@ pub fn known_error(estimate: &Estimate) -> Result<f64, UnknownError> {
 /// # Errors
 /// Why that is not known.
 pub fn known_spectrum(estimate: &Estimate) -> Result<&SpectrumEstimate, UnknownError> {
+    if estimate.sites.is_some() {
+        return Err(UnknownError::Tables);
+    }
     shown_spectrum(estimate, estimate.k, None)
 }
 

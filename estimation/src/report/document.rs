@@ -3,7 +3,8 @@
 use eigenveil_shared::{
     Error, Result,
     estimate::{ComponentCount, Estimate},
-    privacy::{PrivacyStatement, delta_warning},
+    parameters::Parameters,
+    privacy::delta_above,
     study::StudyParams,
 };
 
@@ -12,16 +13,50 @@ use crate::{assessment::probable_mean_warning, components::ComponentsReport};
 
 const VERSION: u32 = 2;
 
-/// The document for these components from `n` reports, without the mean, the feasibility check and the time; `first`
-/// are the warnings that put the others in doubt.
+/// The reports that an estimate is of.
+pub(crate) struct Reported {
+    pub(crate) params: Parameters,
+    /// Reports.
+    pub(crate) n: u64,
+    /// Reports left out of them because another one has their seed.
+    pub(crate) repeated: u64,
+    /// The most that exchanging one for another can move the moment.
+    pub(crate) influence: f64,
+    /// What each report protects one of, and how many there are: δ must be far below one over that.
+    pub(crate) protected: (u64, &'static str),
+}
+
+impl Reported {
+    /// Of `n` reports of one row each.
+    pub(crate) fn of_rows(params: &StudyParams, n: u64, repeated: u64) -> Self {
+        let influence = params
+            .mechanism()
+            .report_influence(params.report_dimension());
+        Self {
+            params: params.clone().into(),
+            n,
+            repeated,
+            influence: influence / n as f64,
+            protected: (n, "participants"),
+        }
+    }
+}
+
+/// The document for these components, without the mean, the feasibility check, the sites and the time; `first` are the
+/// warnings that put the others in doubt.
 pub(crate) fn document(
-    params: &StudyParams,
+    reported: Reported,
     (name, requested_k): (&str, ComponentCount),
-    n: u64,
     findings: ComponentsReport,
-    repeated: u64,
     first: Vec<Warning>,
 ) -> Estimate {
+    let Reported {
+        params,
+        n,
+        repeated,
+        influence,
+        protected: (protected, whom),
+    } = reported;
     let ComponentsReport {
         vectors,
         spectrum,
@@ -31,7 +66,7 @@ pub(crate) fn document(
         k_shares,
         bucket_agreement,
     } = findings;
-    let mean = probable_mean_warning(params, &floor_report);
+    let mean = probable_mean_warning(params.preprocessing(), &floor_report);
     // Beside the mean the others are small, and advice to ask for more people would be wrong.
     let outlook = floor_report.outlook.filter(|_| mean.is_none());
     let delta = params.budget().delta();
@@ -42,12 +77,17 @@ pub(crate) fn document(
         .chain(mean)
         .chain(floor_report.warnings)
         .chain(outlook.map(Warning::MoreParticipants))
-        .chain(delta_warning(delta, n).map(|_| Warning::LargeDelta { delta, n }))
+        .chain(
+            delta_above(delta, protected, whom).map(|_| Warning::LargeDelta {
+                delta,
+                n: protected,
+                whom,
+            }),
+        )
         .collect();
     Estimate {
         version: VERSION,
         name: name.to_owned(),
-        params: params.clone(),
         fingerprint: params.fingerprint().to_string(),
         n,
         duplicate_seeds: repeated,
@@ -68,14 +108,13 @@ pub(crate) fn document(
         k_shares,
         expected_error: floor_report.expected_error,
         expected_error_range: floor_report.expected_error_range,
-        influence: params
-            .mechanism()
-            .report_influence(params.report_dimension())
-            / n as f64,
+        influence,
         sparse,
         bucket_agreement,
         feasibility: None,
-        privacy: PrivacyStatement::new(params),
+        sites: None,
+        privacy: params.privacy(),
+        params,
         warning_codes: warnings
             .iter()
             .map(|warning| warning.code().to_owned())

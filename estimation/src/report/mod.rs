@@ -2,4 +2,5 @@
 
 pub(crate) mod document;
 pub mod format;
+pub(crate) mod sites;
 pub(crate) mod warning;

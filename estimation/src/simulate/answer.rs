@@ -21,7 +21,7 @@ pub struct SimulateAnswer {
     /// Whether the claim holds.
     #[serde(skip)]
     pub claim_holds: bool,
-    /// Participants.
+    /// Participants, or rows of all sites.
     pub n: u64,
     /// Dimension of a row.
     pub p: usize,
@@ -31,6 +31,9 @@ pub struct SimulateAnswer {
     pub s: Option<usize>,
     /// Constant of private centring.
     pub centring: Option<f64>,
+    /// Sites, each of which reports its table once; absent where each report is of one row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sites: Option<u64>,
     /// How the noise of the sum was drawn.
     pub noise: NoisePath,
     /// Error of the estimate.

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Error, Result, api::SparseSettings, estimate::ComponentCount, study::StudyParams,
+    Error, Result, api::SparseSettings, estimate::ComponentCount, mechanism::NoiseModel,
+    study::StudyParams,
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
@@ -195,7 +196,9 @@ fn repeat(
         ..
     } = found;
     let prediction = match (experiment.sparse, experiment.source) {
-        (None, RowSource::Rows(_) | RowSource::Model(_)) => predicted(&clean, k, &noisy)?,
+        (None, RowSource::Rows(_) | RowSource::Model(_)) => {
+            predicted(&clean, k, noisy.noise(), noisy.n_eff())?
+        }
         // The error is that of other features, or against something else than the principal components.
         (Some(_), _) | (None, RowSource::RowsWithReference(..)) => None,
     };
@@ -212,8 +215,13 @@ fn repeat(
     })
 }
 
-/// The prediction for plain PCA from the noiseless moment.
-fn predicted(clean: &NoisyMoment, k: usize, noisy: &NoisyMoment) -> Result<Option<Prediction>> {
+/// The prediction for plain PCA from the noiseless moment, with this noise of one report.
+pub(super) fn predicted(
+    clean: &NoisyMoment,
+    k: usize,
+    noise: &NoiseModel,
+    n_eff: f64,
+) -> Result<Option<Prediction>> {
     let moment = clean.dense();
     if k >= moment.nrows() {
         return Ok(None);
@@ -225,7 +233,7 @@ fn predicted(clean: &NoisyMoment, k: usize, noisy: &NoisyMoment) -> Result<Optio
         let excess = excess.map(|v| mean.excess_along(v)).collect();
         spectrum = spectrum.with_excess_along_mean(excess)?;
     }
-    predict(&spectrum, noisy.noise(), noisy.n_eff()).map(Some)
+    predict(&spectrum, noise, n_eff).map(Some)
 }
 
 /// Mean and spread of these repeats.

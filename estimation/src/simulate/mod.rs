@@ -12,9 +12,11 @@ mod example_reports;
 mod experiment;
 mod noisy_sum;
 mod participants;
+mod sites;
 
 pub use answer::{SimulateAnswer, Sweep};
 pub use example_reports::{ExampleReports, example_reports, has_example_reports};
 pub use experiment::{Experiment, Repeat, Summary, run, summarize};
 pub use noisy_sum::{NoisePath, noisy_sum};
 pub use participants::{RowSource, SimulatedParticipants};
+pub use sites::{SimulatedTables, SiteExperiment, draw_tables, run_sites};

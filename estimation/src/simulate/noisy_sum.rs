@@ -126,7 +126,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         };
         buckets.push(accumulator);
     }
-    let mut clean = NoisyMoment::without_noise(params, clean, n)?;
+    let mut clean = NoisyMoment::without_noise(params.preprocessing(), clean, n)?;
     if let Some((a, centre)) = &centre {
         clean = clean.moved(centre, *a);
     }

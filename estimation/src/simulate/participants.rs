@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, Result,
-    preprocess::{BoundedRow, Preprocessor, Row},
+    preprocess::{BoundedRow, Preprocessing, Preprocessor, Row},
     study::StudyParams,
 };
 use nalgebra::DMatrix;
@@ -48,7 +48,17 @@ impl<'a> SimulatedParticipants<'a> {
         params: &'a StudyParams,
         rng: &mut R,
     ) -> Result<Self> {
-        let preprocessor = params.preprocessor();
+        Self::draw_prepared(source, k, params.preprocessing(), rng)
+    }
+
+    /// Draws them like [`draw`](Self::draw), for rows that are prepared like this.
+    pub(super) fn draw_prepared<R: Rng + ?Sized>(
+        source: &RowSource<'_>,
+        k: usize,
+        preprocessing: &'a Preprocessing,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let preprocessor = preprocessing.preprocessor()?;
         match source {
             RowSource::Model(model) => {
                 let population = model.draw(rng)?;
@@ -78,7 +88,7 @@ impl<'a> SimulatedParticipants<'a> {
                 }
                 let (truth, support) = match source {
                     RowSource::RowsWithReference(_, reference) => {
-                        let p = params.report_dimension();
+                        let p = preprocessing.report_dimension();
                         if reference.shape() != (p, k) {
                             return Err(Error::invalid_request(format!(
                                 "the reference is {:?}; the study needs {p} × {k}",
@@ -91,20 +101,20 @@ impl<'a> SimulatedParticipants<'a> {
                         let sparse = support.len() < p;
                         ((*reference).clone(), sparse.then_some(support))
                     }
-                    _ if params.preprocessing().allows_missing_cells() => {
+                    _ if preprocessing.allows_missing_cells() => {
                         // With missing cells, the raw moment is not the truth: it still has to be divided by the
                         // observed shares.
-                        let mut sum = GramSum::<f64>::new(params.report_dimension());
+                        let mut sum = GramSum::<f64>::new(preprocessing.report_dimension());
                         prepared.iter().for_each(|row| sum.add(row.as_slice(), 1.0));
                         let n = prepared.len() as u64;
-                        let moment = NoisyMoment::without_noise(params, sum.finish(), n)?;
+                        let moment = NoisyMoment::without_noise(preprocessing, sum.finish(), n)?;
                         (pca(&moment.dense(), k)?.vectors, None)
                     }
                     _ => {
                         // The constant of private centring is the last entry, if there is one.
-                        let p = params.dimension();
+                        let p = preprocessing.dimension;
                         let rows = prepared.iter().map(|row| &row.as_slice()[..p]);
-                        let centred = params.preprocessing().centring.is_some();
+                        let centred = preprocessing.centring.is_some();
                         (pca_of_rows(&rows, p, centred, k)?.vectors, None)
                     }
                 };
@@ -125,6 +135,33 @@ impl<'a> SimulatedParticipants<'a> {
     /// The rows of the truth that are not zero, for a sparse model.
     pub fn support(&self) -> Option<&[usize]> {
         self.support.as_deref()
+    }
+
+    /// The participants of a site whose components are tilted by `angle`, in radians.
+    ///
+    /// # Errors
+    /// `invalid-request` for rows, which are given, and those of [`Population::tilted`].
+    pub(super) fn tilted<R: Rng + ?Sized>(&self, angle: f64, rng: &mut R) -> Result<Self> {
+        let Kind::Population(population, preprocessor) = &self.kind else {
+            return Err(Error::invalid_request(
+                "`tilt` turns the components of a `model`; rows have those that they have",
+            )
+            .with_field("tilt"));
+        };
+        let population = population.tilted(angle, rng)?;
+        Ok(Self {
+            truth: population.subspace().clone(),
+            kind: Kind::Population(population, *preprocessor),
+            support: None,
+        })
+    }
+
+    /// The given rows, prepared; `None` of a model.
+    pub(super) fn given(&self) -> Option<&[BoundedRow]> {
+        match &self.kind {
+            Kind::Population(..) => None,
+            Kind::Prepared(rows) => Some(rows),
+        }
     }
 
     /// The centring constant a and the rows' mean (0 for the constant). The covariance is computed around the mean to

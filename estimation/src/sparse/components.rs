@@ -78,6 +78,7 @@ pub fn sparse_components(
         spectrum: Eigenvalues::all(&spectrum),
         noise,
         n_eff,
+        rows_of_tables: moment.counts().rows_of_tables(),
         excess_noise: excess_noise.as_ref(),
         excess: &excess,
         support: Some(Support {

@@ -1,13 +1,18 @@
 //! The second moment, or the covariance, that the mean report shows.
 
 use eigenveil_shared::{
-    Error, Result, error, estimate::Estimate, mechanism::NoiseModel, packed::PackedSymmetric,
-    preprocess::Norm, study::StudyParams,
+    Error, Result, error,
+    estimate::Estimate,
+    mechanism::NoiseModel,
+    packed::PackedSymmetric,
+    parameters::Parameters,
+    preprocess::{Norm, Preprocessing},
+    study::StudyParams,
 };
 use nalgebra::{DMatrix, Matrix3, Vector3};
 
 use super::{
-    law::{Frame, ReportLaw},
+    law::{Frame, ReportLaw, Tables},
     nearest_with_trace,
 };
 use crate::{floor::Floor, linalg::packed_to_dense, linalg::symmetric_eigenvalues};
@@ -78,7 +83,21 @@ impl MomentEstimate {
     /// From the mean decoded report ([`NoisyMoment::mean_report`](crate::moment::NoisyMoment::mean_report)) of `n`
     /// reports of a study.
     pub fn new(mean_report: &PackedSymmetric, n: u64, params: &StudyParams) -> Result<Self> {
-        let dimension = params.report_dimension();
+        let law = ReportLaw {
+            noise: params.noise_model(),
+            n: n as f64,
+            dimension: params.report_dimension() as f64,
+            tables: None,
+        };
+        Self::of_report(mean_report, law, params.preprocessing())
+    }
+
+    fn of_report(
+        mean_report: &PackedSymmetric,
+        law: ReportLaw,
+        preprocessing: &Preprocessing,
+    ) -> Result<Self> {
+        let dimension = preprocessing.report_dimension();
         if mean_report.dimension() != dimension {
             return Err(error!(
                 WrongDimension,
@@ -86,19 +105,15 @@ impl MomentEstimate {
                 mean_report.dimension()
             ));
         }
-        if n == 0 || !mean_report.as_slice().iter().all(|entry| entry.is_finite()) {
+        // Also false for NaN.
+        let counted = law.n > 0.0;
+        if !counted || !mean_report.as_slice().iter().all(|entry| entry.is_finite()) {
             return Err(Error::estimate_failed(
                 "the mean report is of no reports, or has an entry that is not a finite number",
             ));
         }
-        Self::check_study(params)?;
-        let law = ReportLaw {
-            noise: params.noise_model(),
-            n: n as f64,
-            dimension: dimension as f64,
-        };
+        Self::check_preprocessing(preprocessing)?;
         let report = packed_to_dense(mean_report);
-        let preprocessing = params.preprocessing();
         let moment = match preprocessing.centring {
             Some(a) => Self::centred(law, &report, a, preprocessing.norm),
             None => Self::uncentred(law, report, preprocessing.norm),
@@ -111,12 +126,11 @@ impl MomentEstimate {
         })
     }
 
-    /// Whether the errors of a moment of this study are known.
+    /// Whether the errors of a moment of rows that are prepared like this are known.
     ///
     /// # Errors
     /// `invalid-request` for a study that allows missing cells or weights; the sentence is for whoever makes one, too.
-    pub fn check_study(params: &StudyParams) -> Result<()> {
-        let preprocessing = params.preprocessing();
+    pub fn check_preprocessing(preprocessing: &Preprocessing) -> Result<()> {
         if !preprocessing.allows_missing_cells() && preprocessing.weights.is_none() {
             return Ok(());
         }
@@ -137,7 +151,25 @@ impl MomentEstimate {
                 "the mean report has {numbers} numbers, not those of a triangle of dimension {dimension}; fetch the estimate again"
             )
         })?;
-        Self::new(&report, estimate.n, &estimate.params)
+        let (params, sites) = match (&estimate.params, &estimate.sites) {
+            (Parameters::Rows(params), _) => return Self::new(&report, estimate.n, params),
+            (Parameters::Sites(params), Some(sites)) => (params, sites),
+            (Parameters::Sites(_), None) => {
+                return Err(Error::invalid_request(
+                    "this estimate of a study of sites lacks its sites; fetch it again",
+                ));
+            }
+        };
+        let law = ReportLaw {
+            noise: params.mechanism().noise_model(),
+            n: sites.n_eff,
+            dimension: params.report_dimension() as f64,
+            tables: Some(Tables {
+                rows: sites.rows_eff,
+                count: params.mechanism().count_sd().powi(2),
+            }),
+        };
+        Self::of_report(&report, law, params.preprocessing())
     }
 
     fn uncentred(law: ReportLaw, mut report: DMatrix<f64>, norm: Norm) -> Result<Self> {

@@ -8,10 +8,21 @@ use nalgebra::{Matrix3, Vector3};
 pub(super) struct ReportLaw {
     /// Noise of one report, not [`NoiseModel::Transformed`].
     pub(super) noise: NoiseModel,
-    /// n.
+    /// n, or what tables amount to.
     pub(super) n: f64,
     /// Dimension P of a report.
     pub(super) dimension: f64,
+    /// Where the reports are of tables.
+    pub(super) tables: Option<Tables>,
+}
+
+/// Tables of sites: their rows are not their draws of noise, and their number is noisy too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    /// Rows of the same weight with as much sampling.
+    pub(super) rows: f64,
+    /// Variance of the count of one.
+    pub(super) count: f64,
 }
 
 /// Three vectors V of a report's space, in which gradients G = V S Vᵀ of statistics lie.
@@ -74,8 +85,13 @@ impl ReportLaw {
                     .iter()
                     .map(|row| row.dot(&(s * row)) * row.dot(&(t * row)))
                     .sum();
-                off * squares + (diagonal_sd * diagonal_sd - off) * diagonal + fourth
-                    - mean_s * mean_t
+                let noise = off * squares + (diagonal_sd * diagonal_sd - off) * diagonal;
+                if let Some(tables) = self.tables {
+                    let counted = tables.count * mean_s * mean_t;
+                    let sampling = fourth - mean_s * mean_t;
+                    return (noise + counted) / self.n + sampling / tables.rows;
+                }
+                noise + fourth - mean_s * mean_t
             }
             // Centring is part of the gradients.
             NoiseModel::Transformed { .. } => f64::NAN,

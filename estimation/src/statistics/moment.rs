@@ -1,7 +1,7 @@
 //! The use case: the largest correlations and a regression, of an estimate that has the moment.
 
 use eigenveil_shared::{
-    Error, Result, estimate::Estimate, preprocess::Norm, study::StudyParams, wording::first_few,
+    Error, Result, estimate::Estimate, parameters::Parameters, preprocess::Norm, wording::first_few,
 };
 use serde::{Deserialize, Serialize};
 
@@ -160,10 +160,10 @@ impl MomentRequest {
     /// Checks what can be checked without an estimate of this study.
     ///
     /// # Errors
-    /// Those of [`MomentEstimate::check_study`]; `invalid-request` for features that the study does not have, and for
-    /// those that no regression has.
-    pub fn check(&self, params: &StudyParams) -> Result<()> {
-        MomentEstimate::check_study(params)?;
+    /// Those of [`MomentEstimate::check_preprocessing`]; `invalid-request` for features that the study does not have, and
+    /// for those that no regression has.
+    pub fn check(&self, params: &Parameters) -> Result<()> {
+        MomentEstimate::check_preprocessing(params.preprocessing())?;
         let numbered = || (1..=params.dimension()).map(|i| format!("x{i}")).collect();
         let names = params.feature_names().unwrap_or_else(numbered);
         self.places(&names).map(drop)

@@ -260,6 +260,7 @@ fn the_variance_is_that_of_released_directions() {
         noise: params.noise_model(),
         n: 1.0,
         dimension: 2.0,
+        tables: None,
     };
     let moments = constants.moments();
     let rows = [(0.9, 0.2), (0.5, 0.3), (-0.1, 0.6), (0.0, -1.0)]

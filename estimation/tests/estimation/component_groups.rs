@@ -157,7 +157,7 @@ fn an_uncentred_mean_is_recognised() {
     let rows = rows(3.0, &vec![1.0; p], 4_000);
     let (findings, _) = estimated_components(&params, &RowSource::Rows(&rows), k, 800, 1);
     let floor_report = &findings.floor_report;
-    assert!(probable_mean_warning(&params, floor_report).is_some());
+    assert!(probable_mean_warning(params.preprocessing(), floor_report).is_some());
     // The number of further participants is separate from the warnings, so that it can be omitted.
     assert!(floor_report.outlook.is_some(), "{floor_report:?}");
     let mut warnings = floor_report.warnings.iter();
@@ -165,7 +165,10 @@ fn an_uncentred_mean_is_recognised() {
     // In a study that centres no component is the mean.
     let kind = MechanismKind::DoubleCap;
     let centred = params_with(p, kind, 4.0, Norm::Normalize, Some(0.7));
-    assert_eq!(probable_mean_warning(&centred, floor_report), None);
+    assert_eq!(
+        probable_mean_warning(centred.preprocessing(), floor_report),
+        None
+    );
 }
 
 /// Almost none of 200 studies of centred rows (p = 12, one spike) has the warning: a direction has about nine clear
@@ -177,7 +180,7 @@ fn centred_rows_are_rarely_called_a_mean() {
     let source = RowSource::Model(Model::spiked(p, 1, 8.0));
     let called = (0..200).filter(|seed| {
         let (findings, _) = estimated_components(&params, &source, 1, 20_000, *seed);
-        probable_mean_warning(&params, &findings.floor_report).is_some()
+        probable_mean_warning(params.preprocessing(), &findings.floor_report).is_some()
     });
     let called = called.count();
     assert!(called <= 5, "{called}");

@@ -22,5 +22,7 @@ mod plan;
 mod poison;
 mod selection;
 mod simulate;
+mod sites;
+mod sites_at_length;
 mod statistics;
 mod warnings;

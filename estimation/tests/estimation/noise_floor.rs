@@ -74,6 +74,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
         spectrum: Eigenvalues::all(spectrum.as_slice()),
         noise: &noise_model(diagonal_factor),
         n_eff: N as f64,
+        rows_of_tables: None,
         excess_noise: None,
         excess: &[],
         support: None,

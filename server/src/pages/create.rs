@@ -263,7 +263,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             }
         }
         @if design.population.is_some() { (expected_errors(&design, numbers)) }
-        @if let Some(Err(why)) = design.params().rows().ok().map(MomentEstimate::check_study) {
+        @if let Err(why) = MomentEstimate::check_preprocessing(design.params().preprocessing()) {
             p #no-moment .help { "No correlations: " (why.detail()) "." }
         }
         (privacy_section(&design))

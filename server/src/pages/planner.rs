@@ -154,7 +154,7 @@ impl Outlook {
 
     /// The sizes for this number of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<Resolution> {
-        resolution(&self.noise, (self.p, 1.0), n.max(1), self.k).ok()
+        resolution(&self.noise, (self.p, 1.0), n.max(1) as f64, self.k).ok()
     }
 
     /// The outlook as a paragraph.
@@ -279,7 +279,7 @@ mod tests {
             rest_half_width: 0.0,
             unseen: 0.006,
             unseen_limit: 0.01,
-            noise: estimate.params.noise_model(),
+            noise: estimate.params.rows().unwrap().noise_model(),
             selection: None,
         });
         let forecast = |estimate: &Estimate| Forecast::by(estimate, 1).ok().unwrap();

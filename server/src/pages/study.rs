@@ -292,8 +292,7 @@ fn content(
             }
             section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                @if study.has_sites() { p #not-estimated { "Estimates of studies of sites are not made yet; the reports are kept." } }
-                @else if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
+                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
                 div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
             div .figures {
@@ -477,7 +476,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " " (plural(view.n, "report")) ", computed in " (rounded(view.seconds, 4)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (view.sample) ", computed in " (rounded(view.seconds, 4)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         (layout::warning_list(Some("warnings"), &view.warnings))
         p #downloads { "Download: "
@@ -490,7 +489,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
         @if !view.components.is_empty() {
             div .scroll tabindex="0" role="region" aria-label="Components" {
                 table #components {
-                    caption { "Components. \"Could be made by\": the share of the participants who, acting together, could have made it from nothing." }
+                    caption { "Components. \"Could be made by\": the share of the " (if study.has_sites() { "sites that" } else { "participants who" }) ", acting together, could have made it from nothing." }
                     thead { tr {
                         @for (head, _) in COMPONENTS { th scope="col" { (head) } }
                     } }
@@ -504,6 +503,9 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                     } }
                 }
             }
+        }
+        @if !view.sites.is_empty() {
+            div #sites .scroll tabindex="0" role="region" aria-label="Sites" { @for table in &view.sites { (PreEscaped(table)) } }
         }
         @if let Some(table) = &view.correlations {
             div #correlations .scroll tabindex="0" role="region" aria-label="Largest correlations" { (PreEscaped(table)) }

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use eigenveil_estimation::{
     format::{three_digits, with_thousands},
     planning::{UnknownError, known_error},
+    sample, sites_in_sentences,
 };
 use eigenveil_figures::{
-    ComponentRow, DataTable, Figure, component_rows, estimate_figures, largest_correlations,
-    loading_bars,
+    ComponentRow, DataTable, Figure, component_rows, estimate_figures, interval_table,
+    largest_correlations, loading_bars,
     number::{compact, rounded},
+    site_table,
 };
 use eigenveil_shared::{
     Error, Result,
@@ -46,12 +48,15 @@ pub(super) struct ViewFigure {
 
 pub(super) struct View {
     pub(super) number: u64,
-    pub(super) n: u64,
+    /// "50,000 reports", "1,797 rows of 3 sites".
+    pub(super) sample: String,
     pub(super) created_at_ms: u64,
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
     pub(super) components: Vec<ComponentRow>,
     pub(super) figures: Vec<ViewFigure>,
+    /// The sites and the intervals by target as HTML tables, of a study of sites.
+    pub(super) sites: Vec<String>,
     /// Largest correlations as an HTML table, if it has the mean report.
     pub(super) correlations: Option<String>,
     pub(super) seconds: f64,
@@ -94,12 +99,17 @@ impl View {
         estimate.name.clear();
         Ok(Self {
             number,
-            n: estimate.n,
+            sample: sample(&estimate),
             created_at_ms,
             verdict: verdict(&estimate),
             warnings: estimate.warnings.clone(),
             components: component_rows(&estimate).take(MAX_TABLE_ROWS).collect(),
             figures: figures(&estimate),
+            sites: [site_table(&estimate), interval_table(&estimate)]
+                .iter()
+                .flatten()
+                .map(DataTable::to_html)
+                .collect(),
             correlations: correlations(&estimate),
             seconds: estimate.seconds,
             forecast: Forecast::by(&estimate, number),
@@ -134,6 +144,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     if let Some(sparse) = &estimate.sparse {
         sentences.push(selection(estimate, sparse));
     }
+    sentences.extend(sites_in_sentences(estimate));
     match &estimate.bucket_agreement {
         Some(agreement) if agreement.verdict == BucketVerdict::Disagree => sentences.push(
             "Parts of the reports disagree more than chance allows: some may be made up. Do not rely on the components before you know why.".to_owned(),
@@ -150,7 +161,11 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         });
     }
     if total > 0 {
-        sentences.push("Nothing here shows that the participants told the truth: \"could be made by\" says what share of them, acting together, could have made a component up.".to_owned());
+        let whom = match &estimate.sites {
+            None => "participants",
+            Some(_) => "sites",
+        };
+        sentences.push(format!("Nothing here shows that the {whom} told the truth: \"could be made by\" says what share of them, acting together, could have made a component up."));
     }
     sentences
 }

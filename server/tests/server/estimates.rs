@@ -65,7 +65,7 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     assert!((estimate.total_variance.unwrap() - 1.0).abs() < 1e-12);
     assert_eq!(estimate.privacy, PrivacyStatement::new(params(&study)));
     assert_eq!(estimate.fingerprint, study.fingerprint);
-    assert_eq!(&estimate.params, params(&study));
+    assert_eq!(estimate.params.rows().unwrap(), params(&study));
     // The influence of one report.
     let expected = params(&study).mechanism().report_influence(5) / 10_000.0;
     let influence = estimate.influence;

@@ -13,6 +13,7 @@ use eigenveil_shared::{
     },
     codec::{self, SiteReportFormat},
     enrolment::{ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken},
+    estimate::Estimate,
     mechanism::{MechanismKind, table::RowShares},
     parameters::{Parameters, StudyUnit},
     preprocess::{DEFAULT_CENTRING, Row},
@@ -250,11 +251,61 @@ async fn a_table_is_kept_under_the_name_of_its_token() {
     assert_eq!((stored.len(), stored[1].site.as_str()), (2, "Nord"));
     let document: StudyDocument = server.get(&at(&study, "")).await.json();
     assert_eq!(document.reports_accepted, 2);
-    let response = server
-        .tell(&at(&study, "/estimates"), json!({"k": 1}))
-        .await;
+    // Buckets of reports that are alike are what cross-validation takes.
+    let request = json!({"k": 1, "sparse": {"lambda": "cv"}});
+    let response = server.tell(&at(&study, "/estimates"), request).await;
     let problem = response.is_problem(422, E::InvalidRequest);
-    assert!(problem.detail.contains("studies of sites"), "{problem:?}");
+    assert!(problem.detail.contains("sites are not"), "{problem:?}");
+}
+
+/// Three tables in four reports: what the estimate says of them, in its document and on its page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_estimate_of_tables_has_its_sites_beside_the_components() {
+    let server = Harness::new();
+    let study = site_study(&server, json!({})).await;
+    let names = ["St. Mary", "County", "North", "County"];
+    let sites = names.map(|site| json!({"site": site, "max_rows": 2_000}));
+    let tokens = issue(&server, &study, json!(sites)).await;
+    for (token, rows) in tokens.iter().zip([900, 600, 300, 100]) {
+        let response = send(&server, &study, token, table(&study, new_id(), rows)).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+    }
+    let request = json!({"k": 1, "moment": true});
+    let location = server.ask_estimate(&study, request).await;
+    let done = server.wait_for_estimate(&location).await;
+    let estimate = done
+        .estimate
+        .unwrap_or_else(|| panic!("{:?}", done.problem));
+    assert_eq!((estimate.n, estimate.p, estimate.k), (4, 3, 1));
+    assert_eq!(estimate.params, study.params);
+    assert!(estimate.is_consistent() && estimate.mean_report.is_some());
+    let sites = estimate.sites.as_ref().unwrap();
+    let lines: Vec<(&str, u64)> = sites
+        .sites
+        .iter()
+        .map(|line| (line.site.as_str(), line.reports))
+        .collect();
+    assert_eq!(lines, [("St. Mary", 1), ("County", 2), ("North", 1)]);
+    // Six standard deviations: once in 5e8 runs.
+    assert!(
+        (sites.rows - 1_900.0).abs() < 6.0 * sites.rows_sd,
+        "{sites:?}"
+    );
+    let n_eff = sites.rows * sites.rows / 4.0;
+    assert!((estimate.n_eff() - n_eff).abs() < 1e-6 * n_eff, "{sites:?}");
+    assert!(sites.comparison.is_some() && sites.robust.is_none());
+    let json = server.read(&format!("{location}?format=json")).await;
+    assert_eq!(json.json::<Estimate>(), estimate);
+    let path = format!("/studies/{}/estimates/1", study.id);
+    let page = String::from_utf8(server.read(&path).await.body).unwrap();
+    for words in [
+        "rows of 3 sites",
+        "St. Mary",
+        "Sites like these",
+        "among 5 or more",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
 }
 
 /// Nothing that is refused is counted, and none of it spends the token.
@@ -544,9 +595,8 @@ async fn pages_of_a_study_of_sites_speak_to_sites() {
         assert!(participate.contains(words), "{words}: {participate}");
     }
     assert!(!participate.contains("added to a sum"), "{participate}");
-    let overview = page(format!("/studies/{}", study.id)).await;
-    assert!(overview.contains("not made yet"), "{overview}");
-    assert!(!overview.contains("Request an estimate"), "{overview}");
+    let shown = page(format!("/studies/{}", study.id)).await;
+    assert!(shown.contains("Estimates are for the operator"), "{shown}");
     let list = page("/".to_owned()).await;
     assert!(list.contains("site reports"), "{list}");
 }

@@ -32,10 +32,11 @@ pub enum NoiseModel {
         /// it. [`StudyParams::noise_model`](crate::study::StudyParams::noise_model) fills it in.
         mean_squared_norm: Option<f64>,
     },
-    /// Noise after private centring or after the division by the shares of observed cells: the noise of one report in
-    /// the covariance around the estimated mean m̂ (or in the divided moment), between orthonormal directions v, w that
-    /// have variances λ, λ' and lie across m̂: `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant grows
-    /// by `m_v²/a² + m_w²/a²` (`docs/derivations/centring.md`, "Noise", and `missing-cells-and-weights.md`).
+    /// Noise after private centring, after the division by the shares of observed cells, or with the sampling of rows: the
+    /// noise of one report in the covariance around the estimated mean m̂ (or in the divided moment), between orthonormal
+    /// directions v, w that have variances λ, λ' and lie across m̂: `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂
+    /// the constant grows by `m_v²/a² + m_w²/a²` (`docs/derivations/centring.md`, "Noise",
+    /// `missing-cells-and-weights.md` and `sites.md`, "Sampling").
     Transformed {
         /// Dimension p of the covariance, with private centring one less than that of the reports.
         dimension: usize,
@@ -93,6 +94,29 @@ impl NoiseModel {
             mean_ratio: 0.0,
             edge_widening: 1.0,
         }
+    }
+
+    /// Adds the sampling of rows, for each of which there are `n_eff_per_row` reports with as much noise, written as
+    /// [`Transformed`](Self::Transformed): between directions of variances λ, λ' a row adds Kλλ', K = p/(p + 2) times the
+    /// ratio `fourth` = E‖x‖⁴/(E‖x‖²)², and it shifts the bulk by E‖x‖² at most (`docs/derivations/sites.md`,
+    /// "Sampling").
+    #[must_use]
+    pub fn with_sampling(
+        &self,
+        (dimension, squared_norm): (usize, f64),
+        fourth: f64,
+        n_eff_per_row: f64,
+    ) -> Self {
+        let mut noise = self.transformed(dimension, squared_norm);
+        if let NoiseModel::Transformed {
+            bilinear, shift, ..
+        } = &mut noise
+        {
+            let p = dimension as f64;
+            *bilinear += p / (p + 2.0) * fourth * n_eff_per_row;
+            *shift += squared_norm * n_eff_per_row;
+        }
+        noise
     }
 
     /// Noise of reports that show w·xxᵀ, after dividing by the mean w̄ of the weights, where `E‖x‖²` (by weight) is 1.

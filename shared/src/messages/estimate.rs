@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::site_estimate::SitesEstimate;
 use crate::{
-    error::Result, mechanism::NoiseModel, preprocess::Row, privacy::PrivacyStatement,
-    sparse::SparseSettings, study::StudyParams,
+    error::Result, mechanism::NoiseModel, parameters::Parameters, preprocess::Row,
+    privacy::PrivacyStatement, sparse::SparseSettings,
 };
 
 /// Number of components wanted: a fixed number, or as many as lie before the last sure gap.
@@ -469,7 +470,7 @@ pub struct Estimate {
     /// Name of the study.
     pub name: String,
     /// The study's frozen parameters (preprocessing is needed to project new rows).
-    pub params: StudyParams,
+    pub params: Parameters,
     /// Fingerprint of the parameters, lower-case hex.
     pub fingerprint: String,
     /// Reports summed; a seed that came more than once counts once.
@@ -522,7 +523,8 @@ pub struct Estimate {
     /// Range that contains the true `expected_error` in nine studies of ten; `null` where that is.
     pub expected_error_range: Option<(f64, f64)>,
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,
-    /// twice the limit of the norm test over n with the others.
+    /// twice the limit of the norm test over n with the others; of a study of sites what the test of a report leaves to
+    /// the largest of these tables.
     pub influence: f64,
     /// How the sparse solver ended; `null` for plain PCA.
     pub sparse: Option<SparseOutcome>,
@@ -532,6 +534,9 @@ pub struct Estimate {
     /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of
     /// even or of odd number, and for sparse estimates from seeds read twice.
     pub feasibility: Option<FeasibilityCheck>,
+    /// The sites behind it; absent where each report is of one row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<SitesEstimate>,
     /// The promise to each participant.
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
@@ -610,11 +615,19 @@ impl Estimate {
         sentences
     }
 
+    /// Reports of one row each whose mean has as much noise: n, where each report is of one row.
+    pub fn n_eff(&self) -> f64 {
+        let sites = self.sites.as_ref();
+        sites.map_or(self.n as f64, |sites| sites.n_eff)
+    }
+
     /// Whether the sizes of its parts agree with the stated `p` and `k`: a document may come from anywhere.
     pub fn is_consistent(&self) -> bool {
         let loadings = self.components.iter().map(|component| &component.loadings);
+        let of_sites = self.sites.as_ref();
         self.p == self.params.dimension()
             && self.k == self.components.len()
+            && of_sites.is_none_or(|sites| sites.is_consistent(self.p, self.k))
             && loadings
                 .chain(&self.mean)
                 .all(|vector| vector.len() == self.p)
@@ -646,12 +659,10 @@ impl Estimate {
         rows.into_iter().enumerate().map(of_row).collect()
     }
 
-    /// Share of the participants who, acting together, could have made this component from nothing: each sends the
-    /// report that passes all checks and reaches furthest along it. At most 1; `None` where the component is not
-    /// visible.
+    /// Share of the participants (of a study of sites: of the sites) who, acting together, could have made this component
+    /// from nothing: each sends the report that passes all checks and reaches furthest along it. At most 1; `None` where
+    /// the component is not visible.
     pub fn share_that_could_make(&self, component: &Component) -> Option<f64> {
-        let mechanism = self.params.mechanism();
-        let reach = mechanism.report_reach(self.params.report_dimension());
         // With private centring a report is lifted by 1 + a², and the constant's part of it reaches along the mean.
         let lift = match (self.params.preprocessing().centring, &self.mean) {
             (Some(a), Some(mean)) => {
@@ -661,7 +672,16 @@ impl Estimate {
             }
             _ => 1.0,
         };
-        let share = component.debiased_eigenvalue? / (lift * reach);
+        let size = component.debiased_eigenvalue?;
+        let params = match (&self.params, &self.sites) {
+            (Parameters::Rows(params), _) => params,
+            (Parameters::Sites(params), sites) => {
+                let reach = -params.mechanism().least_eigenvalue();
+                return sites.as_ref()?.share_that_could_add(size / lift, reach);
+            }
+        };
+        let reach = params.mechanism().report_reach(params.report_dimension());
+        let share = size / (lift * reach);
         share.is_finite().then_some(share.clamp(0.0, 1.0))
     }
 

@@ -4,3 +4,4 @@ pub mod api;
 pub mod enrolment;
 pub mod estimate;
 pub mod report;
+pub mod site_estimate;

@@ -15,5 +15,6 @@ pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, format_delta};
 pub use rounded::{format_epsilon, format_rounded_up};
 pub use search::smallest_epsilon;
 pub use statement::{
-    PrivacyStatement, REFUSAL, STOPPING, budget_warnings, delta_warning, epsilon_warning,
+    PrivacyStatement, REFUSAL, STOPPING, budget_warnings, delta_above, delta_warning,
+    epsilon_warning,
 };

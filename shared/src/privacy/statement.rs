@@ -181,7 +181,8 @@ pub fn delta_warning(delta: f64, n: u64) -> Option<String> {
     delta_above(delta, n, "participants")
 }
 
-fn delta_above(delta: f64, n: u64, whom: &str) -> Option<String> {
+/// The warning of [`delta_warning`] where `n` counts something else, such as the rows of tables.
+pub fn delta_above(delta: f64, n: u64, whom: &str) -> Option<String> {
     (delta * n as f64 > 1.0).then(|| {
         format!(
             "Delta is {delta:e}, more than one over the {n} {whom}: such a delta allows revealing somebody's whole row. Choose one well below {:.0e}.",

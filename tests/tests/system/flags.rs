@@ -19,6 +19,13 @@ plan --p 9 --epsilon 4 --n 1000
   --mean-squared-length 0.5 : normalize
   --bound-rows clip : --mean-squared-length
   --bound-rows clip --mean-squared-length 1.5 : at most 1
+  --sites 3 : cannot be used
+  --site-rows 9,8 : cannot be used
+  --site-weights precision : --site-weights
+plan --p 9 --epsilon 4
+  --sites 3 : --sites needs --rows
+  --rows 9 : --sites
+  --sites 2000000 --rows 9 : takes up to 1000000
 plan --pilot ESTIMATE --epsilon 4 --n 1000
   --mean-squared-length 0.5 : --mean-squared-length has no effect
   --bound-rows clip : cannot be used

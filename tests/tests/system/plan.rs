@@ -239,3 +239,87 @@ fn plan_reports_expected_attempts() {
         |plan: &serde_json::Value| plan["rows"][0]["expected_attempts"].as_f64().unwrap();
     assert!(attempts(&slow) > 100.0 * attempts(&fast) && attempts(&fast) >= 1.0);
 }
+
+/// Sites, a curator and one report a row in one plan and one picture; the rows of each site in place of their sum.
+#[test]
+fn a_plan_of_sites_has_a_curator_and_single_rows_beside_them() {
+    let folder = Folder::new();
+    let sites = format!("{BASE} --epsilon 1 --delta 1e-7");
+    let plot = folder.at("plan.svg");
+    let planned = run_json(&format!("{sites} --sites 10 --rows 100000 --plot {plot}"));
+    let errors = |planned: &serde_json::Value| -> Vec<(Option<u64>, f64)> {
+        let rows = planned["rows"].as_array().unwrap().iter();
+        rows.map(|row| {
+            has_keys(row, KEYS);
+            (row["sites"].as_u64(), row["error"].as_f64().unwrap())
+        })
+        .collect()
+    };
+    let found = errors(&planned);
+    let who: Vec<Option<u64>> = found.iter().map(|row| row.0).collect();
+    assert_eq!(who, [None, None, Some(10), Some(1)]);
+    let [_, _, ten, curator] = found[..] else {
+        panic!("{planned}");
+    };
+    assert!(found[0].1 > 5.0 * ten.1 && ten.1 > curator.1, "{planned}");
+    let svg = folder.read("plan.svg");
+    for words in ["10 sites", "a curator", "one row each"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    // By rows it does not matter how they are divided; by precision a large table counts for more.
+    let uneven = run_json(&format!(
+        "{sites} --site-rows 91000,1000,1000,1000,1000,1000,1000,1000,1000,1000"
+    ));
+    assert!((errors(&uneven)[2].1 - ten.1).abs() < 1e-3, "{uneven}");
+    let precise = run_json(&format!(
+        "{sites} --site-weights precision --site-rows 91000,1000,1000,1000,1000,1000,1000,1000,1000,1000"
+    ));
+    assert!(errors(&precise)[2].1 < ten.1, "{precise}");
+    let needed = run_json(&format!("{sites} --sites 10 --target-error 0.3"));
+    let rows = |at: usize| needed["rows"][at]["n"].as_u64().unwrap();
+    assert!(rows(2) < rows(0) / 5 && rows(3) < rows(2), "{needed}");
+    let text = succeeded(&run(&format!("{sites} --sites 10 --rows 100000")));
+    says(
+        &text,
+        &[
+            "At epsilon 1: 10 sites an error of",
+            "a curator an error of",
+        ],
+    );
+}
+
+#[test]
+fn a_simulation_of_sites_has_a_line_for_each_number_of_them() {
+    let base = "simulate --model spiked --p 10 --k 1 --spike 20 --epsilon 4 --repeats 3";
+    let sweep = run_json(&format!("{base} --n 3000 --sites 1,30"));
+    let rows = sweep["rows"].as_array().unwrap();
+    let error = |at: usize| rows[at]["error_mean"].as_f64().unwrap();
+    assert!(rows.len() == 2 && error(0) < error(1), "{sweep}");
+    assert!(
+        rows[1]["sites"] == 30 && rows[1]["mechanism"] == "discrete-gaussian",
+        "{sweep}"
+    );
+    let uneven = run_json(&format!(
+        "{base} --site-rows 1500,900,600 --site-weights precision --tilt 10"
+    ));
+    assert!(uneven["sites"] == 3 && uneven["n"] == 3000, "{uneven}");
+    refuses(
+        base,
+        &[
+            ("--n 3000 --tilt 10", "--tilt has no effect"),
+            (
+                "--n 3000 --site-weights precision",
+                "--site-weights has no effect",
+            ),
+            ("--n 3 --sites 4", "--sites is 4"),
+            (
+                "--n 300 --sites 4 --noise per-report",
+                "--noise has no effect",
+            ),
+            (
+                "--n 300 --sites 4 --mechanism double-cap",
+                "no double-cap over tables",
+            ),
+        ],
+    );
+}

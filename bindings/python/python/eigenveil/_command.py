@@ -122,7 +122,8 @@ def plan(
     n, target_error
         One of them: participants expected, or the error ‖V̂V̂ᵀ − VVᵀ‖ that is wanted.
     **flags
-        Others of ``eigenveil plan --help``, such as ``bound_rows="clip"``.
+        Others of ``eigenveil plan --help``, such as ``bound_rows="clip"``, or ``sites=10, rows=100_000``: then there are
+        also rows for as many sites, with one report of a table each, and for one site that has them all (``sites``).
 
     Examples
     --------
@@ -136,6 +137,7 @@ def plan(
         path = _path("pilot", pilot)
         pilot = None if path is None else Estimate.load(path)
     lists = {"epsilon": epsilon, "spectrum": spectrum, "n": n, "mechanism": mechanism}
+    lists |= {name: flags.pop(name) for name in ("rows", "site_rows") if name in flags}
     lists = {name: _listed(value) for name, value in lists.items()}
     request = _to_json({**lists, "p": p, "k": k, "target_error": target_error, "delta": delta, **flags})
     return _answered(*_core.plan(request, None if pilot is None else pilot._core, plot))
@@ -143,13 +145,13 @@ def plan(
 
 def simulate(
     *,
-    n: int | Sequence[int],
     k: int | Sequence[int],
     epsilon: Numbers,
     model: str = "spiked",
+    n: int | Sequence[int] | None = None,
     p: int | Sequence[int] | None = None,
     rows: str | os.PathLike[str] | None = None,
-    mechanism: str = "double-cap",
+    mechanism: str | None = None,
     repeats: int = 1,
     seed: int = 1,
     sparse: bool = False,
@@ -167,7 +169,8 @@ def simulate(
     rows : path, optional
         A table to draw participants from instead of a model. For an array that you hold see :class:`LocalDPPCA`.
     **flags
-        Others of ``eigenveil simulate --help``, such as ``spike=20``, ``s=15``, ``noise="per-report"``.
+        Others of ``eigenveil simulate --help``, such as ``spike=20``, ``s=15``, ``noise="per-report"``, or
+        ``sites=10``: then the ``n`` rows are divided among as many sites, each with one report of its table.
 
     Examples
     --------
@@ -194,7 +197,8 @@ def simulate(
     settings = _pop_given(flags, ["lambda", "rho", "refit", "max_iterations", "tolerance"])
     if settings and not sparse:
         raise InputError(f"{next(iter(settings))} is not used without sparse=True")
-    lists = {"p": p, "n": n, "k": k, "s": flags.pop("s", None), "epsilon": epsilon}
+    lists = {"p": p, "n": n, "k": k, "epsilon": epsilon}
+    lists |= {name: flags.pop(name, None) for name in ("s", "sites", "site_rows")}
     request: dict[str, Any] = {name: _listed(value) for name, value in lists.items()}
     request["model_settings"] = _pop_given(flags, ["spike", "inliers", "inlier_noise", "sign_noise"])
     request |= {"mechanism": mechanism, "repeats": repeats, "seed": seed, **flags}

@@ -73,6 +73,10 @@ class Estimate(_rows.Copies):
     floor_ : dict
     support_ : list of str, or None
         The features that a sparse estimate selected.
+    sites_ : dict, or None
+        Of a study of sites: ``sites``, a line for each, with ``verdict``, ``means`` and ``moments`` beside the others, and
+        ``movement`` of the components without it; ``intervals`` of each component's variance by target; ``rows``,
+        ``error_of_rows``, ``error_of_sites``, ``robust``, …
     """
 
     def __init__(self, core: _core.Estimate | None = None, *_: object, **__: object) -> None:
@@ -103,6 +107,7 @@ class Estimate(_rows.Copies):
         self.floor_: dict[str, Any] = document["floor"]
         sparse = document["sparse"]
         self.support_ = None if sparse is None else [str(derived["names"][row]) for row in sparse["support"]]
+        self.sites_: dict[str, Any] | None = document.get("sites")
         self.warnings_: list[str] = document["warnings"]
         self.warning_codes_: list[str] = document["warning_codes"]
         self.privacy_: dict[str, Any] = document["privacy"]
@@ -361,17 +366,20 @@ class Estimate(_rows.Copies):
             unknown = self._derived["error_unknown"]
             error = f"expected error {self.expected_error_:.3f}" if unknown is None else f"error not known: {unknown}"
             found = f"{above} of {k} components above the noise floor, {error}"
-        return f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {found})"
+        sample = f"{self.n_reports_} reports" if self.sites_ is None else self._derived["sample"]
+        return f"Estimate({sample}, p = {self.n_features_in_}, {found})"
 
     def _repr_html_(self) -> str:
         heads = ["component", "variance", "explained", "alignment", "direction", "verdict"]
         head = "".join(f"<th>{name}</th>" for name in heads)
         rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._derived["table"])
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        told = [*self._derived["count"], *self.warnings_]
+        told = [*self._derived["count"], *self._derived["sites"], *self.warnings_]
         notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"<p>{html.escape(repr(self))}</p>{table}<ul>{notes}</ul>{self.figures().get('scree.svg', '')}"
+        sites = "".join(self._derived["site_tables"])
+        scree = self.figures().get("scree.svg", "")
+        return f"<p>{html.escape(repr(self))}</p>{table}{sites}<ul>{notes}</ul>{scree}"
 
 
 def _numbers(values: Iterable[float | None]) -> Floats:

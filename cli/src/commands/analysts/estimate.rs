@@ -7,8 +7,9 @@ use eigenveil_client::http::EstimateFormat;
 use eigenveil_estimation::{
     format::with_thousands,
     planning::{UnknownError, known_error, known_spectrum},
+    sample, sites_in_sentences,
 };
-use eigenveil_figures::{component_rows, estimate_figures};
+use eigenveil_figures::{component_rows, estimate_figures, interval_table, site_table};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
     estimate::{
@@ -30,7 +31,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("fetches").args(["job", "wait"]).multiple(true)),
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; of a job of eigenveil moment correlations.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --lambda path --wait --out result/ --overwrite\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; of a study of sites sites.csv (one line a site); of a job of eigenveil moment correlations.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -194,13 +195,16 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         Err(UnknownError::NoComponent) => {}
         Err(why) => verdict.push_str(&format!(", error not known: {why}")),
     }
+    let sample = match estimate.sites {
+        None => counted(estimate.n, "report"),
+        Some(_) => sample(estimate),
+    };
     output::text(&format!(
-        "{}, p = {}, {}: {verdict}",
-        counted(estimate.n, "report"),
-        estimate.p,
-        estimate.privacy.mechanism
+        "{sample}, p = {}, {}: {verdict}",
+        estimate.p, estimate.privacy.mechanism
     ))?;
-    for sentence in estimate.count_in_sentences() {
+    let sentences = [estimate.count_in_sentences(), sites_in_sentences(estimate)];
+    for sentence in sentences.concat() {
         output::text(&sentence)?;
     }
     let privacy = &estimate.privacy;
@@ -222,8 +226,13 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&format!("private centring: {centring}"))?;
     }
     output::text(&format!(
-        "influence: exchanging one report for another moves the moment by at most {:.2e}; \"could be made by\": the share of the participants who, acting together, could have made a component from nothing",
-        estimate.influence
+        "influence: exchanging one report for another moves the moment by at most {:.2e}; \"could be made by\": the share of the {} who, acting together, could have made a component from nothing",
+        estimate.influence,
+        if estimate.sites.is_some() {
+            "sites"
+        } else {
+            "participants"
+        }
     ))?;
     if estimate.duplicate_seeds > 0 {
         output::text(&format!(
@@ -235,6 +244,12 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&output::selection_text(estimate, sparse))?;
     }
     output::text(&table(estimate))?;
+    for shown in [interval_table(estimate), site_table(estimate)]
+        .iter()
+        .flatten()
+    {
+        output::text(&format!("\n{}", output::table_text(shown)))?;
+    }
     if let Err(why) = known_spectrum(estimate) {
         output::text(&format!(
             "with other numbers of participants: error not known: {why}"
@@ -314,16 +329,5 @@ fn table(estimate: &Estimate) -> String {
         "could be made by".to_owned(),
         "verdict".to_owned(),
     ];
-    let lines: Vec<&[String; 7]> = std::iter::once(&heads).chain(&rows).collect();
-    let width = |column: usize| {
-        let lengths = lines.iter().map(|line| line[column].chars().count());
-        lengths.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |line: &&[String; 7]| {
-        let numbers = line.iter().zip(&widths);
-        let numbers = numbers.map(|(cell, width)| format!("{cell:>width$}  "));
-        numbers.collect::<String>() + &line[6]
-    };
-    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    output::aligned(&heads, &rows)
 }

@@ -13,7 +13,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_figures::{Figure as _, correlation_map};
 use eigenveil_shared::{
-    api::EstimateRequest, estimate::Estimate, study::StudyParams, wording::plural,
+    api::EstimateRequest, estimate::Estimate, parameters::Parameters, wording::plural,
 };
 use eigenveil_tables::npy;
 use nalgebra::DMatrix;
@@ -101,7 +101,7 @@ struct Written {
 
 impl MomentArgs {
     /// The request. A name with a comma needs no quotes if it is the only one.
-    fn request(&self, params: &StudyParams) -> Result<MomentRequest> {
+    fn request(&self, params: &Parameters) -> Result<MomentRequest> {
         let names = params.feature_names().unwrap_or_default();
         let listed = |text: &String| match names.contains(text) {
             true => Ok(vec![text.clone()]),
@@ -141,7 +141,7 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
             let client = args.operator.client()?;
             let study = study.as_deref().unwrap_or_default();
             let study = find_study(&client, study).await?;
-            let params = client.study(&study).await?.params.into_rows()?;
+            let params = client.study(&study).await?.params;
             let request = args.request(&params)?;
             request.check(&params)?;
             let (estimate, job) = fetched(&client, &study, args).await?;

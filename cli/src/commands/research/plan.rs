@@ -1,19 +1,20 @@
 //! `eigenveil plan`: how many participants a target error needs.
 
-use std::{num::NonZeroU64, path::PathBuf};
+use std::{cmp::Ordering, num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
 use eigenveil_estimation::{
     Cancel,
     format::{people, with_thousands},
     metrics::max_error,
-    planning::{ErrorPlan, PlanAnswer, PlanRequest, PlanSetting, SizePlan, SizeRow, plan},
+    planning::{ErrorPlan, PlanAnswer, PlanRequest, PlanRow, PlanSetting, SizePlan, SizeRow, plan},
 };
 use eigenveil_figures::plan_chart;
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::BoundRows,
     privacy::format_epsilon,
+    site_study::SiteWeights,
 };
 
 use crate::commands::project::read_estimate;
@@ -26,7 +27,7 @@ use crate::{
 /// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1,0.02 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\n  eigenveil plan --p 40 --k 3 --epsilon 4 --n 20000,100000\n\nThe error is a root mean square of the distance between projectors, 0 to √(2k); single runs vary around it.\nTake the spectrum from a pilot, from public data, or from a guess, never from the participants' own rows.\nWith a pilot the plan has a range that holds the truth in nine of ten cases: the plan uses the pessimistic end of that range. With a part of the eigenvalues it has one, too: the error depends on the difference of components k and k + 1, so give k + 1 of them or more.\nWithout either no error is known: the plan says how small a component n participants can show."
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1,0.02 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\n  eigenveil plan --p 40 --k 3 --epsilon 4 --n 20000,100000\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2,0.05 --epsilon 1 --delta 1e-7 --sites 10 --rows 100000 --plot plan.svg\n\nThe error is a root mean square of the distance between projectors, 0 to √(2k); single runs vary around it.\nTake the spectrum from a pilot, from public data, or from a guess, never from the participants' own rows.\nWith a pilot the plan has a range that holds the truth in nine of ten cases: the plan uses the pessimistic end of that range. With a part of the eigenvalues it has one, too: the error depends on the difference of components k and k + 1, so give k + 1 of them or more.\nWithout either no error is known: the plan says how small a component n participants can show."
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
@@ -78,6 +79,25 @@ pub(crate) struct PlanArgs {
     /// positive
     #[arg(long, value_name = "L", requires = "centring")]
     mean_length: Option<f64>,
+    /// Rows are divided evenly among so many sites, each with one report of its table; beside them the plan has a curator
+    /// with all rows, and each row's own report
+    #[arg(long, value_name = "S", conflicts_with = "n")]
+    sites: Option<NonZeroU64>,
+    /// Rows of all sites together; several values with commas
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        requires = "sites",
+        conflicts_with = "target_error"
+    )]
+    rows: Vec<NonZeroU64>,
+    /// Rows of each site, in place of --sites and --rows; with --target-error their proportions
+    #[arg(long, value_name = "M,…", value_delimiter = ',', conflicts_with_all = ["n", "sites", "rows"])]
+    site_rows: Vec<NonZeroU64>,
+    /// Weights of the sites: rows, or precision, for a population that all sites share
+    #[arg(long, value_name = "W", default_value = "rows", value_parser = crate::args::parse::<SiteWeights>)]
+    site_weights: SiteWeights,
     /// Draw the expected error against n as SVG; without a spectrum, the smallest component that shows
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -99,6 +119,10 @@ impl From<&PlanArgs> for PlanRequest {
             mean_squared_length: args.mean_squared_length,
             centring: args.centring,
             mean_length: args.mean_length,
+            sites: args.sites,
+            rows: args.rows.clone(),
+            site_rows: args.site_rows.clone(),
+            site_weights: args.site_weights,
         }
     }
 }
@@ -121,6 +145,12 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
 
 /// A mechanism in a table; the default calibration is not mentioned.
 fn name(setting: &PlanSetting) -> String {
+    if let Some(sites) = setting.sites {
+        return match sites {
+            1 => format!("a curator, {}", setting.mechanism),
+            many => format!("{} sites, {}", with_thousands(many), setting.mechanism),
+        };
+    }
     let published = Some(Calibration::AsPublished);
     match setting.calibration == published {
         true => format!("{}, {}", setting.mechanism, Calibration::AsPublished),
@@ -138,7 +168,7 @@ fn print(plan: &ErrorPlan) -> Result<()> {
         "epsilon",
         "delta",
         "true epsilon",
-        "users",
+        if has_sites(plan) { "rows" } else { "users" },
         "error",
         "above",
         "bytes a report"
@@ -183,8 +213,63 @@ fn print(plan: &ErrorPlan) -> Result<()> {
     Ok(())
 }
 
+fn has_sites(plan: &ErrorPlan) -> bool {
+    plan.rows.iter().any(|row| row.setting.sites.is_some())
+}
+
+/// One sentence for each ε: sites, a curator, and the best mechanism where each row is reported by itself.
+fn summary_of_sites(plan: &ErrorPlan) -> String {
+    let who = |row: &PlanRow| match row.setting.sites {
+        None => 2,
+        Some(1) => 1,
+        Some(_) => 0,
+    };
+    let says = |row: &PlanRow| {
+        let what = match (plan.target_error, row.n, row.error) {
+            (Some(_), Some(rows), _) => format!("{} rows", people(rows)),
+            (None, _, Some(error)) => format!("an error of {error:.3}"),
+            _ => "never".to_owned(),
+        };
+        match row.setting.sites {
+            None => format!("with one report a row ({}) {what}", row.setting.mechanism),
+            Some(1) => format!("a curator {what}"),
+            Some(sites) => format!("{} sites {what}", with_thousands(sites)),
+        }
+    };
+    let mut rows: Vec<&PlanRow> = plan
+        .rows
+        .iter()
+        .filter(|row| row.setting.claim_holds)
+        .collect();
+    // The best of each kind first.
+    let key = |row: &PlanRow| {
+        (
+            row.setting.epsilon,
+            who(row),
+            row.error.unwrap_or(f64::INFINITY),
+            row.n.unwrap_or(u64::MAX),
+        )
+    };
+    rows.sort_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal));
+    rows.dedup_by_key(|row| (row.setting.epsilon.to_bits(), who(row)));
+    let largest = max_error(plan.p, plan.k);
+    let of_epsilon = rows.chunk_by(|a, b| a.setting.epsilon == b.setting.epsilon);
+    let sentences = of_epsilon.map(|rows| {
+        let parts: Vec<String> = rows.iter().map(|row| says(row)).collect();
+        format!(
+            "At epsilon {}: {} (at most {largest:.2}).",
+            rows[0].setting.epsilon,
+            parts.join("; ")
+        )
+    });
+    sentences.collect::<Vec<_>>().join("\n")
+}
+
 /// One sentence with the best mechanism whose claim holds.
 fn summary(plan: &ErrorPlan) -> String {
+    if has_sites(plan) {
+        return summary_of_sites(plan);
+    }
     let honest = || plan.rows.iter().filter(|row| row.setting.claim_holds);
     let mut epsilons: Vec<f64> = Vec::new();
     for row in &plan.rows {
@@ -251,7 +336,11 @@ fn print_sizes(answer: &SizePlan) -> Result<()> {
         "{:<34} {:>7} {:>14} {:>16} {:>24}",
         "mechanism",
         "epsilon",
-        "participants",
+        if answer.rows.iter().any(|row| row.setting.sites.is_some()) {
+            "rows"
+        } else {
+            "participants"
+        },
         "a direction",
         format!("components {k} and {}", k + 1)
     ))?;

@@ -13,6 +13,7 @@ use eigenveil_figures::sweep_chart;
 use eigenveil_shared::{
     preprocess::{BoundRows, Row},
     privacy::{format_delta, format_epsilon},
+    site_study::SiteWeights,
 };
 
 use super::model::{ModelArg, ModelArgs};
@@ -26,7 +27,7 @@ use crate::{
 /// Run an experiment in this process, with a known true subspace
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n\nThe noise comes from a seeded generator: a simulation protects nobody."
+    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n  eigenveil simulate --model spiked --p 40 --k 5 --n 100000 --sites 1,10,100,1000 --epsilon 0.25,1,4 --delta 1e-7 --repeats 10 --plot sites.svg\n\nThe noise comes from a seeded generator: a simulation protects nobody."
 )]
 pub(crate) struct SimulateArgs {
     /// Synthetic population
@@ -49,8 +50,13 @@ pub(crate) struct SimulateArgs {
         conflicts_with = "rows"
     )]
     p: Vec<usize>,
-    /// Participants
-    #[arg(long, value_name = "N,…", value_delimiter = ',', required = true)]
+    /// Participants, or rows of all sites together
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        required_unless_present = "site_rows"
+    )]
     n: Vec<u64>,
     /// Components; also the rank of the model's subspace
     #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
@@ -74,6 +80,19 @@ pub(crate) struct SimulateArgs {
     /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
     #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoisePath>)]
     noise: NoisePath,
+    /// Sites among which the rows are divided evenly, each with one report of its table; 1 is a curator. As many rows as
+    /// --rows has are divided, each once
+    #[arg(long, value_name = "S,…", value_delimiter = ',')]
+    sites: Vec<u64>,
+    /// Rows of each site, in place of --n and --sites
+    #[arg(long, value_name = "M,…", value_delimiter = ',', conflicts_with_all = ["n", "sites"])]
+    site_rows: Vec<u64>,
+    /// Weights of the sites: rows, or precision, for a population that all sites share
+    #[arg(long, value_name = "W", default_value = "rows", value_parser = crate::args::parse::<SiteWeights>)]
+    site_weights: SiteWeights,
+    /// Degrees by which each site's components are tilted; the error is against those of all rows together
+    #[arg(long, value_name = "DEGREES")]
+    tilt: Option<f64>,
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -98,7 +117,7 @@ impl From<&SimulateArgs> for SimulateRequest {
             k: args.k.clone(),
             s: args.s.clone(),
             epsilon: args.epsilon.clone(),
-            mechanism: mechanism.mechanism.unwrap_or_default(),
+            mechanism: mechanism.mechanism,
             calibration: mechanism.calibration.unwrap_or_default(),
             delta: mechanism.delta,
             features: None,
@@ -109,6 +128,10 @@ impl From<&SimulateArgs> for SimulateRequest {
             repeats: args.repeats,
             noise: args.noise,
             seed: args.seed,
+            sites: args.sites.clone(),
+            site_rows: args.site_rows.clone(),
+            site_weights: args.site_weights,
+            tilt: args.tilt,
         }
     }
 }
@@ -150,8 +173,13 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
 }
 
 fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
+    let who = match simulated.sites {
+        None => "participants".to_owned(),
+        Some(1) => "rows at 1 site".to_owned(),
+        Some(sites) => format!("rows at {sites} sites"),
+    };
     output::text(&format!(
-        "{} participants, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
+        "{} {who}, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
         simulated.n,
         simulated.p,
         simulated.k,
@@ -215,9 +243,11 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
 }
 
 fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
+    let of_sites = rows.iter().any(|row| row.sites.is_some());
     output::text(&format!(
-        "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",
+        "{:>9}{} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",
         "n",
+        if of_sites { "  sites" } else { "" },
         "p",
         "k",
         "s",
@@ -236,8 +266,10 @@ fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
     for row in rows {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
         let mut line = format!(
-            "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10.1}",
+            "{:>9}{} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10.1}",
             row.n,
+            row.sites
+                .map_or(String::new(), |sites| format!(" {sites:>6}")),
             row.p,
             row.k,
             row.s.map_or("-".to_owned(), |s| s.to_string()),

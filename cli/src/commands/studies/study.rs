@@ -427,11 +427,9 @@ fn creation_notes(request: &CreateStudyRequest, params: &Parameters) -> Vec<Stri
                 .to_owned(),
         );
     }
-    if let Ok(params) = params.rows() {
-        let moment = MomentEstimate::check_study(params);
-        notes.extend(moment.err().map(|why| why.detail().to_owned()));
-        notes.extend(slow_report_note(params));
-    }
+    let moment = MomentEstimate::check_preprocessing(params.preprocessing());
+    notes.extend(moment.err().map(|why| why.detail().to_owned()));
+    notes.extend(params.rows().ok().and_then(slow_report_note));
     notes
 }
 

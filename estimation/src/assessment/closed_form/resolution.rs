@@ -27,12 +27,12 @@ pub(crate) fn require_gap_after(k: usize, p: usize) -> Result<()> {
     Ok(())
 }
 
-/// The resolution of `n` reports of rows of dimension `p` and this total variance (1 for rows of length one) with this
+/// The resolution of `n_eff` reports of rows of dimension `p` and this total variance (1 for rows of length one) with this
 /// noise: of a flat spectrum with one component in it, and of one with k + 1 that hold equal shares.
 pub fn resolution(
     noise: &NoiseModel,
     (p, total): (usize, f64),
-    n: u64,
+    n_eff: f64,
     k: usize,
 ) -> Result<Resolution> {
     require_gap_after(k, p)?;
@@ -41,12 +41,12 @@ pub fn resolution(
     let mut visible = 0.0;
     // The noise depends on the signal only a little: this settles in a few rounds.
     for _ in 0..30 {
-        let spectral = SpectralNoise::new(&noise, p, 1, n as f64, visible)?;
+        let spectral = SpectralNoise::new(&noise, p, 1, n_eff, visible)?;
         let spike = spectral.spike_from_eigenvalue(spectral.threshold(p));
         visible = spike.map_or(0.0, |spike| spike.theta).clamp(0.0, total);
     }
     let one = total / (k + 1) as f64;
-    let variance = NoiseProfile::new(&noise, p, n as f64, norm)?.variance(one, one);
+    let variance = NoiseProfile::new(&noise, p, n_eff, norm)?.variance(one, one);
     let average = 1.0 / p as f64;
     let visible = visible / total;
     let visible = (visible + average < 1.0).then_some(visible);
@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn what_shows_is_as_simulated() {
         for (p, total, n, visible, separable) in [
-            (13, 1.0, 20_000, 1.3, 1.5),
-            (30, 1.0, 20_000, 1.8, 1.7),
-            (64, 1.0, 20_000, 2.4, 1.7),
-            (30, 1.0, 100_000, 0.8, 0.7),
-            (64, 1.0, 100_000, 1.1, 0.8),
-            (30, 0.64, 20_000, 2.8, 2.3),
-            (30, 0.5, 20_000, 3.6, 2.8),
+            (13, 1.0, 20e3, 1.3, 1.5),
+            (30, 1.0, 20e3, 1.8, 1.7),
+            (64, 1.0, 20e3, 2.4, 1.7),
+            (30, 1.0, 100e3, 0.8, 0.7),
+            (64, 1.0, 100e3, 1.1, 0.8),
+            (30, 0.64, 20e3, 2.8, 2.3),
+            (30, 0.5, 20e3, 3.6, 2.8),
         ] {
             let noise = double_cap(p, 4.0).with_mean_squared_norm((total == 1.0).then_some(1.0));
             let resolved = resolution(&noise, (p, total), n, 3).unwrap();
@@ -88,13 +88,13 @@ mod tests {
             );
         }
         let unit = |p, n, k| resolution(&double_cap(p, 1.0), (p, 1.0), n, k);
-        assert!(unit(5, 10, 5).is_err());
-        assert!(unit(5, 0, 1).is_err());
+        assert!(unit(5, 10.0, 5).is_err());
+        assert!(unit(5, 0.0, 1).is_err());
         // Ten people: nothing can show.
-        let hopeless = unit(5, 10, 1).unwrap();
+        let hopeless = unit(5, 10.0, 1).unwrap();
         assert_eq!((hopeless.visible, hopeless.separable), (None, None));
         // The fifth share is a fifth at most.
-        let few = unit(40, 500, 5).unwrap();
+        let few = unit(40, 500.0, 5).unwrap();
         assert!(few.visible.is_some() && few.separable.is_none(), "{few:?}");
     }
 }

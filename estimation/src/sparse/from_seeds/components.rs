@@ -125,6 +125,7 @@ pub fn sparse_components(
         },
         noise: &noise,
         n_eff,
+        rows_of_tables: None,
         excess_noise: None,
         excess: &[],
         support: Some(Support {
