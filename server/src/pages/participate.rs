@@ -194,7 +194,9 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
                 @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, in a list of its own." } }
             }
             @if let Some(picture) = picture {
+                div .figures {
                 (images::figure(visitor, &format!("{path}/report.svg"), "Two made-up rows as bars, and beside each two of its reports as squares of changing shades; the table below has their bytes."))
+                }
                 details #report-bytes {
                     summary { "Their bytes" }
                     div .scroll tabindex="0" role="region" aria-label="Bytes of the reports" { (PreEscaped(picture.to_table().to_html())) }
