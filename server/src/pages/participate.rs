@@ -1,5 +1,7 @@
 //! For participants: what one report reveals, as prior and posterior beliefs.
 
+use std::sync::Arc;
+
 use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::{
     format::with_thousands,
@@ -307,9 +309,8 @@ pub(super) async fn belief(
     visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Belief);
-    let chart = move |_: &Visitor| Ok(belief_chart(&study));
+    let what = (study, ChartKind::Belief);
+    let chart = |study: Arc<Study>, _: &Visitor| Ok(belief_chart(&study));
     state::cached_chart(&app, visitor, what, fields, chart).await
 }
 
@@ -320,9 +321,8 @@ pub(super) async fn report(
     visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    hide_drafts(&visitor, &study)?;
-    let chart_key = (study.id(), ChartKind::Report);
-    let picture = move |_: &Visitor| {
+    let chart_key = (study, ChartKind::Report);
+    let picture = |study: Arc<Study>, _: &Visitor| {
         report_picture(&study).ok_or_else(|| {
             Error::invalid_request("a report of this study takes too long to be drawn on a page")
         })
