@@ -4,16 +4,6 @@
 use crate::harness::{Folder, has, refused, run, says, stderr, succeeded};
 
 #[test]
-fn study_parameters_out_of_range_are_refused() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let create = server.cli("study create --name x --p 65537 --epsilon 1");
-    refused(&create, 2, &["[invalid-dimension]", "2 to 65536"]);
-    let list = server.cli_json("study list");
-    assert_eq!(list, serde_json::json!({ "studies": [] }));
-}
-
-#[test]
 fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
     let folder = Folder::new();
     let server = folder.server();
