@@ -54,6 +54,8 @@ fn reports_to_unavailable_studies_are_refused() {
     refused(&show("no-id"), 2, &["\"no-id\"", "eigenveil study list"]);
     let words = ["[study-not-found]", "eigenveil study list"];
     refused(&show(unknown), 1, &words);
+    let list = run(&format!("study list --server {}", server.url));
+    refused(&list, 2, &["EIGENVEIL_TOKEN"]);
     let draft = create("--draft");
     refused(&report(&draft, ""), 1, &["[study-not-found]"]);
     let closed = create("");
@@ -72,15 +74,4 @@ fn reports_to_unavailable_studies_are_refused() {
     refused(&estimate(&wait), 1, &["[estimate-failed]"]);
     refused(&estimate("--k 0"), 2, &["whole number"]);
     refused(&estimate("--k 3"), 2, &["[invalid-request]"]);
-}
-
-#[test]
-fn bad_tokens_are_refused() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let wrong = folder.write("wrong.token", "00".repeat(32));
-    let list = |more: &str| run(&format!("study list --server {} {more}", server.url));
-    let stranger = format!("--token-file {wrong}");
-    refused(&list(&stranger), 1, &["[forbidden]"]);
-    refused(&list(""), 2, &["EIGENVEIL_TOKEN"]);
 }
