@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
-    harness::{Folder, ServerProcess, json_of, program, refused, run, says, succeeded, words},
+    harness::{Folder, ServerProcess, json_of, refused, run, says, succeeded},
     waiting::until,
 };
 
@@ -189,17 +189,4 @@ fn flags_override_the_config_file() {
     let mut server = site.server("other");
     assert!(server.token_file().exists() && !Path::new(&site.at("data")).exists());
     assert!(server.stop());
-}
-
-#[test]
-fn clients_refuse_plain_http_to_other_machines() {
-    for line in ["study list", "report --header no --study 0 --rows none.csv"] {
-        let mut program = program();
-        program
-            .args(words(&format!("{line} --server http://192.0.2.1:9")))
-            .env("EIGENVEIL_TOKEN", "x");
-        let output = program.output().unwrap();
-        let words = ["http://192.0.2.1:9", "https://", "--insecure-http"];
-        refused(&output, 1, &words);
-    }
 }
