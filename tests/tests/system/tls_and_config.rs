@@ -129,8 +129,6 @@ fn check_config_reports_problems_and_changes_nothing() {
     refused(&run("serve --check-config"), 2, &["--data"]);
     site.folder.write("eigenveil.toml", "");
     refused(&site.check(""), 2, &["data_dir", "--data"]);
-    let open = run("serve --data /none/data --listen 0.0.0.0:0");
-    refused(&open, 2, &["0.0.0.0:0", "--tls-cert", "--insecure-http"]);
     site.configure("");
 
     // Exit code 1: the machine does not allow it.
