@@ -37,18 +37,6 @@ impl Paper {
         Self::Ours,
     ];
 
-    /// The authors: the beginning of the names of its exhibits.
-    pub fn slug(self) -> &'static str {
-        match self {
-            Self::Maunu => "maunu",
-            Self::Shang => "shang",
-            Self::WangXu => "wang-xu",
-            Self::Liu => "liu",
-            Self::HardtPrice => "hardt-price",
-            Self::Ours => "own",
-        }
-    }
-
     /// Authors, title, place and year.
     pub fn citation(self) -> &'static str {
         match self {

@@ -58,16 +58,22 @@ pub fn find(id: &str) -> Result<&'static Exhibit> {
 mod tests {
     use super::*;
 
+    /// Captions of the papers without an exhibit.
+    const NOT_COVERED: [&str; 2] = ["shang Table 1", "shang Table 3"];
+
     #[test]
-    fn names_are_unique_and_begin_with_the_paper() {
+    fn every_caption_of_the_papers_has_an_exhibit_except_the_named_ones() {
+        let name = |caption: &str| caption.to_lowercase().replace(' ', "-");
+        let captions = include_str!("../items.txt").lines();
+        let missing: Vec<&str> = captions.filter(|at| find(&name(at)).is_err()).collect();
+        assert_eq!(missing, NOT_COVERED);
+    }
+
+    #[test]
+    fn names_are_unique() {
         for (place, exhibit) in ALL.iter().enumerate() {
             assert_eq!(find(exhibit.id).unwrap().item, exhibit.item);
             assert!(ALL[..place].iter().all(|other| other.id != exhibit.id));
-            assert!(
-                exhibit.id.starts_with(exhibit.paper.slug()),
-                "{}",
-                exhibit.id
-            );
             assert!(!exhibit.measures.is_empty() && !exhibit.key_columns.is_empty());
         }
         let error = find("wang-xu-table-9").err().unwrap();

@@ -45,12 +45,13 @@ fn correct_ones_stay_below(epsilon: f64, trials: usize, at_least: f64) {
     }
 }
 
-fn as_published_is_refuted(trials: usize) {
+#[test]
+fn as_published_is_refuted_and_the_finding_reports_the_true_epsilon() {
     for mechanism in [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
     ] {
-        let report = run(mechanism, Calibration::AsPublished, 4.0, trials);
+        let report = run(mechanism, Calibration::AsPublished, 4.0, 50_000);
         assert_eq!(report.verdict, AuditVerdict::Refuted, "{report:?}");
         let axes = &report.pairs[0];
         assert!(
@@ -113,19 +114,8 @@ fn correct_mechanisms_are_refuted_as_rarely_as_stated() {
 }
 
 #[test]
-fn as_published_is_refuted_and_the_finding_reports_the_true_epsilon() {
-    as_published_is_refuted(50_000);
-}
-
-#[test]
 #[ignore = "200,000 trials a row: minutes"]
 fn many_trials_correct() {
     correct_ones_stay_below(1.0, 200_000, 0.8);
     correct_ones_stay_below(4.0, 200_000, 0.8);
-}
-
-#[test]
-#[ignore = "200,000 trials a row: minutes"]
-fn many_trials_as_published() {
-    as_published_is_refuted(200_000);
 }

@@ -9,7 +9,6 @@ use nalgebra::DMatrix;
 
 use crate::{
     CentralCalibration, Fit, Generator, Privacy, Request, Rows, RunGuarantee,
-    oja::{DEFAULT_NUMERATOR, StepSize},
     parts::{
         polar::polar,
         trace::{Tracer, is_recorded},
@@ -21,38 +20,10 @@ const MAX_STEP_SIZE: f64 = 1_000.0;
 /// Share of the steps of an averaged run that the average omits.
 const BURN_IN_SHARE: f64 = 1.0 / 3.0;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum StepSizes {
-    /// Constant, as in the paper.
-    Constant(f64),
-    /// `c/(o + t)`.
-    Falling(StepSize),
-}
-
-impl StepSizes {
-    /// `share/R`, R a bound on the noise of a gradient: a direction that can be found at all has a variance above R, so
-    /// such a step is long. `noise` is a spectral norm, 0 without noise.
-    pub(super) fn for_noise(share: f64, noise: f64) -> Self {
-        Self::Constant((share / noise).min(MAX_STEP_SIZE))
-    }
-
-    /// The schedule of [`StepSize::for_variance`], or its first step size as a constant.
-    pub(super) fn for_variance(variance: f64, falling: bool) -> Result<Self> {
-        let default = StepSize::for_variance(DEFAULT_NUMERATOR, variance)?;
-        Ok(if falling {
-            Self::Falling(default)
-        } else {
-            Self::Constant(default.at(1))
-        })
-    }
-
-    /// η of step t, from 1.
-    pub(super) fn at(self, t: usize) -> f64 {
-        match self {
-            Self::Constant(step) => step,
-            Self::Falling(schedule) => schedule.at(t),
-        }
-    }
+/// The step size `share/R`, R a bound on the noise of a gradient: a direction that can be found at all has a variance
+/// above R, so such a step is long. `noise` is a spectral norm, 0 without noise.
+pub(super) fn step_above_noise(share: f64, noise: f64) -> f64 {
+    (share / noise).min(MAX_STEP_SIZE)
 }
 
 /// `sd·(√p + √k)`: the typical spectral norm of a `p × k` matrix of independent `N(0, sd²)`.

@@ -5,11 +5,12 @@ use eigenveil_shared::Result;
 use super::{
     batches::Batches,
     calibration::{StepPlan, spca_noise},
-    run::{StepSizes, StochasticRun, is_as_published, typical_spectral_norm},
+    run::{StochasticRun, is_as_published, step_above_noise, typical_spectral_norm},
 };
 use crate::{
     AlgorithmInfo, Fit, Generator, Options, Privacy, Request, Rows,
     baseline::Run,
+    oja::{DEFAULT_NUMERATOR, StepSize},
     parameter::{BATCH, ITERATIONS, STEP_SIZE},
     parts::noise::EntryNoise,
 };
@@ -58,17 +59,19 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
             (sd, Some(promised))
         }
     };
-    let sizes = match options.number(STEP_SIZE) {
-        Some(set) => StepSizes::Constant(set),
+    let set = options.number(STEP_SIZE);
+    let constant = set.unwrap_or_else(|| {
+        let noise = typical_spectral_norm(sd / expected, (p, request.k));
+        step_above_noise(1.0, noise.hypot(batches.sampling_deviation()))
+    });
+    let falling = match set {
         None if published => {
             let variance = 1.0 / expected + p as f64 * (sd / expected).powi(2);
-            StepSizes::for_variance(variance, true)?
+            Some(StepSize::for_variance(DEFAULT_NUMERATOR, variance)?)
         }
-        None => {
-            let noise = typical_spectral_norm(sd / expected, (p, request.k));
-            StepSizes::for_noise(1.0, noise.hypot(batches.sampling_deviation()))
-        }
+        _ => None,
     };
+    let size = |t: usize| falling.map_or(constant, |schedule| schedule.at(t));
     let averaged = !published && (sd > 0.0 || batches.rate() < 1.0);
     let mut run = StochasticRun::start(rows, request, steps, averaged, rng)?;
     let noise = EntryNoise::Gaussian { sd };
@@ -77,13 +80,13 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
         if sd > 0.0 {
             noise.add_to(&mut sum, rng);
         }
-        run.step(&(sum / expected), sizes.at(t), t as f64 * batches.rate())?;
+        run.step(&(sum / expected), size(t), t as f64 * batches.rate())?;
     }
     let diagnostics = vec![
         ("steps", steps as f64),
         ("batch", expected),
         ("noise_sd", sd),
-        ("first_step", sizes.at(1)),
+        ("first_step", size(1)),
     ];
     run.finish(promised, diagnostics)
 }

@@ -7,11 +7,12 @@ use nalgebra::DMatrix;
 use super::{
     batches::Batches,
     calibration::{StepPlan, VrNoise},
-    run::{StepSizes, StochasticRun, is_as_published, typical_spectral_norm},
+    run::{StochasticRun, is_as_published, step_above_noise, typical_spectral_norm},
 };
 use crate::{
     AlgorithmInfo, Fit, Generator, Options, Privacy, PrivacyTarget, Request, Rows,
     baseline::Run,
+    oja::{DEFAULT_NUMERATOR, StepSize},
     parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
     parts::noise::EntryNoise,
 };
@@ -85,15 +86,15 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
         }
     };
     let b = batches.expected();
-    let step_sizes = match options.number(STEP_SIZE) {
-        Some(set) => StepSizes::Constant(set),
+    let step_size = match options.number(STEP_SIZE) {
+        Some(set) => set,
         None if published => {
-            let entries = noise.step_sd.powi(2);
-            StepSizes::for_variance(1.0 / b + p as f64 * entries, false)?
+            let variance = 1.0 / b + p as f64 * noise.step_sd.powi(2);
+            StepSize::for_variance(DEFAULT_NUMERATOR, variance)?.at(1)
         }
         None => {
             let full = typical_spectral_norm(noise.full_sd / n as f64, (p, k));
-            StepSizes::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
+            step_above_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
         }
     };
     let averaged = !published && noise.full_sd > 0.0;
@@ -110,7 +111,7 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
             }
             let done = epoch * steps + t;
             let passes = (epoch + 1) as f64 + done as f64 * batches.rate();
-            run.step(&gradient, step_sizes.at(done), passes)?;
+            run.step(&gradient, step_size, passes)?;
         }
     }
     let diagnostics = vec![
@@ -120,7 +121,7 @@ fn fit(options: &Options, rows: &Rows, request: &Request<'_>, rng: &mut Generato
         ("full_noise_sd", noise.full_sd),
         ("difference_noise_multiplier", noise.difference_sd_per_unit),
         ("step_noise_sd", noise.step_sd),
-        ("first_step", step_sizes.at(1)),
+        ("first_step", step_size),
     ];
     run.finish(promised, diagnostics)
 }

@@ -133,9 +133,9 @@ struct Reference {
 
 pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let rows = DemoRows::load(args.rows.as_deref(), &args.table)?;
-    let params = args
-        .mechanism
-        .freeze(rows.table.dimension(), args.epsilon, rows.features())?;
+    let params =
+        args.mechanism
+            .freeze(rows.table.dimension(), args.epsilon, rows.features.clone())?;
     let k = usize::from(args.k);
     // Also checks that every row can be prepared.
     let preprocessor = params.preprocessor();
@@ -229,7 +229,7 @@ async fn run_study(
 }
 
 fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudyRequest> {
-    let (dimension, features) = (rows.table.dimension(), rows.features());
+    let (dimension, features) = (rows.table.dimension(), rows.features.clone());
     let mechanism = &args.mechanism;
     Ok(CreateStudyRequest {
         default_k: ComponentCount::Fixed(usize::from(args.k)),

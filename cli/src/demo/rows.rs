@@ -20,7 +20,8 @@ pub(super) struct DemoRows {
     pub(super) table: Arc<RowTable>,
     pub(super) name: String,
     pub(super) described: String,
-    features: Option<Vec<Feature>>,
+    /// By the features file, the columns' names, or the pixels'.
+    pub(super) features: Option<Vec<Feature>>,
 }
 
 impl DemoRows {
@@ -55,11 +56,6 @@ impl DemoRows {
             features,
         })
     }
-
-    /// The features: those of a features file, the columns' names, or the pixels'.
-    pub(super) fn features(&self) -> Option<Vec<Feature>> {
-        self.features.clone()
-    }
 }
 
 /// A feature that is not shifted or scaled.
@@ -79,6 +75,6 @@ mod tests {
         // The first image of the set: a zero whose first line of pixels is 0 0 5 13 9 1 0 0.
         let line = [0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0];
         assert_eq!(first.values()[..8], line);
-        assert_eq!(rows.features().unwrap()[9].name, "pixel_1_1");
+        assert_eq!(rows.features.unwrap()[9].name, "pixel_1_1");
     }
 }

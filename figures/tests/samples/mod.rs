@@ -1,4 +1,4 @@
-//! Sample figures, shared by the gallery and the layout tests.
+//! Sample figures.
 
 use eigenveil_figures::{
     Axis, Biplot, ColourScale, Figure, ImageGrid, LineChart, LineStyle, LoadingImage, Series,
@@ -6,33 +6,23 @@ use eigenveil_figures::{
 };
 use eigenveil_shared::estimate::Estimate;
 
-pub(crate) fn all() -> Vec<(String, String)> {
+pub(crate) fn all() -> Vec<String> {
     let estimate = with_moment();
     let without_noise = [0.55, 0.21, 0.19, 0.03, 0.01, 0.01];
     let drawn = estimate_figures(&estimate, Some(&without_noise)).into_iter();
-    let mut figures: Vec<(&str, Box<dyn Figure>)> = drawn.map(|f| (f.file, f.figure)).collect();
-    figures.push(("epsilon.svg", Box::new(epsilon())));
-    figures.push(("legend.svg", Box::new(legend())));
-    figures.extend(
-        loading_bars(&estimate)
-            .map(|bars| ("bars.svg", Box::new(bars) as _))
-            .take(1),
-    );
+    let mut figures: Vec<Box<dyn Figure>> = drawn.map(|shown| shown.figure).collect();
+    figures.push(Box::new(epsilon()));
+    figures.push(Box::new(legend()));
+    let bars = loading_bars(&estimate).take(1);
+    figures.extend(bars.map(|bars| Box::new(bars) as Box<dyn Figure>));
     let mut all = vec![
-        ("biplot.svg".to_owned(), rows().to_svg()),
-        (
-            "narrow-biplot.svg".to_owned(),
-            rows().to_svg_of_width(360.0),
-        ),
-        ("digits.svg".to_owned(), digits(ColourScale::Each).to_svg()),
-        (
-            "digits-shared.svg".to_owned(),
-            digits(ColourScale::Shared).to_svg(),
-        ),
+        rows().to_svg(),
+        rows().to_svg_of_width(360.0),
+        digits(ColourScale::Each).to_svg(),
+        digits(ColourScale::Shared).to_svg(),
     ];
-    for (file, figure) in figures {
-        all.push((file.to_owned(), figure.to_svg()));
-        all.push((format!("narrow-{file}"), figure.to_svg_of_width(350.0)));
+    for figure in figures {
+        all.extend([figure.to_svg(), figure.to_svg_of_width(350.0)]);
     }
     all
 }

@@ -1,5 +1,7 @@
 //! For participants: what one report reveals, as prior and posterior beliefs.
 
+use std::sync::Arc;
+
 use axum::{extract::State, http::StatusCode, response::Response};
 use eigenveil_estimation::{
     format::with_thousands,
@@ -238,7 +240,9 @@ fn sent_and_stored(visitor: &Visitor, study: &Study, state: StudyState, traces: 
                 @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, in a list of its own." } }
             }
             @if let Some(picture) = picture {
+                div .figures {
                 (images::figure(visitor, &format!("{path}/report.svg"), "Two made-up rows as bars, and beside each two of its reports as squares of changing shades; the table below has their bytes."))
+                }
                 details #report-bytes {
                     summary { "Their bytes" }
                     div .scroll tabindex="0" role="region" aria-label="Bytes of the reports" { (PreEscaped(picture.to_table().to_html())) }
@@ -332,9 +336,8 @@ pub(super) async fn belief(
     visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Belief);
-    let chart = move |_: &Visitor| Ok(belief_chart(&study));
+    let what = (study, ChartKind::Belief);
+    let chart = |study: Arc<Study>, _: &Visitor| Ok(belief_chart(&study));
     state::cached_chart(&app, visitor, what, fields, chart).await
 }
 
@@ -345,9 +348,8 @@ pub(super) async fn report(
     visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    hide_drafts(&visitor, &study)?;
-    let chart_key = (study.id(), ChartKind::Report);
-    let picture = move |_: &Visitor| {
+    let chart_key = (study, ChartKind::Report);
+    let picture = |study: Arc<Study>, _: &Visitor| {
         report_picture(&study).ok_or_else(|| {
             Error::invalid_request("a report of this study takes too long to be drawn on a page")
         })

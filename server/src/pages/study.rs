@@ -168,10 +168,9 @@ pub(super) async fn arrivals(
     visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::Arrivals);
+    let what = (study, ChartKind::Arrivals);
     let pages = app.clone();
-    let chart = move |_: &Visitor| {
+    let chart = move |study: Arc<Study>, _: &Visitor| {
         let arrivals = app.store().arrivals(&study)?;
         let mut chart = cumulative_chart(&arrivals, study.reports_accepted());
         // The page has the title as a heading.
@@ -188,10 +187,9 @@ pub(super) async fn expected_error(
     visitor: Visitor,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    hide_drafts(&visitor, &study)?;
-    let what = (study.id(), ChartKind::ExpectedError);
+    let what = (study, ChartKind::ExpectedError);
     let pages = app.clone();
-    let chart = move |visitor: &Visitor| {
+    let chart = move |study: Arc<Study>, visitor: &Visitor| {
         let visible = VisibleStudy::new(&app, visitor, study)?;
         let reports = visible.study.reports_accepted();
         let forecast = visible.curve().map_err(Error::invalid_request)?;

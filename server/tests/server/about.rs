@@ -311,15 +311,10 @@ async fn the_form_shows_errors_beside_their_field() {
         ("purpose", "What keeps people awake"),
         ("responsible_party", "Sleep laboratory"),
     ]);
-    for (field, bad) in [
-        ("contact", "javascript:alert(1)"),
-        ("last_day", "2023-11-13"),
-    ] {
-        let fields = [&design[..], &[(field, bad)]].concat();
-        let page = browser.refused("/studies/new", &fields, 422).await;
-        assert_eq!(page.value(&format!("input#{field}")), bad);
-        assert_eq!(page.all(&format!("#{field}[aria-invalid=true]")).len(), 1);
-    }
+    let past = [&design[..], &[("last_day", "2023-11-13")]].concat();
+    let page = browser.refused("/studies/new", &past, 422).await;
+    assert_eq!(page.value("input#last_day"), "2023-11-13");
+    assert_eq!(page.all("#last_day[aria-invalid=true]").len(), 1);
     let fields = [
         &design[..],
         &[

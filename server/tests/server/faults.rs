@@ -17,7 +17,7 @@ use eigenveil_store::{NewReport, Store, database_path};
 use serde_json::json;
 
 use crate::common::{
-    Harness, at, batch, batch_with, decoded, environment, format_of, new_id, report, report_with,
+    Harness, at, batch_with, decoded, environment, format_of, new_id, report, report_with,
     study_in, waiting::until,
 };
 
@@ -258,8 +258,4 @@ async fn estimates_have_limits() {
         kept().await == [(asked - 1, done), (asked, done)]
     })
     .await;
-    let batched = server
-        .post_batch(&study, batch(&study, &[(new_id(), 1.0)]))
-        .await;
-    assert_eq!(batched.status, StatusCode::OK);
 }

@@ -88,17 +88,7 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit() {
         assert_eq!(through("192.0.2.7").await.status, 200);
     }
     is_limited(&through("192.0.2.7").await, "requests from this address");
-    // Whatever the client writes to the left of the proxy's entry changes nothing.
-    is_limited(
-        &through("203.0.113.1, 192.0.2.7").await,
-        "requests from this address",
-    );
     assert_eq!(through("192.0.2.8").await.status, 200);
-    // Not through the proxy, so not trusted.
-    let direct = async |claim: &str| list_studies(&server, "192.0.2.9", None, Some(claim)).await;
-    assert_eq!(direct("1.1.1.1").await.status, 200);
-    assert_eq!(direct("2.2.2.2").await.status, 200);
-    is_limited(&direct("3.3.3.3").await, "requests from this address");
 }
 
 /// Written differently or from elsewhere it is the same token. (Its sessions: `pages.rs`.)

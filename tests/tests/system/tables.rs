@@ -135,18 +135,8 @@ fn messages_never_repeat_a_value() {
         }
     }
     assert!(messages > 100, "{messages}");
-    let spaces = run(&format!(
-        "simulate --n 9 --k 1 --epsilon 1 --rows {}",
-        folder.at("spaces.csv")
-    ));
-    refused(&spaces, 2, &["separated by spaces", "awk -v OFS=';'"]);
     let flag = run("simulate --n 9 --k 1 --epsilon 1 --rows x.csv --delimiter ' '");
     refused(&flag, 2, &["separated by spaces"]);
-    let parts = run(&format!(
-        "simulate --n 9 --k 1 --epsilon 1 --format csv --rows {}",
-        folder.path().display()
-    ));
-    refused(&parts, 2, &["is a folder", "part files"]);
     let commas = folder.write("commas.csv", "a,b,c\n1.5,2.5,3\n1.5,4.5,3\n2.5,2.5,3\n");
     let flag = run(&format!(
         "simulate --n 9 --k 1 --epsilon 1 --rows {commas} --delimiter ';'"

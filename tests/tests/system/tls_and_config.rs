@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
-    harness::{Folder, ServerProcess, json_of, program, refused, run, says, succeeded, words},
+    harness::{Folder, ServerProcess, json_of, refused, run, says, succeeded},
     waiting::until,
 };
 
@@ -129,8 +129,6 @@ fn check_config_reports_problems_and_changes_nothing() {
     refused(&run("serve --check-config"), 2, &["--data"]);
     site.folder.write("eigenveil.toml", "");
     refused(&site.check(""), 2, &["data_dir", "--data"]);
-    let open = run("serve --data /none/data --listen 0.0.0.0:0");
-    refused(&open, 2, &["0.0.0.0:0", "--tls-cert", "--insecure-http"]);
     site.configure("");
 
     // Exit code 1: the machine does not allow it.
@@ -189,17 +187,4 @@ fn flags_override_the_config_file() {
     let mut server = site.server("other");
     assert!(server.token_file().exists() && !Path::new(&site.at("data")).exists());
     assert!(server.stop());
-}
-
-#[test]
-fn clients_refuse_plain_http_to_other_machines() {
-    for line in ["study list", "report --header no --study 0 --rows none.csv"] {
-        let mut program = program();
-        program
-            .args(words(&format!("{line} --server http://192.0.2.1:9")))
-            .env("EIGENVEIL_TOKEN", "x");
-        let output = program.output().unwrap();
-        let words = ["http://192.0.2.1:9", "https://", "--insecure-http"];
-        refused(&output, 1, &words);
-    }
 }

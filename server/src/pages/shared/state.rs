@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::FromRef, response::Response};
 use eigenveil_figures::Figure;
 use eigenveil_shared::Error;
-use eigenveil_store::StudyId;
+use eigenveil_store::Study;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -13,7 +13,11 @@ use super::{
     render_cache::{ChartKind, PageKind, RenderCache},
     visitor::{Fields, Visitor},
 };
-use crate::{app::AppState, http::ApiError, pages::view::Views};
+use crate::{
+    app::AppState,
+    http::{ApiError, extract::hide_draft},
+    pages::view::Views,
+};
 
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
@@ -57,17 +61,18 @@ impl std::ops::Deref for Pages {
     }
 }
 
-/// The chart of a study that a query requests.
+/// The chart of a study that a query requests; of a draft for the operator only.
 pub(crate) async fn cached_chart<F: Figure>(
     app: &Pages,
     visitor: Visitor,
-    (study, kind): (StudyId, ChartKind),
+    (study, kind): (Arc<Study>, ChartKind),
     fields: Fields,
-    chart: impl FnOnce(&Visitor) -> Result<F, Error> + Send + 'static,
+    chart: impl FnOnce(Arc<Study>, &Visitor) -> Result<F, Error> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let what = PageKind::Chart(study, kind, fields.has("narrow"));
+    hide_draft(&study, visitor.is_operator())?;
+    let what = PageKind::Chart(study.id(), kind, fields.has("narrow"));
     let draw = move |visitor: &Visitor| {
-        let chart = chart(visitor)?;
+        let chart = chart(study, visitor)?;
         Ok(chart.to_svg_of_width(width(&fields)).into())
     };
     Ok(svg(app.state.pages.page(visitor, what, draw).await?))
