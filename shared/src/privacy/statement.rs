@@ -124,7 +124,7 @@ impl PrivacyStatement {
                 "all rows of one person in a site's table, added, removed or replaced",
                 "persons of the largest table",
                 format!(
-                    "Each person at one site is protected, against everybody but the site: whatever they believed about one person's rows, or about whether there are any, the report changes the odds by {odds}. A person at two sites has {}.",
+                    "Each person at one site is protected, against everybody but the site: whatever they believed about one person's rows, or about whether there are any, the report changes the odds by {odds}. A person at two sites has {}; so has the question in which of two tables of one site a person is.",
                     epsilon_of(mechanism, 2, delta)
                 ),
             ),
@@ -305,7 +305,7 @@ mod tests {
             says(&persons.sentence, "Each person at one site");
             says(
                 &persons.sentence,
-                "A person at two sites has an epsilon of 1.45.",
+                "A person at two sites has an epsilon of 1.45; so has the question in which of two tables",
             );
             assert_eq!(persons.payload_bytes, 8 * (41 * 42 / 2 + 1));
             assert_eq!(persons.report_bytes, 58 + persons.payload_bytes);
