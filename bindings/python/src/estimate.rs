@@ -96,6 +96,8 @@ impl PyEstimate {
                 ]
             });
             let group = |j| estimate.group_of(j).map(|group| (group.first, group.last));
+            let site_tables = [interval_table(estimate), site_table(estimate)];
+            let site_tables = site_tables.iter().flatten().map(DataTable::to_html);
             Ok(json!({
                 "names": estimate.feature_names(),
                 "named": estimate.params.feature_names().is_some(),
@@ -110,11 +112,7 @@ impl PyEstimate {
                 "table": table.collect::<Vec<_>>(),
                 "sample": sample(estimate),
                 "sites": sites_in_sentences(estimate),
-                "site_tables": [interval_table(estimate), site_table(estimate)]
-                    .iter()
-                    .flatten()
-                    .map(DataTable::to_html)
-                    .collect::<Vec<_>>(),
+                "site_tables": site_tables.collect::<Vec<_>>(),
             })
             .to_string())
         })

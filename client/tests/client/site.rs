@@ -174,7 +174,7 @@ fn shows(study: &SiteStudy, pending: &PendingReport, moment: &PackedSymmetric, r
         diagonal_sd,
     } = mechanism.noise_model()
     else {
-        panic!("another noise");
+        unreachable!("reports of sites have Gaussian noise");
     };
     let near = |found: f64, exact: f64, sd: f64| {
         assert!((found - exact).abs() < LIMIT * sd, "{found}, {exact}, {sd}");

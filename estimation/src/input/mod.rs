@@ -3,7 +3,6 @@
 pub mod accumulate;
 pub mod centring;
 pub mod counts;
-pub mod counts;
 pub(crate) mod missing;
 pub mod moment;
 pub(crate) mod seed_sums;

@@ -38,14 +38,14 @@ pub(crate) fn compare(pool: &Pool<'_>) -> Option<Comparison> {
     let of = Frame::new(pool);
     let mut verdicts = vec![SiteVerdict::Alike; sites];
     if of.centring.is_some() {
-        of.put_aside(&mut verdicts, SiteVerdict::OtherMeans, Frame::means);
+        of.put_aside(&mut verdicts, SiteVerdict::OtherMeans, MEANS);
     }
-    of.put_aside(&mut verdicts, SiteVerdict::OtherMoments, Frame::moments);
+    of.put_aside(&mut verdicts, SiteVerdict::OtherMoments, MOMENTS);
     // None or several: the last two are put aside together.
     let alike = of.total(|j| verdicts[j] == SiteVerdict::Alike);
     let of_alike = (alike.draws > 0.0).then_some(alike);
     let all = of.total(|_| true);
-    let found = |j: usize, difference: Difference<'_>| {
+    let found = |j: usize, difference: Difference| {
         let is_alike = verdicts[j] == SiteVerdict::Alike;
         let others = match &of_alike {
             Some(alike) if is_alike => of.without(alike, j),
@@ -54,10 +54,10 @@ pub(crate) fn compare(pool: &Pool<'_>) -> Option<Comparison> {
         };
         difference(&of, &of.table(j), &others)
     };
-    let means = |j| found(j, Frame::means).filter(|_| of.centring.is_some());
+    let means = |j| found(j, MEANS).filter(|_| of.centring.is_some());
     let moments = |j: usize| {
         let comparable = verdicts[j] != SiteVerdict::OtherMeans;
-        found(j, Frame::moments).filter(|_| comparable)
+        found(j, MOMENTS).filter(|_| comparable)
     };
     Some(Comparison {
         means: (0..sites).map(means).collect(),
@@ -67,7 +67,10 @@ pub(crate) fn compare(pool: &Pool<'_>) -> Option<Comparison> {
 }
 
 /// A comparison of one table with others; `None` where a count is not positive.
-type Difference<'a> = fn(&Frame<'a>, &Table, &Table) -> Option<SiteDifference>;
+type Difference = fn(&Frame<'_>, &Table, &Table) -> Option<SiteDifference>;
+
+const MEANS: Difference = |of, table, others| of.means(table, others);
+const MOMENTS: Difference = |of, table, others| of.moments(table, others);
 
 /// Tables together.
 #[derive(Clone, Debug)]
@@ -179,7 +182,7 @@ impl<'a> Frame<'a> {
         &self,
         verdicts: &mut [SiteVerdict],
         verdict: SiteVerdict,
-        difference: Difference<'a>,
+        difference: Difference,
     ) {
         loop {
             let alike: Vec<usize> = (0..verdicts.len())

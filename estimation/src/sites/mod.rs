@@ -151,7 +151,7 @@ fn differing(sites: &SitesEstimate) -> Option<Warning> {
     };
     let means = with(SiteVerdict::OtherMeans);
     let moments = with(SiteVerdict::OtherMoments);
-    (!means.is_empty() || !moments.is_empty()).then(|| Warning::SitesDiffer {
+    (!means.is_empty() || !moments.is_empty()).then_some(Warning::SitesDiffer {
         means,
         moments,
         of: sites.sites.len(),
@@ -225,7 +225,12 @@ impl<'a> Found<'a> {
             intervals: Vec::new(),
             comparison: comparison.as_ref().map(summary),
             robust,
-            sites: self.lines(findings, comparison.as_ref(), left_out.as_deref(), factors)?,
+            sites: self.lines(
+                findings,
+                comparison.as_ref(),
+                left_out.as_deref(),
+                factors.as_deref(),
+            )?,
         };
         let without = left_out.as_ref().filter(|_| sites.shows_spread());
         let without = without.and_then(|left| with_shares(&shares, left));
@@ -260,7 +265,7 @@ impl<'a> Found<'a> {
         findings: &ComponentsReport,
         comparison: Option<&Comparison>,
         left_out: Option<&[Option<LeftOut>]>,
-        factors: Option<Vec<f64>>,
+        factors: Option<&[f64]>,
     ) -> Result<Vec<SiteLine>> {
         let (pool, predicted) = (self.pool, self.predicted(findings));
         let line = |j: usize| -> Result<SiteLine> {
@@ -287,7 +292,7 @@ impl<'a> Found<'a> {
                 moments: comparison.and_then(|found| found.moments[j]),
                 movement,
                 expected_movement: expected,
-                robust_factor: factors.as_ref().map(|all| all[j]),
+                robust_factor: factors.map(|all| all[j]),
             })
         };
         (0..pool.sites.len()).map(line).collect()

@@ -398,11 +398,11 @@ pub(crate) fn batch(
     let row = |rng: &mut ChaCha20Rng| {
         let scores = DVector::from_fn(frame.ncols(), |_, _| 2.0 * normal(rng));
         let common = frame * scores;
-        let own = |i: usize, rng: &mut ChaCha20Rng| match heavy {
+        let own = |rng: &mut ChaCha20Rng| match heavy {
             true => student.sample(rng),
             false => normal(rng),
         };
-        (0..p).map(|i| own(i, rng) + common[i] + shift(i)).collect()
+        (0..p).map(|i| own(rng) + common[i] + shift(i)).collect()
     };
     (0..rows).map(|_| row(rng)).collect()
 }
