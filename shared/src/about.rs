@@ -168,20 +168,28 @@ impl StudyNotice {
         (*notice != FeatureNotice::default()).then_some(notice)
     }
 
-    /// The first term people consent to (purpose, responsible party) that differs from `other`: its name and both
-    /// texts.
-    pub fn first_changed_term<'a>(
-        &'a self,
-        other: &'a Self,
-    ) -> Option<(&'static str, Option<&'a str>, Option<&'a str>)> {
+    /// The first term people consent to (purpose, responsible party, meaning of a feature) that differs from `other`:
+    /// its name and both texts.
+    pub fn first_changed_term(
+        &self,
+        other: &Self,
+    ) -> Option<(String, Option<String>, Option<String>)> {
+        let meaning = |of: &Self, at| of.feature(at).map(ToString::to_string);
+        let described = |of: &Self| of.features.as_ref().map_or(0, Vec::len);
+        let features = (0..described(self).max(described(other))).map(|at| {
+            let name = format!("meaning of feature {}", at + 1);
+            (name, meaning(self, at), meaning(other, at))
+        });
         let (own, others) = (&self.responsible_party, &other.responsible_party);
-        let mut terms = [
+        let terms = [
             ("purpose", &self.purpose, &other.purpose),
             ("responsible party", own, others),
-        ]
-        .into_iter();
-        let differing = terms.find(|(_, here, there)| here != there);
-        differing.map(|(what, here, there)| (what, here.as_deref(), there.as_deref()))
+        ];
+        terms
+            .into_iter()
+            .map(|(term, here, there)| (term.to_owned(), here.clone(), there.clone()))
+            .chain(features)
+            .find(|(_, here, there)| here != there)
     }
 
     /// Where a link to the contact leads: `mailto:` or `https://`, and never anywhere else.
@@ -515,6 +523,13 @@ mod tests {
         );
         assert_eq!(serde_json::from_str::<StudyNotice>(&text).unwrap(), two);
         assert!(StudyNotice::default().check_features(7).is_ok());
+        // Another meaning is a term that changed; a feature without one is as one that nobody described.
+        let other = about(vec![feature("Age", "", ""), feature("Income", "", "")]);
+        let (term, before, now) = two.first_changed_term(&other).unwrap();
+        assert_eq!(term, "meaning of feature 2");
+        assert_eq!((before, now.as_deref()), (None, Some("Income")));
+        let empty = about(vec![FeatureNotice::default(); 2]);
+        assert_eq!(empty.first_changed_term(&StudyNotice::default()), None);
         for named in [0, 1, 3] {
             let error = two.check_features(named).unwrap_err();
             assert_eq!(

@@ -40,6 +40,11 @@ pub struct Write {
     pub delete: Vec<String>,
 }
 
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Head {
     version: u32,
@@ -121,24 +126,25 @@ pub(super) fn read(
     records: impl IntoIterator<Item = (String, Vec<u8>)>,
     damaged: impl Fn(&str) -> Error,
 ) -> Result<(Revision, Limits, Vec<Entry>)> {
-    let (mut head, mut entries) = (None, Vec::new());
-    for (key, value) in records {
-        let unreadable = || damaged(&format!("record {key}"));
-        if key == HEAD {
-            head = serde_json::from_slice::<Head>(&value)
-                .map_err(|_| unreadable())?
-                .into();
-        } else if key.starts_with(ENTRY) {
-            let record = serde_json::from_slice::<Record>(&value).ok();
-            entries.push(record.and_then(Record::entry).ok_or_else(unreadable)?);
-        }
-    }
-    let head = head.ok_or_else(|| damaged("it has no record head"))?;
-    if head.version > VERSION {
+    let records: Vec<(String, Vec<u8>)> = records.into_iter().collect();
+    let head = records.iter().find(|(key, _)| key == HEAD);
+    let (_, head) = head.ok_or_else(|| damaged("it has no record head"))?;
+    // First of all: a later version writes what this one cannot read.
+    if let Ok(Version { version }) = serde_json::from_slice(head)
+        && version > VERSION
+    {
         return Err(Error::usage(format!(
-            "the store was written by a later Eigenveil (version {} of its records, this program knows {VERSION}); update it",
-            head.version
+            "the store was written by a later Eigenveil (version {version} of its records, this program knows {VERSION}); update it"
         )));
+    }
+    let head: Head = serde_json::from_slice(head).map_err(|_| damaged("record head"))?;
+    let mut entries = Vec::new();
+    for (key, value) in &records {
+        if key.starts_with(ENTRY) {
+            let entry = serde_json::from_slice::<Record>(value).ok();
+            let entry = entry.and_then(Record::entry);
+            entries.push(entry.ok_or_else(|| damaged(&format!("record {key}")))?);
+        }
     }
     entries.sort_by_key(|entry| entry.number);
     let numbered = (1..)

@@ -51,8 +51,8 @@ impl StudyTerms {
         }
     }
 
-    /// Fails if the study's purpose or responsible party has changed since the device took part. Call it before sending
-    /// a report made then.
+    /// Fails if the study's purpose, responsible party or meaning of a feature has changed since the device took part. Call
+    /// it before sending a report made then.
     ///
     /// # Errors
     /// `invalid-about`, with both texts.
@@ -60,7 +60,7 @@ impl StudyTerms {
         let Some((term, before, now)) = self.about.first_changed_term(now) else {
             return Ok(());
         };
-        let stated = |text: Option<&str>| match text {
+        let stated = |text: Option<String>| match text {
             Some(text) => format!("{text:?}"),
             None => "not stated".to_owned(),
         };

@@ -99,6 +99,14 @@ fn rows_keep_their_reports_at_the_new_address() {
     let purpose = study(SERVER, 0.5, "insurance");
     let error = prepare(&mut ledger, &purpose, &file).unwrap_err();
     assert_eq!(error.hint(), Some(&Hint::NewPurpose));
+    drop(ledger);
+    let given_up = folder.at("given up");
+    std::fs::copy(&path, &given_up).unwrap();
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let mut stopped = RowLedger::open(&given_up).unwrap();
+    assert_eq!(stopped.give_up("one").unwrap().given_up, made - 1);
+    let error = prepare(&mut stopped, &purpose, &file).unwrap_err();
+    assert_eq!(error.hint(), Some(&Hint::NewPurpose));
     for (other, code) in others() {
         let error = ledger.accept_move(&other).unwrap_err();
         assert_eq!(error.code(), Some(code), "{error}");

@@ -24,7 +24,7 @@ pub(crate) struct ReceiptArgs {
 pub(crate) fn run(args: &ReceiptArgs, json: bool) -> Result<()> {
     let path = &args.ledger;
     if RowLedger::is_at(path) {
-        return show(&RowLedger::open_existing(path)?.receipt()?, json);
+        return show(&RowLedger::open_unchanged(path)?.receipt()?, json);
     }
     let beside = output::with_suffix(path, ".ledger");
     match Ledger::open_existing(path) {

@@ -539,13 +539,19 @@ fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
 fn describe_request(study: &StudyInfo) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = study.about();
+    let meanings = study.params().feature_names().unwrap_or_default();
+    let meanings = meanings.iter().enumerate().filter_map(|(at, name)| {
+        let meaning = about.feature(at)?;
+        Some(format!("\n  {name:<11}  {meaning}"))
+    });
     format!(
-        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}\n  {REFUSAL}",
+        "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}{}\n  {REFUSAL}",
         study.name().unwrap_or_default(),
         stated(&about.purpose),
         stated(&about.responsible_party),
         stated(&about.contact),
-        stated(&about.last_day.map(|day| format!("{day} (UTC)")))
+        stated(&about.last_day.map(|day| format!("{day} (UTC)"))),
+        meanings.collect::<String>()
     )
 }
 
