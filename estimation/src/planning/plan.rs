@@ -144,7 +144,7 @@ pub struct PlanRow {
     pub n: Option<u64>,
     /// Necessary number of participants: fewer cannot suffice; where there is a range and a target error.
     pub n_at_least: Option<u64>,
-    /// Expected error with `n` participants.
+    /// Expected error with `n` participants; with a part of the eigenvalues its range's upper end.
     pub error: Option<f64>,
     /// Its range, unless the whole spectrum is known.
     pub error_range: Option<(f64, f64)>,
