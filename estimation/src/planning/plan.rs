@@ -166,7 +166,8 @@ pub struct SizeRow {
     pub setting: PlanSetting,
     /// Participants.
     pub n: u64,
-    /// Share of the variance that a direction must have above an average one to show; `null` where none can.
+    /// Share of the variance that a direction must have above an average one to show in at most half of all studies;
+    /// with twice as much it nearly always does. `null` where none can.
     pub visible: Option<f64>,
     /// By how much the shares of components k and k + 1 must differ to be told apart.
     pub separable: Option<f64>,

@@ -197,7 +197,7 @@ impl Outlook {
                 None => "cannot be told apart".to_owned(),
             };
             format!(
-                "{people}, a direction in {features} features shows if it has {} points more of the variance than an average one ({average} %), and components {} and {} {apart}.",
+                "{people}, a direction in {features} features can show if it has {} points more of the variance than an average one ({average} %), and nearly always does if it has twice as many; components {} and {} {apart}.",
                 points(visible),
                 self.k,
                 self.k + 1
@@ -333,7 +333,7 @@ mod tests {
         }
         let wines = Outlook::of(&params(13), ComponentCount::Auto).unwrap();
         let paragraph = wines.sentences(20_000).unwrap();
-        assert!(paragraph.starts_with("With 20,000 participants and ε = 4, a direction in 13 features shows if it has 1.3 points more of the variance than an average one (7.7 %), and components 3 and 4 are told apart if their shares differ by 1.5 points."), "{paragraph}");
+        assert!(paragraph.starts_with("With 20,000 participants and ε = 4, a direction in 13 features can show if it has 1.3 points more of the variance than an average one (7.7 %), and nearly always does if it has twice as many; components 3 and 4 are told apart if their shares differ by 1.5 points."), "{paragraph}");
         assert!(
             wines
                 .sentences(3)

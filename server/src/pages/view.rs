@@ -237,7 +237,7 @@ mod tests {
             one_more: 0.002,
         });
         let verdict_text = verdict_text(&estimate);
-        let shares = "about 62 % would choose k = 4, about 10 % k = 3.";
+        let shares = "about 62 % would choose k = 4, about 10 % k = 3, about 28 % another.";
         let error = "error of the subspace is 1.13 to 1.70 of at most 2.00 (expected 1.42)";
         for words in [error, "4 is a guess", "upper end", shares] {
             assert!(verdict_text.contains(words), "{verdict_text}");

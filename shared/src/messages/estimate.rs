@@ -586,8 +586,12 @@ impl Estimate {
                 0.005.. => format!(", {} k = {other}", about(share)),
                 _ => String::new(),
             });
+            let rest = match 1.0 - shares.one_fewer - shares.same - shares.one_more {
+                rest @ 0.005.. => format!(", {} another", about(rest)),
+                _ => String::new(),
+            };
             sentences.push(format!(
-                "Of such studies of the same people {} would choose k = {k}{}.",
+                "Of such studies of the same people {} would choose k = {k}{}{rest}.",
                 about(shares.same),
                 others.concat()
             ));

@@ -280,7 +280,7 @@ fn print_sizes(answer: &SizePlan) -> Result<()> {
         ))?;
     }
     output::text(&format!(
-        "\nA direction shows if it has so many points more of the rows' variance than an average one ({:.1} %); components {k} and {} are told apart if their shares differ by so many. \"-\": so few cannot show any.\nHow large the error is depends on the participants' own spectrum: run a pilot, and plan with --pilot.",
+        "\nA direction can show if it has so many points more of the rows' variance than an average one ({:.1} %): with so many in half of such studies at most, with twice as many nearly always. Components {k} and {} are told apart if their shares differ by so many. \"-\": so few cannot show any.\nHow large the error is depends on the participants' own spectrum: run a pilot, and plan with --pilot.",
         100.0 * answer.average,
         k + 1
     ))?;
