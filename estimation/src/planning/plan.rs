@@ -199,7 +199,8 @@ pub fn plan(
     // The worst of all settings and numbers of participants.
     let epsilon = settings.iter().map(|(setting, _)| setting.epsilon);
     let delta = settings.iter().map(|(setting, _)| setting.delta);
-    let n = settings.iter().filter_map(|(_, n)| *n).max();
+    let with_delta = settings.iter().filter(|(setting, _)| setting.delta > 0.0);
+    let n = with_delta.filter_map(|(_, n)| *n).max();
     let warnings = budget_warnings(
         epsilon.fold(0.0, f64::max),
         delta.fold(0.0, f64::max),

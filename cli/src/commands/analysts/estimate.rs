@@ -256,8 +256,17 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     Ok(())
 }
 
+/// A limit of the squared length, 1 at most without noise, from which on it refuses next to nothing.
+const MOST_USEFUL_LIMIT: f64 = 2.0;
+
 fn feasibility_text(check: &FeasibilityCheck) -> String {
     let infeasible = check.verdict == Feasibility::Infeasible;
+    if !infeasible && check.length.limit > MOST_USEFUL_LIMIT {
+        return format!(
+            "{} reports are too few to tell whether rows can have made them",
+            check.reports
+        );
+    }
     let seeds = check.seeds.as_ref().filter(|_| infeasible).map(|seeds| {
         format!(
             "; {} {} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
