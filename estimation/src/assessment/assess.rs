@@ -524,8 +524,8 @@ mod tests {
         assert_eq!(both.warnings, [Warning::Inseparable(group.clone())]);
     }
 
-    /// What the floor says of each component alone adds up to more than the error of their space leaves: the last one
-    /// may be another, or all are just above the floor.
+    /// The floor's numbers of single components add up to more than the error of their space leaves: the last one may
+    /// be another, or all are just above the floor.
     #[test]
     fn alignments_add_up_to_what_the_error_leaves_and_are_never_below_chance() {
         let rest = |spectrum: &[f64]| [spectrum, &vec![0.0; 40 - spectrum.len()][..]].concat();

@@ -37,7 +37,7 @@ pub struct PrepareAnswer {
     pub choices: Vec<Choice>,
     /// The best of them, if one is worth a study.
     pub chosen: Option<Choice>,
-    /// That choice where it would show nothing, for a plan with more participants.
+    /// The best of them that uses the centers and scales, where it would show nothing: for a plan with more participants.
     pub hidden: Option<Choice>,
     /// Why a choice of smaller error was not taken.
     pub passed_over: Option<String>,
