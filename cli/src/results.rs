@@ -138,7 +138,7 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
                 estimate.variance_error(component),
                 component.explained_variance_ratio,
                 component.alignment,
-                component.alignment_se(),
+                component.alignment_se,
                 // Of a component that cannot be told from others, that of their space.
                 match group {
                     Some(group) => group.subspace_se,

@@ -69,7 +69,8 @@ pub struct ComponentRow {
     /// Expected squared cosine with the true component, with its standard error; of a group that of its space, and
     /// unknown for its members.
     pub alignment: String,
-    /// Standard error of the direction, as an angle; of a group that of its space, and unknown for its members.
+    /// Standard error of the direction, as an angle, which says little beyond 45°; of a group that of its space, and
+    /// unknown for its members.
     pub direction: String,
     /// Names of the features with the largest loadings, with signs; of a group those that reach furthest into its
     /// space.
@@ -100,7 +101,7 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
             variance: variance(component.variance, component.variance_se),
             explained: share(component.explained_variance_ratio),
             alignment: text_or_dash(component.alignment.filter(|_| is_single), |alignment| {
-                with_error(alignment, component.alignment_se())
+                with_error(alignment, component.alignment_se)
             }),
             direction: angle(component.direction_se.filter(|_| is_single)),
             largest_loadings: match is_single {
@@ -137,8 +138,10 @@ fn share(share: Option<f64>) -> String {
 }
 
 fn angle(sine: Option<f64>) -> String {
-    text_or_dash(sine, |sine| {
-        format!("±{}°", rounded_error(sine.asin().to_degrees(), 1))
+    text_or_dash(sine, |sine| match sine * sine {
+        // An error bar is of first order.
+        0.5.. => "beyond ±45°".to_owned(),
+        _ => format!("±{}°", rounded_error(sine.asin().to_degrees(), 1)),
     })
 }
 

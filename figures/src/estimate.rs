@@ -37,7 +37,7 @@ pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> V
         "Variance of each component, with error bars, against the noise floor.",
         Box::new(scree(estimate, without_noise)),
     );
-    if estimate.components.iter().any(|c| c.alignment.is_some()) {
+    if estimate.expected_error.is_some() {
         add(
             "alignment.svg",
             "How well each component is expected to be recovered.",
@@ -150,7 +150,7 @@ fn components(estimate: &Estimate) -> Vec<ScreeComponent> {
     let components = estimate.components.iter().enumerate();
     let scree_component = |(j, component): (usize, &Component)| {
         let (alignment, alignment_error, span) = match estimate.group_of(j) {
-            None => (component.alignment, component.alignment_se(), 1),
+            None => (component.alignment, component.alignment_se, 1),
             Some(group) if group.first == j + 1 => {
                 (group.alignment, None, group.last - group.first + 1)
             }

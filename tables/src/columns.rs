@@ -23,6 +23,8 @@ use crate::{
 const FEATURES_FILE: &str = "features file";
 /// Largest number of characters of a name in a message.
 const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
+/// Maximum number of a column's texts in a message.
+const MAX_TEXTS_NAMED: usize = 4;
 
 /// The columns that a table must provide.
 #[derive(Clone, Debug)]
@@ -500,7 +502,7 @@ fn other_columns(
 ) -> Error {
     let mut differences = Vec::new();
     if !missing.is_empty() {
-        differences.push(format!("it lacks {}", list_names(missing)));
+        differences.push(format!("it lacks {}", list_columns(missing)));
     }
     if !extra.is_empty() && chosen.names_may_be_shown {
         differences.push(format!("the {source} does not have {}", list_names(extra)));
@@ -525,7 +527,7 @@ fn other_columns(
     if !missing.is_empty() {
         ways_out.push(format!(
             "name the columns as the {source} does ({})",
-            list_names(expected)
+            list_columns(expected)
         ));
     }
     Error::new(format!(
@@ -596,6 +598,31 @@ pub(crate) fn list_names(names: &[impl AsRef<str>]) -> String {
     first_few(names, MAX_NAMED, |more| format!(" and {more} more"))
 }
 
+/// Features for a message, as the columns that have them: of text, with the texts that are categories.
+fn list_columns(features: &[impl AsRef<str>]) -> String {
+    let mut columns: Vec<(&str, Vec<&str>)> = Vec::new();
+    for feature in features {
+        let feature = feature.as_ref();
+        let (column, texts): (&str, Vec<&str>) = match feature.split_once('=') {
+            Some((column, texts)) if !column.is_empty() => (column, texts.split('|').collect()),
+            _ => (feature, Vec::new()),
+        };
+        match columns.last_mut() {
+            Some((last, others)) if *last == column && !others.is_empty() => others.extend(texts),
+            _ => columns.push((column, texts)),
+        }
+    }
+    let columns = columns.into_iter().map(|(column, texts)| {
+        let column = shortened(column);
+        let texts = texts.into_iter().map(shortened);
+        match first_few(texts, MAX_TEXTS_NAMED, |_| ", …".to_owned()) {
+            texts if texts.is_empty() => format!("{column:?}"),
+            texts => format!("{column:?} (text: {texts})"),
+        }
+    });
+    first_few(columns, MAX_NAMED, |more| format!(" and {more} more"))
+}
+
 fn shortened(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME_CHARACTERS_SHOWN) {
         None => name.to_owned(),
@@ -661,6 +688,15 @@ mod tests {
             None,
         );
         assert_says(&lost.unwrap_err(), &["column 2", "`encoding`"], &["gr"]);
+    }
+
+    /// The features of a column of text are one column, with its texts.
+    #[test]
+    fn a_column_of_text_that_lacks_is_named_with_its_texts() {
+        let expected = study(Some(&["age", "sex=m|f", "grp=1", "grp=2"]), 4);
+        let error = default_mapping(in_file(&["age"], true), &expected).unwrap_err();
+        let lacks = "it lacks \"sex\" (text: m, f), \"grp\" (text: 1, 2)";
+        assert_says(&error, &[lacks], &["grp=1", "sex=m"]);
     }
 
     /// Also one whose categories are features. Whose row it is stays no feature of a report.

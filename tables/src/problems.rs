@@ -115,6 +115,8 @@ impl UnreadableReason {
     }
 }
 
+const MAY_BE_MISSING: &str = "where a study takes missing cells, a file with the shares of people who have each value (observed) says so: give it with `features`";
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problems {
     /// The number of problems and the first one, by reason and column of the file.
@@ -231,6 +233,8 @@ impl Problems {
             })
             .collect();
         sentences.extend(self.missing_advice.clone().filter(|_| has_missing));
+        let may_be_missing = has_missing && !self.columns_are_needed;
+        sentences.extend(may_be_missing.then(|| MAY_BE_MISSING.to_owned()));
         (!sentences.is_empty()).then(|| sentences.join("\n"))
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Reading {
     reports: bool,
     /// Whether most cells of a column may refuse it: not if they may belong to one person.
     by_majority: bool,
+    /// Whether a cell may be missing.
+    missing_cells: bool,
     /// All categories, by the column of the file.
     categories: HashMap<usize, HashSet<String>>,
     /// Counts by column of the table; if several are categories of one column, only the first has counts.
@@ -115,6 +117,8 @@ impl Reading {
             by_majority: expected.is_none_or(ExpectedColumns::by_majority),
             columns: columns.collect(),
             categories,
+            missing_cells: settings.public_rows
+                || expected.is_some_and(|expected| expected.missing_cells),
             problems: Problems::new(expected.is_some()),
         }
     }
@@ -202,7 +206,10 @@ impl Reading {
         let mut sentences = refused.sentences;
         if !self.reports {
             // For categories, this adds the position of the first cell.
-            let others = self.problems.clone().without_columns(&refused_numbers);
+            let mut others = self.problems.clone().without_columns(&refused_numbers);
+            if self.missing_cells {
+                others = others.without(UnreadableReason::Missing);
+            }
             sentences.extend(others.describe(|table_column| mapping.column(table_column)));
         }
         Err(Error::new(sentences.join("\n")))

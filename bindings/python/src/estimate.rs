@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use eigenveil_estimation::{
-    planning::known_error,
+    planning::error_in_words,
     sample, sites_in_sentences,
     statistics::{MomentEstimate, regress},
 };
@@ -105,10 +105,13 @@ impl PyEstimate {
                 "variance_se": column(&|c| estimate.variance_error(c)),
                 "variances_are_lower_bounds": estimate.variances_are_lower_bounds(),
                 "alignment": column(&|c| c.alignment),
-                "alignment_se": column(&|c| c.alignment_se()),
+                "alignment_se": column(&|c| c.alignment_se),
                 "group": (0..estimate.k).map(group).collect::<Vec<_>>(),
                 "count": estimate.count_in_sentences(),
-                "error_unknown": known_error(estimate).err().map(|why| why.to_string()),
+                "error": match error_in_words(estimate, |x| format!("{x:.3}")) {
+                    Ok(error) => format!("expected error {error}"),
+                    Err(why) => format!("error not known: {why}"),
+                },
                 "table": table.collect::<Vec<_>>(),
                 "sample": sample(estimate),
                 "sites": sites_in_sentences(estimate),

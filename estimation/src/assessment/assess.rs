@@ -4,7 +4,7 @@ use eigenveil_shared::{
     Error, Result,
     estimate::{
         Component, ComponentGroup, NoiseFloor, SelectionLoss, SpectrumEstimate, VarianceFloor,
-        Verdict, smaller_alignment,
+        Verdict,
     },
 };
 
@@ -21,10 +21,14 @@ use crate::{
     dense::pca::share_of,
     metrics::max_error,
     report::warning::{Outlook, Warning},
+    search::bisect,
 };
 
 /// Less than this is no excess of alignments.
 const ROUND_OFF: f64 = 1e-12;
+
+/// Largest factor by which losses are raised: then all alignments are chance.
+const MOST_FACTOR: f64 = 1e9;
 
 /// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +43,8 @@ pub struct FloorReport {
     pub floor: NoiseFloor,
     /// The population's spectrum; `None` for a sparse estimate with no more rows than components, or shrunk loadings.
     pub spectrum: Option<SpectrumEstimate>,
-    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong. `None` for shrunk loadings.
+    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong. `None` for shrunk loadings and
+    /// without components.
     pub expected_error: Option<f64>,
     /// Its range.
     pub expected_error_range: Option<(f64, f64)>,
@@ -68,16 +73,12 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let losses = counted.selection_losses(&verdicts)?;
     let selection = losses.as_ref().map(|losses| counted.selection(losses));
     let spectrum = counted.spectrum(selection)?;
-    let error = match measured.has_known_error() {
+    let error = match measured.has_known_error() && !components.is_empty() {
         true => Some(counted.error(spectrum.as_ref(), selection, &verdicts)?),
         false => None,
     };
-    let expected_error = error.map(|error| match measured.k_is_open {
-        true => error.high,
-        false => error.central,
-    });
-    let lost = match losses.zip(expected_error) {
-        Some((losses, error)) => count_selection(&mut components, &losses, error),
+    let lost = match losses {
+        Some(losses) => count_selection(&mut components, &losses),
         None => vec![0.0; components.len()],
     };
     let (mut groups, of_groups) = groups::group(
@@ -89,8 +90,8 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         whole,
         counted.floor.components_above,
     );
-    if let Some(error) = expected_error.filter(|_| measured.k_is_open) {
-        obey_error(&mut components, &mut groups, error);
+    if let Some(error) = error {
+        obey_error(&mut components, &mut groups, error.central);
     }
     let (mut warnings, outlook) = warnings::of_floor(measured, &counted.floor, &verdicts);
     warnings.extend(of_groups);
@@ -100,7 +101,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         variances,
         floor: counted.document(),
         spectrum,
-        expected_error,
+        expected_error: error.map(|error| error.central),
         expected_error_range: error.map(|error| (error.low, error.high)),
         total_variance: counted.total,
         warnings,
@@ -165,7 +166,7 @@ impl<'a> Counted<'a> {
         values.map(verdict).collect()
     }
 
-    /// The components as they stand alone, without shares.
+    /// The components as they stand alone, without shares; alignments are the floor's.
     fn components(&self, verdicts: &[EigenvalueVerdict]) -> Vec<Component> {
         let measured = self.measured;
         let level = self.judging.level(self.missing);
@@ -177,8 +178,7 @@ impl<'a> Counted<'a> {
             let slopes = spike.and_then(|_| self.judging.slopes(value, measured.excess_along(j)));
             let scaled = bar.zip(slopes);
             let variance_se = scaled.map(|(bar, slopes)| bar * slopes.theta);
-            let squared_cosine = spike.map_or(0.0, |spike| spike.squared_cosine);
-            let expected_alignment = measured.has_known_error().then_some(squared_cosine);
+            let known = spike.filter(|_| measured.has_known_error());
             let directions = bars.and_then(|bars| bars.directions.as_ref());
             let direction_se = directions.map(|directions| directions.sine(j));
             Component {
@@ -187,15 +187,14 @@ impl<'a> Counted<'a> {
                 variance_se,
                 eigenvalue: value,
                 debiased_eigenvalue: spike.map(|spike| spike.theta),
-                expected_alignment,
-                alignment: expected_alignment.map(|cosine| smaller_alignment(cosine, direction_se)),
+                alignment: known.map(|spike| spike.squared_cosine),
                 verdict,
                 explained_variance_ratio: None,
                 eigenvalue_se: bar,
                 debiased_eigenvalue_se: variance_se,
-                expected_alignment_se: scaled
-                    .filter(|_| expected_alignment.is_some())
-                    .map(|(bar, slopes)| (bar * slopes.squared_cosine.abs()).min(1.0)),
+                alignment_se: scaled
+                    .filter(|_| known.is_some())
+                    .map(|(bar, slopes)| bar * slopes.squared_cosine.abs()),
                 direction_se,
             }
         };
@@ -334,55 +333,65 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Lowers each alignment by what choosing the features loses, and returns that as mean squared sines:
-/// the alignments of k components add up to `tr V̂V̂ᵀVVᵀ = k − E²/2` at most, E the expected error of their space.
-fn count_selection(components: &mut [Component], losses: &[SelectionLoss], error: f64) -> Vec<f64> {
-    let expected = |component: &Component| component.expected_alignment.unwrap_or(0.0);
-    let left = components.iter().zip(losses);
-    let left = left.map(|(component, loss)| (expected(component) - loss.central).max(0.0));
-    let left: Vec<f64> = left.collect();
-    let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
-    // Nothing left is nothing to share.
-    let share = (most / left.iter().sum::<f64>()).min(1.0);
-    let count = |(component, left): (&mut Component, f64)| {
-        let left = share * left;
-        let lost = expected(component) - left;
+/// Lowers the floor's alignments by what choosing the features loses, widens the error bars of the directions by as much,
+/// and returns that as mean squared sines.
+fn count_selection(components: &mut [Component], losses: &[SelectionLoss]) -> Vec<f64> {
+    let count = |(component, loss): (&mut Component, &SelectionLoss)| {
+        let expected = component.alignment.unwrap_or(0.0);
+        let left = (expected - loss.central).max(0.0);
+        let lost = expected - left;
         if lost > 0.0 {
             let with_selection = |sine: f64| (sine * sine + lost).sqrt().min(1.0);
             component.direction_se = component.direction_se.map(with_selection);
-            component.expected_alignment = Some(left);
-            component.alignment = Some(smaller_alignment(left, component.direction_se));
+            (component.alignment, component.alignment_se) = (Some(left), None);
         }
         lost
     };
-    components.iter_mut().zip(left).map(count).collect()
+    components.iter_mut().zip(losses).map(count).collect()
 }
 
-/// Lowers the alignments until they add up to k − E²/2 at most, as those of k components do (see [`count_selection`]): E
-/// is the cautious end of its range, because the gap after the last component is open. So the last ones lose first, and
-/// those of a group alike.
+/// Raises what components lose, 1 − alignment, by one factor until the alignments add up to k − E²/2 at most, as
+/// `tr V̂V̂ᵀVVᵀ` does, E the expected error of their space; none falls below chance, m/p of a space of m of p dimensions.
+/// Then leaves out the standard errors that are larger than numbers between 0 and 1 can have around an alignment.
 fn obey_error(components: &mut [Component], groups: &mut [ComponentGroup], error: f64) {
-    let alignments = components
-        .iter()
-        .filter_map(|component| component.alignment);
-    let most = (components.len() as f64 - 0.5 * error * error).max(0.0);
-    let mut excess = alignments.sum::<f64>() - most;
-    let mut last = components.len();
-    while last > 0 && excess > ROUND_OFF {
-        let group = groups.iter_mut().find(|group| group.last == last);
-        let first = group.as_ref().map_or(last, |group| group.first);
-        let members = &mut components[first - 1..last];
-        let size = members.len() as f64;
-        // Members have their group's.
-        let each = members[0].alignment.unwrap_or(0.0);
-        let left = (each - excess / size).max(0.0);
-        excess -= size * (each - left);
-        let group = group.map(|group| &mut group.alignment);
-        let members = members.iter_mut().map(|member| &mut member.alignment);
-        for alignment in members.chain(group).filter(|alignment| alignment.is_some()) {
-            *alignment = Some(left);
-        }
-        last = first - 1;
+    let size = |number: usize| {
+        let mut groups = groups.iter();
+        let group = groups.find(|group| (group.first..=group.last).contains(&number));
+        group.map_or(1, |group| group.last + 1 - group.first)
+    };
+    let numbered = (1..).zip(components.iter());
+    let chances: Vec<f64> = numbered
+        .map(|(number, component)| size(number) as f64 / component.loadings.len() as f64)
+        .collect();
+    let most = components.len() as f64 - 0.5 * error * error + ROUND_OFF;
+    let lowered = |alignment: f64, chance: f64, factor: f64| match factor {
+        1.0 => alignment.max(chance),
+        _ => (1.0 - factor * (1.0 - alignment)).max(chance),
+    };
+    let exceeds = |factor: f64| {
+        let known = components.iter().zip(&chances);
+        let known = known.filter_map(|(component, chance)| Some((component.alignment?, *chance)));
+        let sum: f64 = known
+            .map(|(alignment, chance)| lowered(alignment, chance, factor))
+            .sum();
+        sum > most
+    };
+    let factor = match exceeds(1.0) {
+        true => bisect(1.0, MOST_FACTOR, 100, exceeds).1,
+        false => 1.0,
+    };
+    for (component, &chance) in components.iter_mut().zip(&chances) {
+        let Some(alignment) = component.alignment else {
+            continue;
+        };
+        let alignment = lowered(alignment, chance, factor);
+        let possible = |error: &f64| error * error <= alignment * (1.0 - alignment);
+        component.alignment = Some(alignment);
+        component.alignment_se = component.alignment_se.map(|error| factor * error);
+        component.alignment_se = component.alignment_se.filter(possible);
+    }
+    for group in groups {
+        group.alignment = components[group.first - 1].alignment;
     }
 }
 
@@ -467,7 +476,7 @@ mod tests {
         };
         let chosen_by_noise = assess_row(8.0);
         assert_eq!(chosen_by_noise.components[0].verdict, Verdict::At);
-        assert_eq!(chosen_by_noise.components[0].expected_alignment, Some(0.0));
+        assert_eq!(chosen_by_noise.components[0].alignment, None);
         assert_eq!(chosen_by_noise.components[0].debiased_eigenvalue, None);
         assert_eq!(chosen_by_noise.expected_error, Some(2.0_f64.sqrt()));
         let real = assess_row(20.0);
@@ -488,13 +497,14 @@ mod tests {
         let theta = first.debiased_eigenvalue.unwrap();
         let r = result.floor.radius;
         assert!((theta + r * r / theta - (0.6 - result.floor.center)).abs() < 1e-12);
-        let alignment = first.expected_alignment.unwrap();
-        assert!((alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
+        let flat = 1.0 - r * r / (theta * theta);
         assert_eq!(second.debiased_eigenvalue, None);
-        assert_eq!(second.expected_alignment, Some(0.0));
+        assert_eq!(second.alignment, None);
         // The bulk is measured, and a little narrower than the noise's here.
-        let lost = 1.0 - alignment + 1.0;
-        assert!((result.expected_error.unwrap() / (2.0 * lost).sqrt() - 1.0).abs() < 0.01);
+        let error = result.expected_error.unwrap();
+        assert!((error / (2.0 * (1.0 - flat + 1.0)).sqrt() - 1.0).abs() < 0.01);
+        let alignment = first.alignment.unwrap();
+        assert!((alignment - flat.min(2.0 - 0.5 * error * error)).abs() < 1e-9);
         let few = Warning::FewStand { standing: 1, k: 2 };
         assert!(result.warnings.contains(&few), "{:?}", result.warnings);
     }
@@ -514,41 +524,37 @@ mod tests {
         assert_eq!(both.warnings, [Warning::Inseparable(group.clone())]);
     }
 
-    /// The error shown is the cautious one, and the alignments add up to what it leaves: the open gap is the last
-    /// component's, or the last group's, and the first keeps its own.
+    /// The floor's numbers of single components add up to more than the error of their space leaves: the last one may
+    /// be another, or all are just above the floor.
     #[test]
-    fn alignments_beside_an_open_k_obey_the_error_shown() {
-        let spectrum: Vec<f64> = [0.6, 0.50, 0.49].into_iter().chain(vec![0.0; 37]).collect();
-        let noise = NoiseModel::gaussian(0.5);
-        for k in [2, 3] {
-            let vectors = DMatrix::identity(40, k);
-            let report_of = |k_is_open| {
-                let closed = measured(&vectors, &spectrum[..k], &spectrum, &noise, 1e3);
-                assess(&Measured {
-                    k_is_open,
-                    ..closed
-                })
-                .unwrap()
-            };
-            let alignments = |report: &FloorReport| -> Vec<f64> {
-                let components = report.components.iter();
-                components.map(|c| c.alignment.unwrap()).collect()
-            };
-            let (open, closed) = (report_of(true), report_of(false));
-            let error = open.expected_error.unwrap();
-            assert_eq!(error, open.expected_error_range.unwrap().1);
-            let (own, before) = (alignments(&open), alignments(&closed));
-            let sum: f64 = own.iter().sum();
-            assert!(sum <= k as f64 - 0.5 * error * error + 1e-9, "{own:?}");
+    fn alignments_add_up_to_what_the_error_leaves_and_are_never_below_chance() {
+        let rest = |spectrum: &[f64]| [spectrum, &vec![0.0; 40 - spectrum.len()][..]].concat();
+        for (spectrum, k, sd) in [
+            (rest(&[0.6, 0.50, 0.49]), 2, 0.5),
+            (rest(&[0.6, 0.50, 0.49]), 3, 0.5),
+            (rest(&[0.6, 0.31, 0.30, 0.29]), 4, 0.7),
+        ] {
+            let result = assess_plain(&spectrum, k, sd, 1e3);
+            let error = result.expected_error.unwrap();
+            let alignments = result.components.iter().map(|c| c.alignment.unwrap());
+            let alignments: Vec<f64> = alignments.collect();
+            let sum: f64 = alignments.iter().sum();
+            assert!(sum <= k as f64 - 0.5 * error * error + 1e-9, "{result:?}");
+            assert!(alignments[k - 1] < alignments[0], "{alignments:?}");
             assert!(
-                own[0] == before[0] && own[1] < before[1],
-                "{own:?} {before:?}"
+                alignments.iter().all(|a| *a >= 1.0 / 40.0),
+                "{alignments:?}"
             );
-            for group in &open.groups {
-                assert_eq!(group.alignment, Some(own[group.first - 1]));
+            for group in &result.groups {
+                assert_eq!(group.alignment, Some(alignments[group.first - 1]));
             }
-            assert_eq!(open.groups.len(), k - 2);
         }
+        // An error that leaves nothing.
+        let spectrum = rest(&[0.6, 0.50]);
+        let mut lost = assess_plain(&spectrum, 2, 0.5, 1e3).components;
+        obey_error(&mut lost, &mut [], 2.0);
+        let alignments: Vec<Option<f64>> = lost.iter().map(|c| c.alignment).collect();
+        assert_eq!(alignments, [Some(1.0 / 40.0); 2]);
     }
 
     #[test]
@@ -566,14 +572,17 @@ mod tests {
                 let result = assess_plain(&spectrum, k, sd, n);
                 let p = spectrum.len();
                 let most = (2.0 * k.min(p - k) as f64).sqrt();
-                assert!((0.0..=most).contains(&result.expected_error.unwrap()));
+                let error = result.expected_error;
+                assert_eq!(error.is_some(), k > 0);
+                assert!(error.is_none_or(|error| (0.0..=most).contains(&error)));
                 let mut sum = 0.0;
                 for component in &result.components {
                     let explained = component.explained_variance_ratio.unwrap();
                     assert!((0.0..=1.0).contains(&explained));
                     sum += explained;
                     assert!(sum <= 1.0 + 1e-12, "{result:?}");
-                    assert!((0.0..=1.0).contains(&component.expected_alignment.unwrap()));
+                    let alignment = component.alignment;
+                    assert!(alignment.is_none_or(|alignment| (0.0..=1.0).contains(&alignment)));
                     assert!(component.debiased_eigenvalue.is_none_or(f64::is_finite));
                 }
             }

@@ -52,7 +52,7 @@ enum Ends {
 /// An expected error with a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExpectedError {
-    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study.
+    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; with a spectrum known in part the upper end.
     pub central: f64,
     /// Lower end.
     pub low: f64,
@@ -158,10 +158,11 @@ impl SpectrumRange {
                 });
             }
             Ends::KnownInPart { worst } => {
+                let worst = at(worst, 0.0)?.max(central);
                 return Ok(ExpectedError {
-                    central,
+                    central: worst,
                     low: central,
-                    high: at(worst, 0.0)?.max(central),
+                    high: worst,
                 });
             }
             Ends::Unseen { largest } => (at(largest, selection.low)?.min(central), most),

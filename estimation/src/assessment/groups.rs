@@ -6,7 +6,7 @@
 //! within their error bars, which include the choice of participants; or if the direction of one is undetermined (an
 //! error bar of more than 45°) and it mixes with the other.
 
-use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
+use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict};
 
 use super::{EigenvalueVerdict, Floor, Measured, closed_form::EQUAL_EIGENVALUES_GAP};
 use crate::{
@@ -18,9 +18,10 @@ use crate::{
 /// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
 const MAX_SQUARED_SINE: f64 = 0.5;
 
-/// Groups components judged against `floor`, gives each the verdict and the alignment of its group, and lowers one whose
-/// direction is undetermined; with the warnings. `lost`: mean squared sine of each component that choosing features adds
-/// to its error bar; `total`: the variance that shares refer to; `visible` eigenvalues stand above the floor.
+/// Groups components judged against `floor`, gives each the verdict and the alignment of its group, lowers one whose
+/// direction is undetermined, and bounds alignments by error bars; with the warnings. `lost`: mean squared sine of each
+/// component that choosing features adds to its error bar; `total`: the variance that shares refer to; `visible`
+/// eigenvalues stand above the floor.
 pub(super) fn group(
     floor: &Floor,
     verdicts: &[EigenvalueVerdict],
@@ -34,10 +35,17 @@ pub(super) fn group(
     let runs = runs(floor, verdicts, measured.values, bars);
     let groups = documents(&runs, components, bars, lost, total);
     let lowered = demote_undetermined(components, &groups);
+    for component in components.iter_mut() {
+        let expected = component.alignment;
+        component.alignment =
+            expected.and_then(|expected| within(expected, component.direction_se));
+        let is_floors = component.alignment == expected;
+        component.alignment_se = component.alignment_se.filter(|_| is_floors);
+    }
     for group in &groups {
         for component in &mut components[group.first - 1..group.last] {
             component.verdict = group.verdict;
-            component.alignment = group.alignment;
+            (component.alignment, component.alignment_se) = (group.alignment, None);
         }
     }
     let k = components.len();
@@ -149,6 +157,13 @@ fn next_link(
     runs.iter().enumerate().find_map(link)
 }
 
+/// The smaller of an expected squared cosine and what an error bar, a root mean squared sine, leaves of 1; `None` where it
+/// leaves the direction undetermined: it is of first order, and says nothing then.
+fn within(expected: f64, sine: Option<f64>) -> Option<f64> {
+    let lost = sine.map_or(0.0, |sine| sine * sine);
+    (lost <= MAX_SQUARED_SINE).then(|| expected.min(1.0 - lost))
+}
+
 fn documents(
     runs: &[(usize, usize)],
     components: &[Component],
@@ -162,7 +177,7 @@ fn documents(
         let lost = lost[first..=last].iter().sum::<f64>() / members.len() as f64;
         let squared = directions.map(|errors| errors.squared_sine_of_span(first, last) + lost);
         let variance = members.iter().map(|member| member.variance).sum();
-        let expected: Option<f64> = members.iter().map(|member| member.expected_alignment).sum();
+        let expected: Option<f64> = members.iter().map(|member| member.alignment).sum();
         let span_se = squared.map(|squared| squared.sqrt().min(1.0));
         ComponentGroup {
             first: first + 1,
@@ -173,7 +188,7 @@ fn documents(
             },
             variance,
             explained_variance_ratio: total.map(|total| share_of(variance, total)),
-            alignment: expected.map(|sum| smaller_alignment(sum / members.len() as f64, span_se)),
+            alignment: expected.and_then(|sum| within(sum / members.len() as f64, span_se)),
             subspace_se: span_se,
         }
     };

@@ -30,4 +30,6 @@ pub use target::{
     PlanResult, PlanTarget, assumed_of_pilot, error_curve, evenly_spaced, meet, pilot_mean_length,
     spectrum_from_eigenvalues, spectrum_from_pilot,
 };
-pub use unknown_error::{UnknownError, known_error, known_spectrum};
+pub use unknown_error::{
+    RANDOM, UnknownError, error_in_words, is_guess, known_error, known_spectrum,
+};

@@ -207,7 +207,7 @@ pub struct PlanRow {
     pub n: Option<u64>,
     /// Necessary number of participants: fewer cannot suffice; where there is a range and a target error.
     pub n_at_least: Option<u64>,
-    /// Expected error with `n` participants.
+    /// Expected error with `n` participants; with a part of the eigenvalues its range's upper end.
     pub error: Option<f64>,
     /// Its range, unless the whole spectrum is known.
     pub error_range: Option<(f64, f64)>,
@@ -229,7 +229,8 @@ pub struct SizeRow {
     pub setting: PlanSetting,
     /// Participants.
     pub n: u64,
-    /// Share of the variance that a direction must have above an average one to show; `null` where none can.
+    /// Share of the variance that a direction must have above an average one to show in at most half of all studies;
+    /// with twice as much it nearly always does. `null` where none can.
     pub visible: Option<f64>,
     /// By how much the shares of components k and k + 1 must differ to be told apart.
     pub separable: Option<f64>,
@@ -261,7 +262,8 @@ pub fn plan(
     // The worst of all settings and numbers of participants.
     let epsilon = settings.iter().map(|(setting, _)| setting.epsilon);
     let delta = settings.iter().map(|(setting, _)| setting.delta);
-    let n = settings.iter().filter_map(|(_, n)| *n).max();
+    let with_delta = settings.iter().filter(|(setting, _)| setting.delta > 0.0);
+    let n = with_delta.filter_map(|(_, n)| *n).max();
     let warnings = budget_warnings(
         epsilon.fold(0.0, f64::max),
         delta.fold(0.0, f64::max),

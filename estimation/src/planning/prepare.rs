@@ -2,7 +2,8 @@
 
 use eigenveil_shared::{
     Result,
-    preprocess::{Feature, LengthShares, Norm, Preprocessing},
+    mechanism::Calibration,
+    preprocess::{BoundRows, Feature, LengthShares, Norm, Preprocessing},
 };
 use serde::Serialize;
 
@@ -12,10 +13,18 @@ use super::{
         Column, ColumnDescription, ColumnStatistics, columns, from_rows, heavy_tails_warning,
     },
     correlations::{MovedCorrelation, of_values},
+    plan::{PlanAnswer, PlanRequest, plan},
     sample::PublicRows,
     target::reject,
 };
-use crate::{Cancel, check_columns, format::with_thousands, statistics::NO_MOMENT};
+use crate::{
+    Cancel, check_columns,
+    format::{people, with_thousands},
+    statistics::NO_MOMENT,
+};
+
+/// The error, for one component, that a warning names a number of participants for.
+const EXAMPLE_ERROR: f64 = 0.3;
 
 /// Public constants. Scripts rely on the keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,6 +37,8 @@ pub struct PrepareAnswer {
     pub choices: Vec<Choice>,
     /// The best of them, if one is worth a study.
     pub chosen: Option<Choice>,
+    /// The best of them that uses the centers and scales, where it would show nothing: for a plan with more participants.
+    pub hidden: Option<Choice>,
     /// Why a choice of smaller error was not taken.
     pub passed_over: Option<String>,
     /// The choice whose correlations are the nearest to those of the values, where it is not `normalize`.
@@ -76,7 +87,7 @@ pub fn prepare(
         progress,
         cancel,
     )?;
-    answer.chosen = choose(&choices, request.n.get(), &mut answer.warnings);
+    choose(&choices, request, missing, &mut answer);
     answer.passed_over = passed_over(&choices, answer.chosen.as_ref());
     answer.for_correlations = for_correlations(&choices);
     Ok(PrepareAnswer { choices, ..answer })
@@ -106,15 +117,22 @@ fn constants(statistics: &[ColumnStatistics]) -> Result<PrepareAnswer> {
         squared_mean_over_squared_length: shares.mean,
         choices: Vec::new(),
         chosen: None,
+        hidden: None,
         passed_over: None,
         for_correlations: None,
         warnings: raw.collect(),
     })
 }
 
-/// The choice of smallest error that uses the constants and whose first component is neither the mean nor one column.
-/// None, and a warning, if it could not show anything.
-fn choose(choices: &[Choice], n: u64, warnings: &mut Vec<String>) -> Option<Choice> {
+/// Takes the choice of smallest error that uses the constants and whose first component is neither the mean nor one
+/// column; with a warning as hidden, if it would show nothing.
+fn choose(
+    choices: &[Choice],
+    request: &PrepareRequest,
+    has_missing: bool,
+    answer: &mut PrepareAnswer,
+) {
+    let warnings = &mut answer.warnings;
     let candidates = choices.iter().filter(|choice| choice.is_candidate());
     let best = candidates.min_by(|a, b| a.error.total_cmp(&b.error));
     let Some(best) = best else {
@@ -122,24 +140,59 @@ fn choose(choices: &[Choice], n: u64, warnings: &mut Vec<String>) -> Option<Choi
             "even with these centers and scales the first component is one column or the mean: look at the columns"
                 .to_owned(),
         );
-        return None;
+        return;
     };
     let (above, k) = (best.components_above_floor, best.k);
     let way = "more participants or a larger epsilon would help";
     if above == 0 {
-        let n = with_thousands(n);
-        warnings.push(match choices.iter().any(|choice| choice.components_above_floor > 0) {
-            true => format!("with {n} participants a component would stand above the noise floor only where the first is one column or the mean, or without these centers and scales: look at the columns; {way}"),
-            false => format!("hopeless: with {n} participants no component of rows like these would stand above the noise floor; {way}"),
+        // A plan knows of no missing cells.
+        let needed = (!has_missing)
+            .then(|| needed_for_one(best, request))
+            .flatten();
+        let needed = needed.map_or_else(String::new, |needed| {
+            let needed = people(needed);
+            format!("; k = 1 with an error of {EXAMPLE_ERROR} needs about {needed}")
         });
-        return None;
+        let n = with_thousands(request.n.get());
+        warnings.push(format!(
+            "with {n} participants no component of the prepared rows would stand above the noise floor{needed}; {way}"
+        ));
+        answer.hidden = Some(best.clone());
+        return;
     }
     if above < k {
         warnings.push(format!(
             "only {above} of the {k} components would stand above the noise floor: ask for k = {above}; {way}"
         ));
     }
-    Some(best.clone())
+    answer.chosen = Some(best.clone());
+}
+
+/// Participants for one component with an error of [`EXAMPLE_ERROR`], by a plan with the figures of this choice.
+fn needed_for_one(choice: &Choice, request: &PrepareRequest) -> Option<u64> {
+    let bound_rows = match choice.norm {
+        Norm::Normalize => None,
+        Norm::Clip { .. } | Norm::Require { .. } => Some(BoundRows::Clip),
+    };
+    let request = PlanRequest {
+        p: Some(choice.p),
+        k: Some(1),
+        epsilon: vec![request.epsilon],
+        delta: request.delta,
+        mechanism: vec![request.mechanism],
+        calibration: Calibration::default(),
+        spectrum: choice.spectrum.clone(),
+        target_error: Some(EXAMPLE_ERROR),
+        n: Vec::new(),
+        bound_rows,
+        mean_squared_length: bound_rows.map(|_| choice.mean_squared_length),
+        centring: choice.centring,
+        mean_length: choice.centring.map(|_| choice.mean_length),
+    };
+    match plan(&request, None, Cancel::NEVER).ok()?.0 {
+        PlanAnswer::Errors(plan) => plan.rows.first()?.n,
+        PlanAnswer::Sizes(_) => None,
+    }
 }
 
 fn passed_over(choices: &[Choice], chosen: Option<&Choice>) -> Option<String> {

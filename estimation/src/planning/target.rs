@@ -378,7 +378,7 @@ mod tests {
         let planned = |all: &[f64], (written, k): (usize, usize), n: u64| {
             let spectrum = spectrum_from_eigenvalues(13, k, &all[..written], Some(1.0)).unwrap();
             let planned = meet(&spectrum, &noise, PlanTarget::Participants(n)).unwrap();
-            (planned.error.unwrap().central, planned.components_above)
+            (planned.error.unwrap(), planned.components_above)
         };
         // By a numpy program that shares nothing with this one.
         for (all, k, n, error, above) in [
@@ -389,15 +389,18 @@ mod tests {
             for written in [3, 9, 13] {
                 let (planned, shown) = planned(all, (written, k), n);
                 assert!(
-                    (planned - error).abs() < 1e-4,
-                    "{written} of {all:?}: {planned}"
+                    (planned.low - error).abs() < 1e-4,
+                    "{written} of {all:?}: {planned:?}"
                 );
+                // The plan is the cautious end.
+                assert_eq!(planned.central, planned.high);
                 assert_eq!(shown, Some(above), "{written} of {all:?}");
             }
         }
         for n in 1..=20 {
             let (error, _) = planned(&flat, (3, 3), n);
-            assert!(error <= random_error(13, 3), "{n}: {error}");
+            let guess = random_error(13, 3);
+            assert!(error.central <= guess, "{n}: {error:?}");
         }
     }
 

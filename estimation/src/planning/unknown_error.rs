@@ -1,8 +1,10 @@
-//! Why an estimate tells no error: one answer for pages, the command line, documents and plans.
+//! The error that an estimate tells, or why it tells none: one answer for pages, the command line, documents and plans.
 
 use std::fmt;
 
 use eigenveil_shared::estimate::{Estimate, SpectrumEstimate};
+
+use crate::metrics::{max_error, random_error};
 
 /// Why an estimate tells no error, as a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,40 @@ pub fn known_error(estimate: &Estimate) -> Result<f64, UnknownError> {
         0 => Err(UnknownError::NoComponent),
         _ => estimate.expected_error.ok_or(UnknownError::NotRefitted),
     }
+}
+
+/// The expected error with its range, as a clause: "0.24 of at most 2.45, range 0.18 to 0.37". The range comes first where
+/// k is a guess; where nothing is found there is none.
+///
+/// # Errors
+/// Why it is not known.
+pub fn error_in_words(
+    estimate: &Estimate,
+    number: impl Fn(f64) -> String,
+) -> Result<String, UnknownError> {
+    let error = known_error(estimate)?;
+    let most = number(max_error(estimate.p, estimate.k));
+    let error_text = number(error);
+    if is_guess(error, estimate.p, estimate.k) {
+        return Ok(format!("{error_text} of at most {most}, {RANDOM}"));
+    }
+    let Some((low, high)) = estimate.expected_error_range else {
+        return Ok(format!("{error_text} of at most {most}"));
+    };
+    let range = format!("{} to {}", number(low), number(high));
+    Ok(match estimate.k_is_open {
+        true => format!("{range} of at most {most} (expected {error_text})"),
+        false => format!("{error_text} of at most {most}, range {range}"),
+    })
+}
+
+/// Describes the error of a guess.
+pub const RANDOM: &str = "that of a subspace drawn at random";
+
+/// Whether this is the error of a subspace drawn at random: nothing is found.
+pub fn is_guess(error: f64, p: usize, k: usize) -> bool {
+    let guess = random_error(p, k);
+    (error - guess).abs() < 1e-9 * guess
 }
 
 /// The spectrum that tells the error of the estimate's components with other numbers of participants.

@@ -20,7 +20,8 @@ pub struct Outlook {
     pub unseen: usize,
     /// Share of the variance of unit rows, beyond the other directions', that each of them is taken to hold.
     pub share: f64,
-    /// Participants needed for that.
+    /// Participants below which they hardly ever show: with so many in half of such studies at most, with three times as
+    /// many nearly always.
     pub needed: Option<u64>,
     /// Fewer cannot be enough, whatever the rows.
     pub at_least: Option<u64>,
@@ -104,7 +105,8 @@ impl Warning {
             }
             Self::FewStand { standing, k } => {
                 let others = one_or(k - standing, "the other one is", "the others are");
-                ("few-above-noise", format!("Only {standing} of the {k} components asked for stand above the noise; {others} mostly noise."))
+                let (count, out) = (one_or(k - standing, "counts", "count"), one_or(k - standing, "it", "them"));
+                ("few-above-noise", format!("Only {standing} of the {k} components asked for stand above the noise; {others} mostly noise, and {count} as lost in the expected error, which is cautious then. Ask for k = {standing} to leave {out} out: for so many a plan with this estimate as its pilot says what other numbers of participants would give."))
             }
             Self::MoreParticipants(outlook) => ("more-participants", outlook.to_string()),
             Self::AllDimensions(k) => ("all-dimensions", format!("All {k} dimensions were asked for: the subspace is the whole space, and there is no noise bulk to measure.")),
@@ -205,7 +207,7 @@ impl fmt::Display for Outlook {
                 k => (first_in_words(k), "each"),
             };
             sentences.push(format!(
-                "About {} participants would be needed for {which} if {holder} held {:.1} % of the variance of unit rows more than the other directions do.",
+                "At least {} participants would be needed for {which} if {holder} held {:.1} % of the variance of unit rows more than the other directions do; then half of such studies at most would show that, and with three times as many nearly all.",
                 in_words(n),
                 100.0 * self.share
             ));
@@ -261,8 +263,8 @@ mod tests {
         let seeds = SeedCheck { direction: 5, is_subspace: false, null_probability: 1e-4, found: 81, expected: 2.0, limit: 17 };
         let nothing = Warning::NothingStands { n: 1_797, setting: "ε = 1".to_owned(), largest: 0.25, threshold: 0.5, outlook };
         let cases = [
-            (nothing, "n = 1,797 and ε = 1|is 0.250|about 0.500. About 2.1 million|than 340,000"),
-            (Warning::FewStand { standing: 2, k: 3 }, "2 of the 3|the other one is"),
+            (nothing, "n = 1,797 and ε = 1|is 0.250|about 0.500. At least 2.1 million|than 340,000"),
+            (Warning::FewStand { standing: 2, k: 3 }, "2 of the 3|the other one is|k = 2"),
             (Warning::MoreParticipants(outlook), "the first three|10.0 %|not seen"),
             (Warning::AllDimensions(7), "All 7"),
             (Warning::TowardsMean(vec![2, 3]), "Components 2, 3 lie"),

@@ -165,7 +165,7 @@ pub(crate) fn sparse_report(
 ) -> Result<ComponentsReport> {
     let mut floor_report = assess(measured)?;
     if floor_report.components.iter().any(|component| {
-        component.verdict == Verdict::At && component.expected_alignment > Some(0.0)
+        component.verdict == Verdict::At && component.debiased_eigenvalue.is_some()
     }) {
         floor_report.warnings.push(Warning::Selection {
             selected: outcome.support.len(),
@@ -263,7 +263,7 @@ mod tests {
         let (moment, ..) = noisy(40, 4, 300.0);
         let plain = principal_components(&moment, ComponentCount::Auto, "ε = 0.01").unwrap();
         assert_eq!(plain.vectors.ncols(), 0);
-        assert_eq!(plain.floor_report.expected_error, Some(0.0));
+        assert_eq!(plain.floor_report.expected_error, None);
         let warning = &plain.floor_report.warnings[0];
         assert!(matches!(warning, Warning::NothingStands { n: N, .. }));
         let sparse = sparse(&moment, ComponentCount::Auto, &SparseSettings::default());

@@ -9,6 +9,12 @@ use super::{Around, Coefficient, Correlation, MomentEstimate, Refusal, Regressio
 
 /// Most features named in a message.
 const MAX_NAMES_SHOWN: usize = 12;
+/// Codes of warnings that say nothing of a moment: how many components stand, and what would show others.
+const OF_COMPONENTS: [&str; 3] = [
+    "nothing-above-noise",
+    "few-above-noise",
+    "more-participants",
+];
 
 /// Explains what the second moment of rows bounded this way describes; a sentence without the final stop.
 pub fn norm_caveat(norm: Norm) -> String {
@@ -147,7 +153,16 @@ pub fn moment(
         correlations: largest.collect(),
         regression: places.map(|(y, on)| regression(&moment, &names, y, &on)),
         further_epsilon: 0.0,
-        warnings: estimate.warnings.clone(),
+        warnings: estimate
+            .warnings
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| {
+                let code = estimate.warning_codes.get(*at);
+                !code.is_some_and(|code| OF_COMPONENTS.contains(&code.as_str()))
+            })
+            .map(|(_, warning)| warning.clone())
+            .collect(),
     };
     let tables = MomentTables {
         moment,

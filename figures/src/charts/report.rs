@@ -172,8 +172,10 @@ impl Figure for ReportPicture {
         let headers: Vec<String> = headers.into_iter().chain(reports).collect();
         let rows = self.rows.iter().enumerate().map(|(i, row)| {
             let values = row.values.iter().take(MAX_VALUES);
+            let more = (row.values.len() > MAX_VALUES).then(|| "…".to_owned());
             let values: Vec<String> = values
                 .map(|x| compact((100.0 * x).round() / 100.0))
+                .chain(more)
                 .collect();
             let mut cells = vec![(i + 1).to_string(), values.join(", ")];
             cells.extend(row.reports.iter().map(|report| hex(report)));

@@ -150,6 +150,9 @@ fn table(features: &[Feature], about: &StudyNotice) -> Markup {
         @if described {
             p .muted { "What a feature means is in the words of the people who run the study: the fingerprint covers names, centers and scales, not these words." }
         }
+        @if features.iter().any(|feature| feature.name.contains('=')) {
+            p #categories .muted { "Features that are alike before = are one question, and a table has one column for it, with the answers as text: the feature of your answer is 1, the others are 0. One with two answers, such as sex=m|f, is 1 for the first and 0 for the second." }
+        }
         p .muted { "Each value x becomes (x − center) / scale. These constants are public and the same for everybody." }
         @if observed {
             p .muted { "A value that you do not have counts as its center, and which values you have is protected like the values. The observed share is the share of people expected to have the value; values of a section are expected to be missing together." }

@@ -6,8 +6,8 @@ use eigenveil_estimation::{
     format::{three_digits, with_thousands},
     metrics::max_error,
     planning::{
-        DEFAULT_COMPONENTS, UnknownError, assumed_of_pilot, error_curve, known_error,
-        known_spectrum, spectrum_from_pilot,
+        DEFAULT_COMPONENTS, RANDOM, UnknownError, assumed_of_pilot, error_curve, is_guess,
+        known_error, known_spectrum, spectrum_from_pilot,
     },
 };
 use eigenveil_figures::{
@@ -30,6 +30,7 @@ pub(super) struct Forecast {
     k: usize,
     error: f64,
     range: (f64, f64),
+    k_is_open: bool,
     /// The source of the error of other numbers.
     others: Result<(SpectrumRange, NoiseModel), UnknownError>,
     assumed: Option<&'static str>,
@@ -51,14 +52,23 @@ impl Forecast {
             k: estimate.k,
             error,
             range: estimate.expected_error_range.unwrap_or((error, error)),
+            k_is_open: estimate.k_is_open,
             others,
             assumed: assumed_of_pilot(estimate),
         })
     }
 
-    /// "0.198".
+    /// "0.198"; where k is a guess its range, "0.15 to 0.27".
     pub(super) fn error(&self) -> String {
-        three_digits(self.error)
+        match self.k_is_open && !is_guess(self.error, self.p, self.k) {
+            true => self.range(),
+            false => three_digits(self.error),
+        }
+    }
+
+    fn range(&self) -> String {
+        let (low, high) = self.range;
+        format!("{} to {}", three_digits(low), three_digits(high))
     }
 
     /// A caption such as "expected error of 3 components (0.15 to 0.27; at most 2.45)".
@@ -67,9 +77,20 @@ impl Forecast {
             1 => "1 component".to_owned(),
             k => format!("{k} components"),
         };
-        let (low, high) = (three_digits(self.range.0), three_digits(self.range.1));
         let max = rounded(max_error(self.p, self.k), 4);
-        format!("expected error of {components} ({low} to {high}; at most {max})")
+        if is_guess(self.error, self.p, self.k) {
+            return format!("expected error of {components}, {RANDOM} (at most {max})");
+        }
+        match self.k_is_open {
+            true => format!(
+                "error of {components} (expected {}; at most {max}): k is a guess, and the upper end is the cautious number",
+                three_digits(self.error)
+            ),
+            false => format!(
+                "expected error of {components} ({}; at most {max})",
+                self.range()
+            ),
+        }
     }
 
     /// The figure of a study: the expected error with its range, and the current number of reports.
@@ -176,7 +197,7 @@ impl Outlook {
                 None => "cannot be told apart".to_owned(),
             };
             format!(
-                "{people}, a direction in {features} features shows if it has {} points more of the variance than an average one ({average} %), and components {} and {} {apart}.",
+                "{people}, a direction in {features} features can show if it has {} points more of the variance than an average one ({average} %), and nearly always does if it has twice as many; components {} and {} {apart}.",
                 points(visible),
                 self.k,
                 self.k + 1
@@ -312,7 +333,7 @@ mod tests {
         }
         let wines = Outlook::of(&params(13), ComponentCount::Auto).unwrap();
         let paragraph = wines.sentences(20_000).unwrap();
-        assert!(paragraph.starts_with("With 20,000 participants and ε = 4, a direction in 13 features shows if it has 1.3 points more of the variance than an average one (7.7 %), and components 3 and 4 are told apart if their shares differ by 1.5 points."), "{paragraph}");
+        assert!(paragraph.starts_with("With 20,000 participants and ε = 4, a direction in 13 features can show if it has 1.3 points more of the variance than an average one (7.7 %), and nearly always does if it has twice as many; components 3 and 4 are told apart if their shares differ by 1.5 points."), "{paragraph}");
         assert!(
             wines
                 .sentences(3)

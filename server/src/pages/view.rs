@@ -8,14 +8,12 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::{
     format::{three_digits, with_thousands},
-    planning::{UnknownError, known_error},
+    planning::{UnknownError, error_in_words},
     sample, sites_in_sentences,
 };
 use eigenveil_figures::{
     ComponentRow, DataTable, Figure, component_rows, estimate_figures, interval_table,
-    largest_correlations, loading_bars,
-    number::{compact, rounded},
-    site_table,
+    largest_correlations, loading_bars, number::compact, site_table,
 };
 use eigenveil_shared::{
     Error, Result,
@@ -125,18 +123,8 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     let mut sentences = estimate.verdict_in_sentences();
     let total = estimate.k;
     if total > 0 {
-        let most = eigenveil_estimation::metrics::max_error(estimate.p, total);
-        sentences.push(match known_error(estimate) {
-            Ok(error) => {
-                let (low, high) = estimate.expected_error_range.unwrap_or((error, error));
-                format!(
-                    "The expected error of the subspace is {} of at most {}, range {} to {}.",
-                    three_digits(error),
-                    rounded(most, 4),
-                    three_digits(low),
-                    three_digits(high)
-                )
-            }
+        sentences.push(match error_in_words(estimate, three_digits) {
+            Ok(error) => format!("The expected error of the subspace is {error}."),
             Err(why) => format!("The error of the subspace is not known: {why}."),
         });
         sentences.extend(estimate.count_in_sentences());
@@ -263,8 +251,9 @@ mod tests {
             one_more: 0.002,
         });
         let verdict_text = verdict_text(&estimate);
-        let shares = "about 62 % would choose k = 4, about 10 % k = 3.";
-        for words in ["4 is the best guess", "alignments are given", shares] {
+        let shares = "about 62 % would choose k = 4, about 10 % k = 3, about 28 % another.";
+        let error = "error of the subspace is 1.13 to 1.70 of at most 2.00 (expected 1.42)";
+        for words in [error, "4 is a guess", "upper end", shares] {
             assert!(verdict_text.contains(words), "{verdict_text}");
         }
     }

@@ -93,9 +93,9 @@ impl Verdict {
 }
 
 /// One estimated principal component.
+// Older documents have more keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Component {
     /// Unit vector of length p; the loading of largest magnitude is positive.
     pub loadings: Vec<f64>,
@@ -110,12 +110,11 @@ pub struct Component {
     pub eigenvalue: f64,
     /// Estimate of the noiseless eigenvalue above the bulk, `θ̂`; `null` where the component is not visible.
     pub debiased_eigenvalue: Option<f64>,
-    /// Expected squared cosine between the estimated and the true component; 0 where it is not visible, `null` for
-    /// sparse components without `refit`.
-    pub expected_alignment: Option<f64>,
-    /// The alignment to display: the smaller of `expected_alignment` and what the error bar allows, `1 −
-    /// direction_se²`; of a component in a group, the group's. Where k is open, all of them add up to what
-    /// [`Estimate::expected_error`] leaves, k − E²/2, at most. `null` where `expected_alignment` is.
+    /// Expected squared cosine between the estimated and the true component: the smaller of what the noise floor
+    /// predicts and what the error bar allows, `1 − direction_se²`; of a component in a group, the group's. All of them
+    /// add up to what [`Estimate::expected_error`] leaves, k − E²/2, at most. `null` where it is not known: of a
+    /// component that is not visible, of a direction that the error bar leaves open by more than 45°, and for sparse
+    /// components without `refit`.
     pub alignment: Option<f64>,
     /// Where the component stands relative to the noise floor; in a group, where the group stands.
     pub verdict: Verdict,
@@ -129,25 +128,12 @@ pub struct Component {
     /// Standard error of `debiased_eigenvalue`: `eigenvalue_se` times the slope of the debiasing, the noise floor
     /// held fixed. `null` where either is.
     pub debiased_eigenvalue_se: Option<f64>,
-    /// Standard error of `expected_alignment`: `eigenvalue_se` times its slope, the noise floor held fixed; at most 1.
-    /// `null` where `debiased_eigenvalue_se` or `expected_alignment` is.
-    pub expected_alignment_se: Option<f64>,
+    /// Standard error of `alignment` where that is the noise floor's: `eigenvalue_se` times its slope, the floor held
+    /// fixed. `null` where it is more than a number between 0 and 1 can have.
+    pub alignment_se: Option<f64>,
     /// Root mean squared sine of the direction's error, by the jackknife, including the loss by the choice of a sparse
     /// component's rows; at most 1. `null` where `eigenvalue_se` is, and for sparse components without `refit`.
     pub direction_se: Option<f64>,
-}
-
-impl Component {
-    /// Standard error of `alignment` where that equals `expected_alignment`; otherwise `None`.
-    pub fn alignment_se(&self) -> Option<f64> {
-        let is_floors_value = self.alignment == self.expected_alignment;
-        self.expected_alignment_se.filter(|_| is_floors_value)
-    }
-}
-
-/// The smaller of an expected squared cosine and what an error bar, a root mean squared sine, leaves of 1.
-pub fn smaller_alignment(expected: f64, sine: Option<f64>) -> f64 {
-    sine.map_or(expected, |sine| expected.min((1.0 - sine * sine).max(0.0)))
 }
 
 /// Components that stand above the noise and cannot be told apart: the space they span is a finding, the single
@@ -169,8 +155,7 @@ pub struct ComponentGroup {
     /// Share of the total variance; `null` where that is.
     pub explained_variance_ratio: Option<f64>,
     /// Mean squared cosine of the space with the true one: the smaller of what the noise floor expects and what
-    /// `subspace_se` leaves, and where k is open what the expected error does; `null` for sparse components without
-    /// `refit`.
+    /// `subspace_se` leaves, and no more than the expected error does; `null` where that of its components is.
     pub alignment: Option<f64>,
     /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
     pub subspace_se: Option<f64>,
@@ -512,13 +497,13 @@ pub struct Estimate {
     /// rows than components, or without `refit`.
     pub spectrum: Option<SpectrumEstimate>,
     /// Whether no gap between eigenvalues is large enough to say where the components end (`k = auto` only): k is the
-    /// best guess, and `expected_error` is the cautious end of its range.
+    /// best guess, and the upper end of `expected_error_range` is the cautious number.
     pub k_is_open: bool,
     /// How firm k is; absent for a fixed k, and where no component stands above the floor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub k_shares: Option<CountShares>,
     /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; an invisible component counts as fully wrong.
-    /// `null` for a sparse estimate without `refit`.
+    /// `null` for a sparse estimate without `refit`, and without components.
     pub expected_error: Option<f64>,
     /// Range that contains the true `expected_error` in nine studies of ten; `null` where that is.
     pub expected_error_range: Option<(f64, f64)>,
@@ -594,7 +579,7 @@ impl Estimate {
         let mut sentences = Vec::new();
         if self.k_is_open {
             sentences.push(format!(
-                "No gap between the components is large enough to say where they end: {k} is the best guess, and the error shown is the upper end of its range, for which the alignments are given."
+                "No gap between the components is large enough to say where they end: k = {k} is a guess, and the upper end of the error's range is the cautious number."
             ));
         }
         if let Some(shares) = self.k_shares {
@@ -606,8 +591,12 @@ impl Estimate {
                 0.005.. => format!(", {} k = {other}", about(share)),
                 _ => String::new(),
             });
+            let rest = match 1.0 - shares.one_fewer - shares.same - shares.one_more {
+                rest @ 0.005.. => format!(", {} another", about(rest)),
+                _ => String::new(),
+            };
             sentences.push(format!(
-                "Of such studies of the same people {} would choose k = {k}{}.",
+                "Of such studies of the same people {} would choose k = {k}{}{rest}.",
                 about(shares.same),
                 others.concat()
             ));

@@ -374,10 +374,11 @@ fn few_rows_identifiers_and_hopeless_plans_are_told() {
     );
     let text = succeeded(&hopeless);
     assert!(
-        text.contains("hopeless: with 50 participants") && !text.contains("study create"),
+        text.contains("with 50 participants no component of the prepared rows would stand")
+            && !text.contains("study create"),
         "{text}"
     );
-    // Without centers the column of identifiers stands above, and nothing is called hopeless.
+    // Without centers the column of identifiers stands above. One component needs more people, and a plan says how many.
     let above = "--k 1 --n 300 --epsilon 2";
     let above = run(&format!(
         "prepare --rows {rows} --out {} {above}",
@@ -385,7 +386,8 @@ fn few_rows_identifiers_and_hopeless_plans_are_told() {
     ));
     let text = succeeded(&above);
     assert!(
-        text.contains("without these centers and scales") && !text.contains("hopeless"),
+        text.contains("k = 1 with an error of 0.3 needs about")
+            && text.contains("eigenveil plan --p"),
         "{text}"
     );
 }

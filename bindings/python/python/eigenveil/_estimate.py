@@ -50,8 +50,8 @@ class Estimate(_rows.Copies):
     feature_names_in_ : array of p str
     n_features_in_, n_components_, n_reports_ : int
     k_is_open_ : bool
-        Whether no gap says where the components end (``k="auto"``): then k is a guess, the expected error the upper end
-        of its range, and the alignments are given for that.
+        Whether no gap says where the components end (``k="auto"``): then k is a guess, and the upper end of the error's
+        range is the cautious number.
     k_shares_ : dict, or None
         How firm k is: the shares of such studies of the same people that would choose ``one_fewer``, the ``same`` and
         ``one_more``; None for a fixed k.
@@ -60,10 +60,11 @@ class Estimate(_rows.Copies):
     groups_ : list of dict
         Components that cannot be told apart: ``first`` and ``last`` (from 1), ``verdict``, ``alignment``, …
     alignments_, alignment_errors_ : array of k
-        Squared cosine with the true component, and its standard error (NaN where there is none).
+        Squared cosine with the true component, and its standard error; NaN where it is not known, as of a component
+        that is not above the noise.
     expected_error_ : float
-        Expected ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` contains it in nine of ten cases. NaN and None for a sparse
-        estimate without ``refit``, and so are the alignments.
+        Expected ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` contains it in nine of ten cases. NaN and None without
+        components and for a sparse estimate without ``refit``, and so are the alignments.
     warnings_, warning_codes_ : list of str
         Sentences, and their stable codes.
     privacy_ : dict
@@ -363,9 +364,7 @@ class Estimate(_rows.Copies):
         above, k = self.verdicts_.count("above"), self.n_components_
         found = "no component above the noise floor"
         if k > 0:
-            unknown = self._derived["error_unknown"]
-            error = f"expected error {self.expected_error_:.3f}" if unknown is None else f"error not known: {unknown}"
-            found = f"{above} of {k} components above the noise floor, {error}"
+            found = f"{above} of {k} components above the noise floor, {self._derived['error']}"
         sample = f"{self.n_reports_} reports" if self.sites_ is None else self._derived["sample"]
         return f"Estimate({sample}, p = {self.n_features_in_}, {found})"
 

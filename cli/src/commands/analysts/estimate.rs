@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use eigenveil_client::http::EstimateFormat;
 use eigenveil_estimation::{
     format::with_thousands,
-    planning::{UnknownError, known_error, known_spectrum},
+    planning::{UnknownError, error_in_words, known_error, known_spectrum},
     sample, sites_in_sentences,
 };
 use eigenveil_figures::{component_rows, estimate_figures, interval_table, site_table};
@@ -185,13 +185,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
 /// The components with their verdicts, as a table for people.
 pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let mut verdict = estimate.verdict_in_words();
-    match known_error(estimate) {
-        Ok(error) => {
-            let error = output::error_text(error, estimate.p, estimate.k);
-            let range = estimate.expected_error_range;
-            let range = range.map_or(String::new(), output::range_text);
-            verdict.push_str(&format!(", expected subspace error {error}{range}"));
-        }
+    match error_in_words(estimate, |x| format!("{x:.2}")) {
+        Ok(error) => verdict.push_str(&format!(", expected subspace error {error}")),
         Err(UnknownError::NoComponent) => {}
         Err(why) => verdict.push_str(&format!(", error not known: {why}")),
     }
@@ -276,8 +271,17 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     Ok(())
 }
 
+/// A limit of the squared length, 1 at most without noise, from which on it refuses next to nothing.
+const MOST_USEFUL_LIMIT: f64 = 2.0;
+
 fn feasibility_text(check: &FeasibilityCheck) -> String {
     let infeasible = check.verdict == Feasibility::Infeasible;
+    if !infeasible && check.length.limit > MOST_USEFUL_LIMIT {
+        return format!(
+            "{} reports are too few to tell whether rows can have made them",
+            check.reports
+        );
+    }
     let seeds = check.seeds.as_ref().filter(|_| infeasible).map(|seeds| {
         format!(
             "; {} {} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",

@@ -4,7 +4,7 @@
 use eigenveil_shared::{
     preprocess::LengthShares,
     study::StudyParams,
-    wording::{first_few, percent},
+    wording::{counted, first_few, percent},
 };
 
 use super::report_persons::Persons;
@@ -96,7 +96,11 @@ impl RowCheck {
     /// Describes what the file would send, in lines for its owner.
     fn describe(&self, params: &StudyParams) -> Vec<String> {
         let names = params.feature_names();
-        let mut lines = vec![format!("rows: {}", self.rows)];
+        let mut lines = vec![format!(
+            "rows: {}, which make {}",
+            self.rows,
+            counted(self.reports as u64, "report")
+        )];
         if let Some((above, unusable)) = self.weights.filter(|weights| *weights != (0, 0)) {
             lines.push(format!(
                 "weights: {above} above 1, which count as 1; {unusable} that are no number above 0, which make zero rows"

@@ -7,7 +7,10 @@ use eigenveil_estimation::{
     Cancel,
     format::{people, with_thousands},
     metrics::max_error,
-    planning::{ErrorPlan, PlanAnswer, PlanRequest, PlanRow, PlanSetting, SizePlan, SizeRow, plan},
+    planning::{
+        ErrorPlan, PlanAnswer, PlanRequest, PlanRow, PlanSetting, RANDOM, SizePlan, SizeRow,
+        is_guess, plan,
+    },
 };
 use eigenveil_figures::plan_chart;
 use eigenveil_shared::{
@@ -169,7 +172,7 @@ fn print(plan: &ErrorPlan) -> Result<()> {
         "delta",
         "true epsilon",
         if has_sites(plan) { "rows" } else { "users" },
-        "error",
+        "error (expected)",
         "above",
         "bytes a report"
     ))?;
@@ -196,7 +199,7 @@ fn print(plan: &ErrorPlan) -> Result<()> {
             match (row.error, row.error_range) {
                 (None, _) => "-".to_owned(),
                 (Some(error), None) => format!("{error:.3}"),
-                (Some(error), Some((low, high))) => format!("{error:.3} ({low:.2}–{high:.2})"),
+                (Some(error), Some((low, high))) => format!("{low:.2}–{high:.2} ({error:.2})"),
             },
             row.components_above_floor
                 .map_or("-".to_owned(), |above| format!("{above}/{}", plan.k)),
@@ -286,12 +289,14 @@ fn summary(plan: &ErrorPlan) -> String {
                 let best = honest()
                     .filter(|row| row.setting.epsilon == *epsilon && row.n.is_some())
                     .min_by_key(|row| row.n)?;
-                let least = best.n_at_least.map_or(String::new(), |least| {
-                    format!(", and {} at the very least", people(least))
-                });
+                let n = people(best.n?);
+                let least = best.n_at_least.map(people).filter(|least| *least != n);
+                let number = match least {
+                    Some(least) => format!("between {least} and {n}"),
+                    None => format!("about {n}"),
+                };
                 Some(format!(
-                    "about {} at epsilon {epsilon} ({}){least}",
-                    people(best.n?),
+                    "{number} at epsilon {epsilon} ({})",
                     best.setting.mechanism
                 ))
             })
@@ -304,8 +309,14 @@ fn summary(plan: &ErrorPlan) -> String {
                 .unwrap_or("never");
             return format!("How many users do I need? For an error of {target_text}: {reason}.");
         }
+        let larger = match parts.iter().any(|part| part.starts_with("between")) {
+            true => {
+                " Plan for the larger number: the smaller one is enough only if the gap after the last component is as wide as it can be."
+            }
+            false => "",
+        };
         return format!(
-            "How many users do I need? For an expected error of {target_text}: {}.",
+            "How many users do I need? For an expected error of {target_text}: {}.{larger}",
             parts.join("; ")
         );
     }
@@ -313,8 +324,12 @@ fn summary(plan: &ErrorPlan) -> String {
     let Some((row, n, error)) = known.min_by(|a, b| a.2.total_cmp(&b.2)) else {
         return String::new();
     };
+    let guess = match is_guess(error, plan.p, plan.k) {
+        true => format!(", {RANDOM}"),
+        false => String::new(),
+    };
     format!(
-        "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
+        "The best of these: {} users with {} at epsilon {} can expect an error of about {}{guess}{}.",
         with_thousands(n),
         row.setting.mechanism,
         row.setting.epsilon,
@@ -355,7 +370,7 @@ fn print_sizes(answer: &SizePlan) -> Result<()> {
         ))?;
     }
     output::text(&format!(
-        "\nA direction shows if it has so many points more of the rows' variance than an average one ({:.1} %); components {k} and {} are told apart if their shares differ by so many. \"-\": so few cannot show any.\nHow large the error is depends on the participants' own spectrum: run a pilot, and plan with --pilot.",
+        "\nA direction can show if it has so many points more of the rows' variance than an average one ({:.1} %): with so many in half of such studies at most, with twice as many nearly always. Components {k} and {} are told apart if their shares differ by so many. \"-\": so few cannot show any.\nHow large the error is depends on the participants' own spectrum: run a pilot, and plan with --pilot.",
         100.0 * answer.average,
         k + 1
     ))?;

@@ -41,7 +41,7 @@ pub(crate) struct PrepareArgs {
     /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "person", "TableArgs"])]
     description: Option<PathBuf>,
-    /// Components wanted
+    /// Components wanted; with --rows this, --n and --epsilon are required
     #[arg(long, required_unless_present = "description")]
     k: Option<usize>,
     /// Participants expected
@@ -255,25 +255,26 @@ fn print(args: &PrepareArgs, out: &str, prepared: &PrepareAnswer) -> Result<()> 
                     "smallest expected error, with these centers and scales, among choices whose first component is made of several columns"
                 }
             };
+            let k = chosen.components_above_floor.min(chosen.k);
+            let advice = match k < chosen.k {
+                true => format!(" for k = {}; with the k of the warning", chosen.k),
+                false => String::new(),
+            };
             output::text(&format!(
-                "{smallest}, {}:\n  eigenveil study create --name NAME --features {path} --k {} --epsilon {epsilon} --mechanism {}{}",
+                "{smallest}, {}{advice}:\n  eigenveil study create --name NAME --features {path} --k {k} --epsilon {epsilon} --mechanism {}{}",
                 error_text(chosen),
-                chosen.k,
                 args.mechanism,
                 flags(chosen)
             ))?;
             let passed_over = prepared.passed_over.as_deref();
             passed_over.map_or(Ok(()), output::text)?;
             print_correlations(chosen, prepared.for_correlations.as_ref())?;
-            // A plan knows of no missing cells.
-            let mut columns = prepared.columns.iter();
-            match columns.any(|column| column.feature.observed.is_some()) {
-                true => Ok(()),
-                false => print_plan(args, chosen),
-            }
+            print_plan(args, prepared, chosen, k)
         }
         (None, Some(_)) => {
-            output::text("no such study is worth creating: the warnings above say why")
+            output::text("no such study is worth creating: the warnings above say why")?;
+            let hidden = prepared.hidden.as_ref();
+            hidden.map_or(Ok(()), |hidden| print_plan(args, prepared, hidden, 1))
         }
         (_, None) => output::text(&format!(
             "  eigenveil study create --name NAME --features {path} --epsilon 4\n--bound-rows normalize needs no radius; for --bound-rows clip, --radius {} (√p) is about the length of rows scaled this way",
@@ -349,14 +350,17 @@ fn print_choices(choices: &[Choice]) -> Result<()> {
         output::text(&format!(
             "{way:<width$} {:>14} {:>6} {:>12} {error:>12} {moved:>7}  {}",
             error_text(choice),
-            format!("{}/{}", choice.components_above_floor, choice.k),
+            format!("≤ {}/{}", choice.components_above_floor, choice.k),
             percent(choice.squared_mean_over_squared_length),
             choice.warning.as_deref().unwrap_or("of several columns")
         ))?;
     }
+    output::text(
+        "\nabove: components whose expected eigenvalue is above the noise floor; in a single study fewer may stand (simulate counts)",
+    )?;
     if choices.iter().any(|choice| choice.correlations.is_some()) {
         output::text(
-            "\ncorrelations: their median standard error, of those that would be given (- if none); off by: the most that preparing rows so moves one from the correlation of the values, however many take part",
+            "correlations: their median standard error, of those that would be given (- if none); off by: the most that preparing rows so moves one from the correlation of the values, however many take part",
         )?;
     }
     Ok(())
@@ -403,10 +407,21 @@ fn print_correlations(chosen: &Choice, better: Option<&Choice>) -> Result<()> {
 const MAX_EIGENVALUES_SHOWN: usize = 30;
 
 /// The command, and so the fields of the form, with the same figures.
-fn print_plan(args: &PrepareArgs, chosen: &Choice) -> Result<()> {
+fn print_plan(
+    args: &PrepareArgs,
+    prepared: &PrepareAnswer,
+    chosen: &Choice,
+    k: usize,
+) -> Result<()> {
     let (Some(n), Some(epsilon)) = (args.n, args.epsilon) else {
         return Ok(());
     };
+    let mut columns = prepared.columns.iter();
+    if columns.any(|column| column.feature.observed.is_some()) {
+        return output::text(
+            "other numbers of participants: prepare with them; a plan knows of no missing cells",
+        );
+    }
     let spectrum = chosen.spectrum.iter().take(MAX_EIGENVALUES_SHOWN);
     let spectrum: Vec<String> = spectrum.map(f64::to_string).collect();
     let norm = match chosen.norm {
@@ -420,9 +435,8 @@ fn print_plan(args: &PrepareArgs, chosen: &Choice) -> Result<()> {
         format!(" --centring --mean-length {}", chosen.mean_length)
     });
     output::text(&format!(
-        "other numbers of participants (the form of the server's page takes the same):\n  eigenveil plan --p {} --k {} --spectrum {} --epsilon {epsilon} --mechanism {} --n {n}{norm}{centring}",
+        "other numbers of participants (the form of the server's page takes the same):\n  eigenveil plan --p {} --k {k} --spectrum {} --epsilon {epsilon} --mechanism {} --n {n}{norm}{centring}",
         chosen.p,
-        chosen.k,
         spectrum.join(","),
         args.mechanism
     ))

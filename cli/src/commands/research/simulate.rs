@@ -27,7 +27,7 @@ use crate::{
 /// Run an experiment in this process, with a known true subspace
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n  eigenveil simulate --model spiked --p 40 --k 5 --n 100000 --sites 1,10,100,1000 --epsilon 0.25,1,4 --delta 1e-7 --repeats 10 --plot sites.svg\n\nThe noise comes from a seeded generator: a simulation protects nobody."
+    after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n  eigenveil simulate --model spiked --p 40 --k 5 --n 100000 --sites 1,10,100,1000 --epsilon 0.25,1,4 --delta 1e-7 --repeats 10 --plot sites.svg\n\nRows with missing cells need --features FILE with the shares of people who have each value, as prepare writes it.\nThe noise comes from a seeded generator: a simulation protects nobody."
 )]
 pub(crate) struct SimulateArgs {
     /// Synthetic population
@@ -256,7 +256,7 @@ fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
         "± s.d.",
         "predicted",
         "no privacy",
-        "above",
+        "above of p",
         if sparse {
             "  plain PCA  support F1"
         } else {

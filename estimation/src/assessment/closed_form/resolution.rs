@@ -10,7 +10,8 @@ use super::{SpectralNoise, eigengap::EQUAL_EIGENVALUES_GAP, spiked_model::NoiseP
 pub struct Resolution {
     /// The share of an average direction, 1/p.
     pub average: f64,
-    /// How much more than that a direction needs to stand above the noise; `None` where none can have it.
+    /// How much more than that a direction needs to stand above the noise at all: with so much it does in half of all
+    /// studies at most, with twice as much nearly always. `None` where none can have it.
     pub visible: Option<f64>,
     /// By how much the shares of components k and k + 1 must differ for them to be told apart; `None` where they cannot.
     pub separable: Option<f64>,

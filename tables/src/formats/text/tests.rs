@@ -808,12 +808,12 @@ fn a_feature_of_two_categories_has_both() {
     );
 }
 
-/// Messages name the columns of public rows, whose first line may be shown.
+/// Messages name the columns of public rows, whose first line may be shown and whose cells may be missing.
 #[test]
 fn columns_of_public_rows_have_their_names_in_messages() {
-    let text = "age,colour\n".to_owned() + &"1,red\n2,green\n".repeat(20);
+    let text = "age,colour\n,red\n".to_owned() + &"1,red\n2,green\n".repeat(20);
     for (public_rows, words, hidden) in [
-        (true, "column 2 (colour): most of its cells", "nothing"),
+        (true, "column 2 (colour): most of its cells", "missing"),
         (false, "column 2: most of its cells", "colour"),
     ] {
         let settings = Settings {
