@@ -4,6 +4,7 @@ use eigenveil_shared::{
     Result,
     mechanism::Calibration,
     preprocess::{BoundRows, Feature, LengthShares, Norm, Preprocessing},
+    site_study::SiteWeights,
 };
 use serde::Serialize;
 
@@ -188,6 +189,10 @@ fn needed_for_one(choice: &Choice, request: &PrepareRequest) -> Option<u64> {
         mean_squared_length: bound_rows.map(|_| choice.mean_squared_length),
         centring: choice.centring,
         mean_length: choice.centring.map(|_| choice.mean_length),
+        sites: None,
+        rows: Vec::new(),
+        site_rows: Vec::new(),
+        site_weights: SiteWeights::default(),
     };
     match plan(&request, None, Cancel::NEVER).ok()?.0 {
         PlanAnswer::Errors(plan) => plan.rows.first()?.n,

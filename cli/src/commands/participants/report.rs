@@ -539,7 +539,7 @@ fn check_refused(count: u64, first: &[RefusedRow]) -> Result<()> {
 fn describe_request(study: &StudyInfo) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = study.about();
-    let meanings = study.params().feature_names().unwrap_or_default();
+    let meanings = study.parameters().feature_names().unwrap_or_default();
     let meanings = meanings.iter().enumerate().filter_map(|(at, name)| {
         let meaning = about.feature(at)?;
         Some(format!("\n  {name:<11}  {meaning}"))

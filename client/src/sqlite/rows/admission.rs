@@ -207,7 +207,7 @@ impl RowLedger {
         )?;
         if let Some(known) = &known {
             // A refused report is sent again with another token, or on request; a missing one is made.
-            let may_be_sent = counts.pending + counts.refused + missing > 0;
+            let may_be_sent = counts.pending + counts.refused > 0 || is_new;
             if moved || (may_be_sent && !request.accept_new_purpose) {
                 let terms = read_terms(&self.store, known.number)?;
                 let unchanged = terms.check_unchanged(study.about());
