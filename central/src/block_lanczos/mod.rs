@@ -18,8 +18,6 @@ use band::{Band, LeadingPairs};
 
 /// A new direction shorter than this share of the matrix's norm is rounding error.
 const DEPENDENCE_TOLERANCE: f64 = 1e-11;
-/// Residuals of [`spectrum_edges`], relative.
-const EDGE_ACCURACY: f64 = 0.005;
 /// A direction that retains this share of its length after projection is as orthogonal to the span as the span's own
 /// basis. A shorter one is orthogonalised again; otherwise its error would be amplified from block to block.
 const REORTHOGONALIZE_BELOW: f64 = std::f64::consts::FRAC_1_SQRT_2;
@@ -121,30 +119,6 @@ pub(crate) fn leading_pairs(
             return Ok(None);
         }
         look_at = searched + searched / 4;
-    }
-}
-
-/// The smallest and largest eigenvalue of a symmetric matrix given by its products, to half a per cent of the larger
-/// magnitude; `None` if a third of p dimensions is not enough.
-pub(crate) fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
-    let most = matrix.dimension() / 3;
-    let largest = leading_pairs(matrix, 1, EDGE_ACCURACY, most)?;
-    let smallest = leading_pairs(&Negative(matrix), 1, EDGE_ACCURACY, most)?;
-    Ok(smallest
-        .zip(largest)
-        .map(|(smallest, largest)| (-smallest.values[0], largest.values[0])))
-}
-
-/// −A.
-struct Negative<'a>(&'a dyn Symmetric);
-
-impl Symmetric for Negative<'_> {
-    fn dimension(&self) -> usize {
-        self.0.dimension()
-    }
-
-    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        -self.0.times(block)
     }
 }
 

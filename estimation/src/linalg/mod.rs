@@ -25,8 +25,8 @@ pub use lanczos::{LazySpectrum, StartVectors, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use products::{
     GramSum, Precision, RowBlock, add_outer_lower, add_row_block_product,
-    add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled, product,
-    row_block_cross_product, tall_cross_product, tall_product,
+    add_symmetrised_outer_lower, cross_product, outer_scaled, product, row_block_cross_product,
+    tall_cross_product, tall_product,
 };
 pub use row_factor::{MIN_RELATIVE_EIGENVALUE, RowFactor};
 pub use threads::Threads;

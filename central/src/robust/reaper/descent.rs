@@ -25,9 +25,6 @@ use crate::{
 /// Requested relative distance to the projection, with noise (which makes higher accuracy useless) and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
-/// Accuracy of the exponential relative to its largest eigenvalue: p times as much relative to the trace, which is
-/// corrected afterwards.
-const NOISY_EXPONENTIAL: f64 = 1e-7;
 /// Relative residuals of the resulting vectors.
 const NOISY_LEADING: f64 = 1e-6;
 const PLAIN_LEADING: f64 = 1e-9;
@@ -102,10 +99,6 @@ impl Descent {
     ) -> Result<AverageIterate> {
         let d = table.dimension();
         let mut p = Iterate::start(rank, d);
-        let accuracy = match self.noise {
-            None => PLAIN_ACCURACY,
-            Some(_) => NOISY_EXPONENTIAL,
-        };
         let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
         let mut average = AverageIterate::new(d);
         for t in 1..=self.steps.count {
@@ -115,8 +108,8 @@ impl Descent {
                 let image = mirror.times(&rows);
                 add_descent_direction(&mut mirror.logarithm, &rows, &image, eta);
                 self.add_noise(&mut mirror.logarithm, eta, rng);
-                mirror.project(rank, accuracy)?;
-                mirror.add_to(&mut average);
+                mirror.project(rank)?;
+                average.add_matrix(&mirror.point);
             } else {
                 let krylov_dimension = p.factor.krylov_dimension;
                 let next = match self.noise {

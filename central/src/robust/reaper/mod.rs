@@ -2,7 +2,6 @@
 
 mod average;
 mod descent;
-mod exponential;
 mod iterate;
 mod mirror;
 mod projection;

@@ -7,8 +7,7 @@ mod tall;
 pub use gram::{GramSum, Precision};
 pub(super) use product::product_of_views;
 pub use product::{
-    add_outer_lower, add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled,
-    product,
+    add_outer_lower, add_symmetrised_outer_lower, cross_product, outer_scaled, product,
 };
 pub(crate) use product::{outer_columns_lower, symmetric_product};
 pub use tall::{

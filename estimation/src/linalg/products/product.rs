@@ -66,29 +66,14 @@ pub fn add_symmetrised_outer_lower(
     add_product_lower(out, b, a, factor);
 }
 
-/// `A·B` for symmetric matrices whose product is symmetric, since they commute: half the work, exactly symmetric.
-pub fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
-    let mut out = DMatrix::zeros(a.nrows(), a.nrows());
-    // The transposed left matrix is packed before it is multiplied; untransposed, every column of a strip would lie on
-    // a different page.
-    add_products_lower(&mut out, view(a).transpose(), view(b), 1.0);
-    out.fill_upper_triangle_with_lower_triangle();
-    out
-}
-
 /// Adds the lower triangle of `factor·ABᵀ`, in chunks of a fixed size.
 fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>, factor: f64) {
-    assert_eq!(a.shape(), b.shape(), "a p × p sum of p × r factors");
-    add_products_lower(out, view(a), view(b).transpose(), factor);
-}
-
-/// Adds the lower triangle of `factor·AB`, in chunks of a fixed size.
-fn add_products_lower(out: &mut DMatrix<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
     let p = out.nrows();
     assert!(
-        out.ncols() == p && a.nrows() == p && b.ncols() == p && a.ncols() == b.nrows(),
-        "a p × p sum of p × r by r × p factors"
+        out.ncols() == p && a.nrows() == p && a.shape() == b.shape(),
+        "a p × p sum of p × r factors"
     );
+    let (a, b) = (view(a), view(b).transpose());
     let columns = chunks_of_rows(view_mut(out).transpose_mut(), CHUNK);
     parallel_for_each(columns, |(from, piece)| {
         let piece = piece.transpose_mut().subrows_mut(from, p - from);
