@@ -4,9 +4,7 @@
 use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
 
-use super::{
-    cross_product, leading_columns, product, symmetric_eigen, symmetric_product, view, view_mut,
-};
+use super::{Symmetric, cross_product, leading_columns, product, symmetric_eigen, view, view_mut};
 
 /// A new direction smaller than this share of the residual it came from is rounding error.
 const DEPENDENCE_TOLERANCE: f64 = 1e-8;
@@ -33,25 +31,6 @@ pub(crate) struct WorkLimit {
     pub(crate) products: usize,
     /// Number of pairs beyond which the search stops.
     pub(crate) pairs: usize,
-}
-
-/// A symmetric matrix as a linear operator, for Krylov methods.
-pub trait Symmetric {
-    /// Its dimension p.
-    fn dimension(&self) -> usize;
-    /// Its product with a `p × b` block.
-    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64>;
-}
-
-/// The lower triangle counts.
-impl Symmetric for DMatrix<f64> {
-    fn dimension(&self) -> usize {
-        self.nrows()
-    }
-
-    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        symmetric_product(self, block)
-    }
 }
 
 /// Ritz pairs of the symmetric `matrix` from the span of `start`: one product with the block, then the residuals of the

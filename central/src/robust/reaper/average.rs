@@ -1,11 +1,11 @@
 //! The average iterate of REAPER, without a `p × p` matrix while its factors are smaller than one.
 
-use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, top_k};
+use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, leading_pairs, top_k};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{MIN_PARTIAL_DIMENSION, projection::FantopeFactor};
-use crate::block_lanczos::leading_pairs;
+use crate::parts::leading::safe_width;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself a point of it: the solution of the relaxation before it is
 /// rounded to a subspace.
@@ -75,7 +75,7 @@ impl AverageIterate {
     /// by a full decomposition.
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
         let leading = if self.dimension >= MIN_PARTIAL_DIMENSION {
-            leading_pairs(self, k, accuracy, self.dimension / 3)?
+            leading_pairs(self, k, safe_width(k), accuracy, self.dimension / 3)?
         } else {
             None
         };
@@ -140,7 +140,7 @@ mod tests {
             assert!((average.times(&block) - &mean * &block).amax() < 1e-15);
             assert!((average.trace() - 2.0).abs() < 1e-14);
             let leading = top_k(&mean, 2).unwrap().vectors;
-            let by_products = leading_pairs(&average, 2, 1e-9, average.dimension / 3).unwrap();
+            let by_products = leading_pairs(&average, 2, 8, 1e-9, average.dimension / 3).unwrap();
             for found in [
                 average.leading(2, 1e-9).unwrap(),
                 by_products.unwrap().vectors,

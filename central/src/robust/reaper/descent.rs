@@ -11,13 +11,13 @@ use super::{
     MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
+    lazy_noise::LazyGoe,
     mirror::Mirror,
     projection::{FantopeFactor, project_onto_fantope_partially},
     span::Span,
 };
 use crate::{
     Generator,
-    block_lanczos::LazyGoe,
     parts::noise::SymmetricNoise,
     robust::{sampling::Schedule, table::Table},
 };

@@ -3,6 +3,7 @@
 mod average;
 mod descent;
 mod iterate;
+mod lazy_noise;
 mod mirror;
 mod projection;
 mod simplex;

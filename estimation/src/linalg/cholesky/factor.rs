@@ -40,7 +40,7 @@ pub(crate) fn spectrum_is_below(
 /// Whether a Cholesky factorisation of the symmetric `matrix`, in place, succeeds (only the lower triangle is read): a
 /// proof, up to rounding of about `p · 1e-16 · ‖matrix‖`, that it is positive definite. An entry that is not finite shows
 /// in a pivot.
-pub(in crate::linalg) fn factorises(matrix: &mut DMatrix<f64>) -> bool {
+pub(super) fn factorises(matrix: &mut DMatrix<f64>) -> bool {
     let p = matrix.nrows();
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(
         p,

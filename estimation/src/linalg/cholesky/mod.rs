@@ -5,6 +5,5 @@ mod factor;
 mod panels;
 
 pub(crate) use blocked::{Definiteness, blocked_cholesky, rounding_of_cholesky};
-pub(super) use factor::factorises;
 pub(crate) use factor::spectrum_is_below;
 pub(crate) use panels::{PANEL_WIDTH, Panels, add_outer_to_panel};
