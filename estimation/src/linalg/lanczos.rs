@@ -137,7 +137,7 @@ impl<'a> BlockLanczos<'a> {
         self.open
     }
 
-    /// Whether a block gave fewer new directions than it has columns.
+    /// Whether a block gave fewer new directions than it has columns, before any restart.
     pub fn is_rank_deficient(&self) -> bool {
         self.below.iter().any(|below| below.nrows() < below.ncols())
     }
@@ -220,6 +220,29 @@ impl<'a> BlockLanczos<'a> {
         let own = self.matrix.dimension();
         let rows = if height > own { own + columns } else { own };
         self.basis.resize_mut(rows, columns, 0.0);
+    }
+
+    /// Goes on from these Ritz vectors and the block that has not been multiplied, in a space of their dimension
+    /// (Wu & Simon 2000).
+    pub(super) fn restart(&mut self, ritz: &Ritz) {
+        let Some(below) = self.below.last() else {
+            return;
+        };
+        let (b, kept) = (below.ncols(), ritz.coordinates.ncols());
+        let coupling = below * ritz.coordinates.rows(self.open - b, b);
+        let vectors = self.vectors(&ritz.coordinates);
+        let waiting = self.width - self.open;
+        let shape = (self.height, waiting);
+        let block = self.basis.view((0, self.open), shape).into_owned();
+        self.basis
+            .view_mut((0, 0), (self.height, kept))
+            .copy_from(&vectors);
+        self.basis.view_mut((0, kept), shape).copy_from(&block);
+        let values = DVector::from_column_slice(&ritz.values[..kept]);
+        self.diagonal = vec![DMatrix::from_diagonal(&values)];
+        self.below = vec![coupling];
+        self.open = kept;
+        self.width = kept + waiting;
     }
 
     fn columns(&self, from: usize, count: usize) -> MatRef<'_, f64> {
