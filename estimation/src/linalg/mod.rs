@@ -38,7 +38,7 @@ pub(crate) use cholesky::{
     spectrum_is_below,
 };
 pub(crate) use krylov::{RitzPairs, RitzTarget, WorkLimit, block_ritz};
-pub(crate) use parallel::parallel_for_each;
+pub(crate) use parallel::{cancellable_map, parallel_for_each};
 pub(crate) use products::{outer_columns_lower, symmetric_product};
 
 use eigenveil_shared::{Error, Result, error};
