@@ -19,7 +19,6 @@
 pub mod accountant;
 mod amin;
 mod baseline;
-mod block_lanczos;
 mod dp_pca;
 mod exact_pca;
 mod fit;

@@ -40,8 +40,8 @@ impl PyStudy {
 
     fn info(&self) -> &StudyInfo {
         match &self.0 {
-            Checked::Rows(study) => &**study,
-            Checked::Sites(study) => &**study,
+            Checked::Rows(study) => study,
+            Checked::Sites(study) => study,
         }
     }
 

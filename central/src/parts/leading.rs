@@ -2,12 +2,12 @@
 
 use eigenveil_estimation::linalg::{
     HouseholderQr, MIN_RELATIVE_EIGENVALUE, RowFactor, Symmetric, SymmetricEigen, fix_signs,
-    require_rank, top_k,
+    leading_pairs, require_rank, top_k,
 };
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use crate::{Rows, block_lanczos::leading_pairs};
+use crate::Rows;
 
 /// Up to this dimension forming the sum takes milliseconds.
 const MAX_CHEAP_DIMENSION: usize = 300;
@@ -71,6 +71,11 @@ fn leading_of_rows(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
     })
 }
 
+/// Vectors of a block for k leading pairs that nothing proves complete: more than copies of an eigenvalue are likely.
+pub(crate) fn safe_width(k: usize) -> usize {
+    (k + 2).max(8)
+}
+
 /// The `k` leading eigenpairs of the sum of n outer products: `products` multiplies by it, `sum` forms it.
 pub(crate) fn leading_of_sum(
     products: &dyn Symmetric,
@@ -85,7 +90,7 @@ pub(crate) fn leading_of_sum(
     require_rank(k, p)?;
     // The Krylov space may grow to p dimensions: a spectrum without gaps needs thousands, which is still less work than
     // the sum.
-    leading_pairs(products, k, RESIDUAL, p)?.ok_or_else(|| {
+    leading_pairs(products, k, safe_width(k), RESIDUAL, p)?.ok_or_else(|| {
         Error::estimate_failed(format!(
             "the {k} leading components of dimension {p} did not converge; use fewer components"
         ))
@@ -111,7 +116,9 @@ mod tests {
             let rows = gaussian_rows(n, &deviations, 7);
             let sum = rows.sum_of_outer_products();
             let exact = top_k(&sum, k).unwrap();
-            let pairs = leading_pairs(&rows, k, RESIDUAL, 330).unwrap().unwrap();
+            let pairs = leading_pairs(&rows, k, safe_width(k), RESIDUAL, 330)
+                .unwrap()
+                .unwrap();
             let apart = projector_distance(&pairs.vectors, &exact.vectors).unwrap();
             // A residual of 1e-11 over a gap of a hundredth of the largest eigenvalue.
             assert!(apart < 1e-9, "n = {n}, k = {k}: {apart}");

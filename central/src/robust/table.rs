@@ -1,6 +1,6 @@
 //! The spherised rows as one matrix.
 
-use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, tall_cross_product, tall_product};
+use eigenveil_estimation::linalg::{Symmetric, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
 use crate::{Generator, Rows, parts::poisson};
@@ -8,8 +8,6 @@ use crate::{Generator, Rows, parts::poisson};
 /// The rows `x/‖x‖` as columns; zero rows stay zero.
 pub(super) struct Table {
     columns: DMatrix<f64>,
-    /// Number of coordinates after which all rows are known to be zero.
-    support: Option<usize>,
 }
 
 impl Table {
@@ -23,27 +21,11 @@ impl Table {
                 column /= norm;
             }
         }
-        Self {
-            columns,
-            support: None,
-        }
+        Self { columns }
     }
 
     pub(super) fn dimension(&self) -> usize {
         self.columns.nrows()
-    }
-
-    pub(super) fn support(&self) -> Option<usize> {
-        self.support
-    }
-
-    /// Q and the rows `Qᵀx` for n < p rows: zero after n coordinates.
-    pub(super) fn rotated(&self) -> (HouseholderQr, Self) {
-        let rotation = HouseholderQr::new(&self.columns);
-        let mut columns = rotation.r();
-        columns.resize_vertically_mut(self.dimension(), 0.0);
-        let support = Some(self.n());
-        (rotation, Self { columns, support })
     }
 
     pub(super) fn n(&self) -> usize {

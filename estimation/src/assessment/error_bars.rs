@@ -20,14 +20,13 @@ use crate::{
     dense::pca::rayleigh_quotients,
     input::{accumulate::Accumulator, moment::NoisyMoment},
     linalg::{
-        SymmetricEigen, cross_product, leading_columns, orthonormalize, packed_to_dense,
-        parallel_for_each, product, symmetric_eigen, top_k,
+        BlockLanczos, SymmetricEigen, cross_product, packed_to_dense, parallel_for_each, top_k,
     },
 };
 
 /// Minimum number of non-empty buckets.
 pub const MIN_BUCKETS: usize = 4;
-/// Maximum dimension: a bucket costs about 20·k·p² flops, or a decomposition if k is not small compared with p < 300.
+/// Maximum dimension: a bucket costs about 16·k·p² flops, or a decomposition if k is not small compared with p < 300.
 pub const MAX_DIMENSION: usize = 2_000;
 /// Maximum number of components, from p = [`MIN_LARGE_DIMENSION`].
 pub const MAX_COMPONENTS: usize = 32;
@@ -231,29 +230,17 @@ pub(crate) fn leading_near(matrix: &DMatrix<f64>, start: &DMatrix<f64>) -> Resul
     if p < MIN_KRYLOV_DIMENSION || depth < 3 {
         return top_k(matrix, k);
     }
-    let mut basis = start.clone();
-    for _ in 1..depth {
-        let width = basis.ncols();
-        let mut block = product(matrix, &basis.columns(width - k, k).into_owned());
-        let before = block.norm();
-        for _ in 0..2 {
-            block -= product(&basis, &cross_product(&basis, &block));
-        }
-        // Nothing but rounding left: the space is invariant and has the eigenvectors.
-        let settled = |column: nalgebra::DVectorView<'_, f64>| column.norm() <= 1e-12 * before;
-        if block.column_iter().any(settled) {
-            break;
-        }
-        let Ok(block) = orthonormalize(block) else {
-            break;
-        };
-        basis = basis.resize_horizontally(width + k, 0.0);
-        basis.columns_mut(width, k).copy_from(&block);
+    let mut lanczos = BlockLanczos::new(matrix, start);
+    for _ in 0..depth {
+        lanczos.grow();
     }
-    let small = symmetric_eigen(&cross_product(&basis, &product(matrix, &basis)))?;
+    if lanczos.krylov_dimension() < k {
+        return top_k(matrix, k);
+    }
+    let ritz = lanczos.ritz(|_| Ok(k))?;
     Ok(SymmetricEigen {
-        vectors: product(&basis, &leading_columns(&small.vectors, k)),
-        values: small.values.rows(0, k).into_owned(),
+        values: DVector::from_column_slice(&ritz.values[..k]),
+        vectors: lanczos.vectors(&ritz.coordinates),
     })
 }
 
@@ -272,7 +259,7 @@ fn standard_error(whole: f64, without: &[f64], shares: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::Threads;
+    use crate::linalg::{Threads, leading_columns};
 
     fn moment(p: usize, sizes: &[u64], sd: f64) -> NoisyMoment {
         NoisyMoment::drawn(5, p, sizes, sd, |_| 1.0)

@@ -1,12 +1,9 @@
 use eigenveil_shared::{Error, Result};
 use faer::{
     Par,
-    diag::{DiagMut, DiagRef},
+    diag::DiagMut,
     dyn_stack::{MemBuffer, MemStack},
-    linalg::{
-        evd::{self, ComputeEigenvectors},
-        temp_mat_scratch,
-    },
+    linalg::evd::{self, ComputeEigenvectors},
 };
 use nalgebra::{DMatrix, DVector};
 
@@ -34,26 +31,6 @@ pub fn symmetric_eigen(matrix: &DMatrix<f64>) -> Result<SymmetricEigen> {
         values: DVector::from_iterator(p, ascending.into_iter().rev()),
         vectors,
     })
-}
-
-/// All eigenvalues of a symmetric tridiagonal matrix, descending, from its diagonal and the entries below it, padded
-/// with a 0; `None` where the iteration does not converge to numbers.
-pub fn tridiagonal_eigenvalues(diagonal: &[f64], below: &[f64]) -> Option<Vec<f64>> {
-    let n = diagonal.len();
-    let mut memory = MemBuffer::new(temp_mat_scratch::<f64>(n, 1).array(2));
-    let mut values = vec![0.0; n];
-    evd::tridiagonal_self_adjoint_evd(
-        DiagRef::from_slice(diagonal),
-        DiagRef::from_slice(below),
-        DiagMut::from_slice_mut(&mut values),
-        None,
-        Par::Seq,
-        MemStack::new(&mut memory),
-        Default::default(),
-    )
-    .ok()?;
-    values.sort_unstable_by(|a, b| b.total_cmp(a));
-    values.iter().all(|v| v.is_finite()).then_some(values)
 }
 
 /// All eigenvalues of a symmetric `p × p` matrix, descending: about 0.6 of the time of

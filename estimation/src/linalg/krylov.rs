@@ -1,15 +1,10 @@
-//! The leading part of a spectrum by block Krylov with Rayleigh–Ritz and a thick restart, started from
-//! vectors that are nearly right.
+//! The leading part of a spectrum that a caller chooses from the Ritz values, by block Lanczos with thick restarts, mostly
+//! started from vectors that are nearly right.
 
 use eigenveil_shared::Result;
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DMatrix;
 
-use super::{
-    cross_product, leading_columns, product, symmetric_eigen, symmetric_product, view, view_mut,
-};
-
-/// A new direction smaller than this share of the residual it came from is rounding error.
-const DEPENDENCE_TOLERANCE: f64 = 1e-8;
+use super::{BlockLanczos, Symmetric};
 
 /// Ritz pairs: each value is a *lower* bound on the eigenvalue of its rank.
 pub(crate) struct RitzPairs {
@@ -33,29 +28,12 @@ pub(crate) struct WorkLimit {
     pub(crate) products: usize,
     /// Number of pairs beyond which the search stops.
     pub(crate) pairs: usize,
+    /// Dimension of the space that is not exceeded, but for three blocks.
+    pub(crate) dimension: usize,
 }
 
-/// A symmetric matrix as a linear operator, for Krylov methods.
-pub trait Symmetric {
-    /// Its dimension p.
-    fn dimension(&self) -> usize;
-    /// Its product with a `p × b` block.
-    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64>;
-}
-
-/// The lower triangle counts.
-impl Symmetric for DMatrix<f64> {
-    fn dimension(&self) -> usize {
-        self.nrows()
-    }
-
-    fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        symmetric_product(self, block)
-    }
-}
-
-/// Ritz pairs of the symmetric `matrix` from the span of `start`: one product with the block, then the residuals of the
-/// leading pairs join the basis until `wanted` is met or the budget is spent. At most three blocks are held.
+/// Ritz pairs of the symmetric `matrix` from the span of `start`, after each product with a block, until `wanted` is met
+/// or the budget is spent.
 pub(crate) fn block_ritz(
     matrix: &dyn Symmetric,
     start: &DMatrix<f64>,
@@ -63,105 +41,37 @@ pub(crate) fn block_ritz(
     wanted: &dyn Fn(&[f64]) -> Result<RitzTarget>,
 ) -> Result<RitzPairs> {
     let guard = start.ncols();
-    let mut basis = DMatrix::zeros(matrix.dimension(), 0);
-    append_orthonormal(&mut basis, start.clone());
-    let mut image = matrix.times(&basis);
-    let mut products = 1;
+    let mut lanczos = BlockLanczos::new(matrix, start);
+    let mut products = 0;
     loop {
-        let width = basis.ncols();
-        let small = symmetric_eigen(&cross_product(&basis, &image))?;
-        let RitzTarget { count, accuracy } = wanted(small.values.as_slice())?;
-        let kept_columns = guard.max(count + 2).min(width);
-        let turn = leading_columns(&small.vectors, kept_columns);
-        let vectors = product(&basis, &turn);
-        let rotated = product(&image, &turn);
-        let mut residuals = rotated.clone();
-        for (j, mut column) in residuals.column_iter_mut().enumerate() {
-            column.axpy(-small.values[j], &vectors.column(j), 1.0);
-        }
-        let norms: Vec<f64> = residuals.column_iter().map(|c| c.norm()).collect();
-        let met = count < kept_columns
-            && norms[..count].iter().map(|r| r * r).sum::<f64>().sqrt() <= accuracy;
-        let spent = products >= budget.products || count > budget.pairs;
-        let open = 0.1 * accuracy / (count.max(1) as f64).sqrt();
-        let useful: Vec<usize> = (0..kept_columns).filter(|&j| norms[j] > open).collect();
-        if met || spent || useful.is_empty() {
+        let grown = lanczos.grow();
+        products += 1;
+        let mut count = 0;
+        let mut accuracy = 0.0;
+        let ritz = lanczos.ritz(|values| {
+            RitzTarget { count, accuracy } = wanted(values)?;
+            Ok(guard.max(count + 2).min(values.len()))
+        })?;
+        let kept = ritz.residuals.len();
+        let squares = ritz.residuals.iter().take(count).map(|r| r * r);
+        let met = count < kept && squares.sum::<f64>().sqrt() <= accuracy;
+        if met || !grown || products >= budget.products || count > budget.pairs {
             return Ok(RitzPairs {
-                values: small.values.as_slice()[..kept_columns].to_vec(),
-                vectors,
+                vectors: lanczos.vectors(&ritz.coordinates),
+                values: ritz.values[..kept].to_vec(),
                 converged: met,
             });
         }
-        if width + useful.len() > 3 * guard.max(kept_columns) {
-            (basis, image) = (vectors, rotated);
+        if lanczos.krylov_dimension() + guard > budget.dimension.max(3 * guard.max(kept)) {
+            lanczos.restart(&ritz);
         }
-        let before = basis.ncols();
-        let directions = residuals.select_columns(&useful);
-        append_orthonormal(&mut basis, directions);
-        let added = basis.ncols() - before;
-        if added == 0 {
-            products = budget.products;
-            continue;
-        }
-        let fresh = matrix.times(&basis.columns(before, added).into_owned());
-        products += 1;
-        image.resize_horizontally_mut(before + added, 0.0);
-        image.columns_mut(before, added).copy_from(&fresh);
-    }
-}
-
-/// Appends what is new in `directions`, each projected twice, leaving out what is dependent.
-fn append_orthonormal(basis: &mut DMatrix<f64>, mut directions: DMatrix<f64>) {
-    let before = basis.ncols();
-    for mut column in directions.column_iter_mut() {
-        let norm = column.norm();
-        if norm > 0.0 {
-            column /= norm;
-        }
-    }
-    if before > 0 {
-        for _ in 0..2 {
-            let overlap = cross_product(basis, &directions);
-            faer::linalg::matmul::matmul(
-                view_mut(&mut directions),
-                faer::Accum::Add,
-                view(basis),
-                view(&overlap),
-                -1.0,
-                faer::Par::Seq,
-            );
-        }
-    }
-    let mut done = Vec::new();
-    for j in 0..directions.ncols() {
-        let mut column: DVector<f64> = directions.column(j).into_owned();
-        for pass in 0..2 {
-            for &i in &done {
-                let other = directions.column(i);
-                let overlap = other.dot(&column);
-                column.axpy(-overlap, &other, 1.0);
-            }
-            // After cancellation the part along the old basis has to be taken out again.
-            if pass == 0 && before > 0 {
-                let overlap = basis.tr_mul(&column);
-                column.gemv(-1.0, basis, &overlap, 1.0);
-            }
-        }
-        let norm = column.norm();
-        if norm > DEPENDENCE_TOLERANCE {
-            column /= norm;
-            directions.set_column(j, &column);
-            done.push(j);
-        }
-    }
-    basis.resize_horizontally_mut(before + done.len(), 0.0);
-    for (place, &j) in done.iter().enumerate() {
-        basis.set_column(before + place, &directions.column(j));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nalgebra::DVector;
+
     use super::*;
     use crate::linalg::{StartVectors, orthonormality_defect};
 
@@ -197,6 +107,7 @@ mod tests {
         let budget = WorkLimit {
             products: 40,
             pairs: 20,
+            dimension: 0,
         };
         let lower = DMatrix::from_fn(p, p, |i, j| if i >= j { matrix[(i, j)] } else { f64::MAX });
         let ritz = block_ritz(&lower, &start, &budget, &wanted).unwrap();
@@ -209,6 +120,7 @@ mod tests {
         let once = WorkLimit {
             products: 1,
             pairs: 20,
+            dimension: 0,
         };
         let again = block_ritz(&matrix, &ritz.vectors, &once, &wanted).unwrap();
         assert!(again.converged);
@@ -223,6 +135,7 @@ mod tests {
         let few = WorkLimit {
             products: 40,
             pairs: 5,
+            dimension: 0,
         };
         let found = block_ritz(&matrix, &start, &few, &wanted).unwrap();
         assert!(!found.converged);

@@ -11,24 +11,26 @@ mod eigen;
 mod householder;
 mod krylov;
 mod lanczos;
+mod leading;
 mod orthonormal;
 mod parallel;
 mod products;
 mod row_factor;
+mod start_vectors;
 mod threads;
 
 pub use convert::{packed_to_dense, submatrix};
-pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues, tridiagonal_eigenvalues};
+pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues};
 pub use householder::HouseholderQr;
-pub use krylov::Symmetric;
-pub use lanczos::{LazySpectrum, StartVectors, top_k};
+pub use lanczos::{BlockLanczos, Ritz, Symmetric, leading_pairs};
+pub use leading::{LazySpectrum, top_k};
 pub use orthonormal::{orthonormality_defect, orthonormalize};
 pub use products::{
-    GramSum, Precision, RowBlock, add_outer_lower, add_row_block_product,
-    add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled, product,
-    row_block_cross_product, tall_cross_product, tall_product,
+    GramSum, Precision, add_outer_lower, add_symmetrised_outer_lower, cross_product, outer_scaled,
+    product, tall_cross_product, tall_product,
 };
 pub use row_factor::{MIN_RELATIVE_EIGENVALUE, RowFactor};
+pub use start_vectors::StartVectors;
 pub use threads::Threads;
 
 pub(crate) use cholesky::{
@@ -36,7 +38,7 @@ pub(crate) use cholesky::{
     rounding_of_cholesky, spectrum_is_below,
 };
 pub(crate) use krylov::{RitzPairs, RitzTarget, WorkLimit, block_ritz};
-pub(crate) use parallel::parallel_for_each;
+pub(crate) use parallel::{cancellable_map, parallel_for_each};
 pub(crate) use products::{outer_columns_lower, symmetric_product};
 
 use eigenveil_shared::{Error, Result, error};

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use eigenveil_estimation::{
     Cancel, ComponentsReport,
     fantope::diagonal_lambda,
-    linalg::{submatrix, top_k},
+    linalg::{Threads, submatrix, top_k},
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
@@ -207,4 +207,18 @@ fn few_buckets_and_cancellation_are_errors() {
     assert!(error.detail().contains("there are 4"), "{error}");
     let error = cancelled_at(&moment, &cv, 30);
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
+}
+
+#[test]
+fn cross_validation_has_the_same_bits_on_any_number_of_threads() {
+    let (moment, ..) = study(MechanismKind::SymmetricGaussian, 30, 5_000, 1);
+    let on = |threads| {
+        let run = || {
+            let settings = settings(Lambda::CrossValidated, true);
+            sparse(&moment, &settings, Cancel::NEVER).unwrap()
+        };
+        let outcome = Threads::new(threads).unwrap().run(run).sparse.unwrap();
+        outcome.cross_validation.unwrap()
+    };
+    assert_eq!(on(1), on(3));
 }

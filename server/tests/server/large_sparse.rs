@@ -1,14 +1,16 @@
 //! Row-sparse estimates in two passes over the seeds on disk: small ones as the server makes them, and p = 20,000.
 
-use std::{path::Path, sync::mpsc::sync_channel};
+use std::{cell::RefCell, path::Path, sync::mpsc::sync_channel, time::Instant};
 
 use eigenveil_estimation::{
     Cancel, Request, Source, estimate,
     linalg::Threads,
     metrics::projector_distance,
     models::{Model, Population},
+    sparse_from_seeds::SeedSource,
 };
 use eigenveil_shared::{
+    Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
     mechanism::{Mechanism, double_cap::Seed},
@@ -158,6 +160,52 @@ fn loadings(estimate: &Estimate) -> DMatrix<f64> {
     DMatrix::from_vec(estimate.p, estimate.components.len(), columns)
 }
 
+/// The seeds, and when each pass over them began and ended.
+struct TimedPasses<'a> {
+    seeds: &'a dyn SeedSource,
+    origin: Instant,
+    passes: RefCell<Vec<(f64, f64)>>,
+}
+
+impl SeedSource for TimedPasses<'_> {
+    fn buckets(&self) -> u32 {
+        self.seeds.buckets()
+    }
+
+    fn repeated(&self) -> u64 {
+        self.seeds.repeated()
+    }
+
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
+        let began = self.origin.elapsed().as_secs_f64();
+        self.seeds.pass(take)?;
+        let ended = self.origin.elapsed().as_secs_f64();
+        self.passes.borrow_mut().push((began, ended));
+        Ok(())
+    }
+}
+
+/// How long each part took, beside what cannot be spared: forming the moment once, and one Cholesky factorisation. That
+/// checks for cancellation once a panel of 256 columns, the last one just before the second pass.
+fn parts(passes: &[(f64, f64)], checks: &[f64], p: usize, whole: f64) -> String {
+    let [(_, formed), (second, summed)] = *passes else {
+        panic!("two passes, not {}", passes.len());
+    };
+    let solving = *checks.iter().find(|&&at| at > formed).unwrap();
+    let before = checks.iter().filter(|&&at| at < second).count();
+    let proving = checks[before - p.div_ceil(256)];
+    let floor = formed + second - proving;
+    format!(
+        "forming {formed:.0} s, eigenvalues and first candidates {:.0} s, solving and other proofs {:.0} s, last Cholesky {:.0} s, sums of the rows {:.0} s, judging {:.0} s: {:.2} times forming and the last Cholesky",
+        solving - formed,
+        proving - solving,
+        second - proving,
+        summed - second,
+        whole - summed,
+        whole / floor,
+    )
+}
+
 /// The whole of p = 20,000: 40 active rows, five components, ε = 4, 10⁵ real reports, which take minutes to make and
 /// are stored under `target/tmp` for the next run.
 ///
@@ -183,6 +231,17 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
         ..SparseSettings::default()
     };
     let k = ComponentCount::Fixed(5);
+    let origin = Instant::now();
+    let timed = TimedPasses {
+        seeds: &*seeds,
+        origin,
+        passes: RefCell::default(),
+    };
+    let checks = RefCell::new(Vec::new());
+    let is_cancelled = || {
+        checks.borrow_mut().push(origin.elapsed().as_secs_f64());
+        false
+    };
     let estimate = Threads::available()
         .run(|| {
             let request = Request {
@@ -193,7 +252,8 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
                 moment: false,
                 stream_from: 1,
             };
-            estimate(Source::Seeds(&*seeds), &params, &request, Cancel::NEVER)
+            let cancel = Cancel::when(&is_cancelled);
+            estimate(Source::Seeds(&timed), &params, &request, cancel)
         })
         .unwrap();
     let peak = peak_megabytes();
@@ -209,6 +269,8 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
         projector_distance(&loadings(&estimate), population.subspace()).unwrap(),
         estimate.expected_error.unwrap(),
     );
+    let (passes, checks) = (timed.passes.borrow(), checks.borrow());
+    println!("{}", parts(&passes, &checks, p, estimate.seconds));
     assert!(sparse.converged && sparse.duality_gap <= 1e-3 * unit);
     assert!(score >= 0.9);
     assert!(estimate.seconds < 1_200.0 && peak < 6_000);

@@ -1,13 +1,11 @@
 //! The average iterate of REAPER, without a `p × p` matrix while its factors are smaller than one.
 
-use std::borrow::Cow;
-
-use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, add_outer_lower, top_k};
+use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, leading_pairs, top_k};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{MIN_PARTIAL_DIMENSION, projection::FantopeFactor};
-use crate::block_lanczos::leading_pairs;
+use crate::parts::leading::safe_width;
 
 /// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself a point of it: the solution of the relaxation before it is
 /// rounded to a subspace.
@@ -21,18 +19,15 @@ pub struct AverageIterate {
     factors: Vec<FantopeFactor>,
     /// Lower triangle of the sum.
     lower: Option<DMatrix<f64>>,
-    /// Q if the points are `QᵀPQ`.
-    rotation: Option<HouseholderQr>,
 }
 
 impl AverageIterate {
-    pub(super) fn new(dimension: usize, rotation: Option<HouseholderQr>) -> Self {
+    pub(super) fn new(dimension: usize) -> Self {
         Self {
             dimension,
             count: 0,
             factors: Vec::new(),
             lower: None,
-            rotation,
         }
     }
 
@@ -65,14 +60,7 @@ impl AverageIterate {
             None => sum_of(self.dimension, &self.factors) / count,
         };
         average.fill_upper_triangle_with_lower_triangle();
-        match &self.rotation {
-            Some(rotation) => {
-                let mut rotated = rotation.times(rotation.times(average).transpose());
-                rotated.fill_upper_triangle_with_lower_triangle();
-                rotated
-            }
-            None => average,
-        }
+        average
     }
 
     /// tr P̄, which is k to rounding.
@@ -87,7 +75,7 @@ impl AverageIterate {
     /// by a full decomposition.
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
         let leading = if self.dimension >= MIN_PARTIAL_DIMENSION {
-            leading_pairs(self, k, accuracy, self.dimension / 3)?
+            leading_pairs(self, k, safe_width(k), accuracy, self.dimension / 3)?
         } else {
             None
         };
@@ -113,22 +101,14 @@ impl Symmetric for AverageIterate {
     }
 
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let block = match &self.rotation {
-            Some(rotation) => Cow::Owned(rotation.transpose_times(block.clone())),
-            None => Cow::Borrowed(block),
-        };
         let mut sum = match &self.lower {
-            Some(lower) => lower.times(&block),
+            Some(lower) => lower.times(block),
             None => DMatrix::zeros(self.dimension, block.ncols()),
         };
         for factor in &self.factors {
-            sum += factor.times(&block);
+            sum += factor.times(block);
         }
-        sum /= self.count.max(1) as f64;
-        match &self.rotation {
-            Some(rotation) => rotation.times(sum),
-            None => sum,
-        }
+        sum / self.count.max(1) as f64
     }
 }
 
@@ -139,19 +119,11 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// Equals the mean of the matrices, stored as factors or as a matrix, rotated or not.
+    /// Equals the mean of the matrices, stored as factors or as a matrix.
     #[test]
     fn average_is_the_mean_of_the_points() {
-        let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
-        mean_of_points(None);
-        mean_of_points(Some(&HouseholderQr::new(&columns)));
-    }
-
-    fn mean_of_points(rotation: Option<&HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
-        // Rotated and rotated back.
-        let rounding = if rotation.is_some() { 2e-15 } else { 1e-15 };
-        let mut average = AverageIterate::new(p, rotation.cloned());
+        let mut average = AverageIterate::new(p);
         let mut sum = DMatrix::zeros(p, p);
         let block = uniform_frame(&mut rng, p, 3).unwrap();
         for count in 1..=6 {
@@ -160,19 +132,15 @@ mod tests {
             sum += &vectors
                 * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
                 * vectors.transpose();
-            let vectors = match rotation {
-                Some(rotation) => rotation.transpose_times(vectors),
-                None => vectors,
-            };
             average.add(&FantopeFactor::new(vectors, weights));
             assert_eq!(average.lower.is_some(), count > 4);
             assert_eq!(average.factors.is_empty(), count > 4);
             let mean = &sum / f64::from(count);
-            assert!((average.matrix() - &mean).amax() < rounding);
-            assert!((average.times(&block) - &mean * &block).amax() < rounding);
+            assert!((average.matrix() - &mean).amax() < 1e-15);
+            assert!((average.times(&block) - &mean * &block).amax() < 1e-15);
             assert!((average.trace() - 2.0).abs() < 1e-14);
             let leading = top_k(&mean, 2).unwrap().vectors;
-            let by_products = leading_pairs(&average, 2, 1e-9, average.dimension / 3).unwrap();
+            let by_products = leading_pairs(&average, 2, 8, 1e-9, average.dimension / 3).unwrap();
             for found in [
                 average.leading(2, 1e-9).unwrap(),
                 by_products.unwrap().vectors,
@@ -184,7 +152,7 @@ mod tests {
         // One point is given as a matrix.
         for before in [0, 1, 6] {
             let (point, mut sum) = (DMatrix::identity(p, p) / 6.0, DMatrix::zeros(p, p));
-            let mut average = AverageIterate::new(p, None);
+            let mut average = AverageIterate::new(p);
             for _ in 0..before {
                 let vectors = uniform_frame(&mut rng, p, 2).unwrap();
                 let factor = FantopeFactor::new(vectors, vec![1.0, 1.0]);

@@ -11,13 +11,13 @@ use super::{
     MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
+    lazy_noise::LazyGoe,
     mirror::Mirror,
     projection::{FantopeFactor, project_onto_fantope_partially},
     span::Span,
 };
 use crate::{
     Generator,
-    block_lanczos::LazyGoe,
     parts::noise::SymmetricNoise,
     robust::{sampling::Schedule, table::Table},
 };
@@ -25,9 +25,6 @@ use crate::{
 /// Requested relative distance to the projection, with noise (which makes higher accuracy useless) and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
-/// Accuracy of the exponential relative to its largest eigenvalue: p times as much relative to the trace, which is
-/// corrected afterwards.
-const NOISY_EXPONENTIAL: f64 = 1e-7;
 /// Relative residuals of the resulting vectors.
 const NOISY_LEADING: f64 = 1e-6;
 const PLAIN_LEADING: f64 = 1e-9;
@@ -101,21 +98,9 @@ impl Descent {
         mut watch: impl FnMut(usize, &AverageIterate) -> Result<()>,
     ) -> Result<AverageIterate> {
         let d = table.dimension();
-        let rotated;
-        let (rotation, table) = if self.is_rotated(table) {
-            let (rotation, columns) = table.rotated();
-            rotated = columns;
-            (Some(rotation), &rotated)
-        } else {
-            (None, table)
-        };
         let mut p = Iterate::start(rank, d);
-        let accuracy = match self.noise {
-            None => PLAIN_ACCURACY,
-            Some(_) => NOISY_EXPONENTIAL,
-        };
         let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
-        let mut average = AverageIterate::new(d, rotation);
+        let mut average = AverageIterate::new(d);
         for t in 1..=self.steps.count {
             let rows = self.steps.rows(table, rng);
             let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
@@ -123,8 +108,8 @@ impl Descent {
                 let image = mirror.times(&rows);
                 add_descent_direction(&mut mirror.logarithm, &rows, &image, eta);
                 self.add_noise(&mut mirror.logarithm, eta, rng);
-                mirror.project(rank, accuracy)?;
-                mirror.add_to(&mut average);
+                mirror.project(rank)?;
+                average.add_matrix(&mirror.point);
             } else {
                 let krylov_dimension = p.factor.krylov_dimension;
                 let next = match self.noise {
@@ -136,7 +121,7 @@ impl Descent {
                         next
                     }
                     Some(SymmetricNoise::Isotropic(sd)) => {
-                        step_by_span(&p, &rows, table.support(), rank, (eta, sd), rng)?
+                        step_by_span(&p, &rows, rank, (eta, sd), rng)?
                     }
                     _ => self.partial_step(&p, &rows, rank, eta, rng)?,
                 };
@@ -162,17 +147,6 @@ impl Descent {
         add_descent_direction(&mut next, rows, &p.times(rows), eta);
         self.add_noise(&mut next, eta, rng);
         projected(&next, rank)
-    }
-
-    /// Whether the rows are rotated into a few coordinates, the same at every step. The noise has the same distribution
-    /// in any coordinates.
-    fn is_rotated(&self, table: &Table) -> bool {
-        let d = table.dimension();
-        self.geometry == Geometry::Euclidean
-            && self.steps.rate.is_none()
-            && matches!(self.noise, Some(SymmetricNoise::Isotropic(_)))
-            && d >= MIN_PARTIAL_DIMENSION
-            && table.n() <= d / MAX_SPACE_DIVISOR
     }
 
     /// A step without its `p × p` matrix if there is no noise, and without its full decomposition if the spectrum
@@ -209,17 +183,15 @@ impl Descent {
 }
 
 /// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any
-/// `p × p` matrix, and in the coordinates of its span if that is small. `(η, σ)`; `support` is the number of
-/// coordinates after which the rows are known to be zero.
+/// `p × p` matrix, and in the coordinates of its span if that is small. `(η, σ)`.
 fn step_by_span(
     p: &Iterate,
     rows: &DMatrix<f64>,
-    support: Option<usize>,
     rank: usize,
     (eta, sd): (f64, f64),
     rng: &mut Generator,
 ) -> Result<FantopeFactor> {
-    let spanned = Span::new(rows, p, support);
+    let spanned = Span::new(rows, p);
     let (iterate, rows, beyond) = match &spanned {
         Some((span, inside)) => (&inside.iterate, &inside.rows, span.outside_dimensions()),
         None => (p, rows, 0),
@@ -311,8 +283,8 @@ pub(super) mod tests {
         }
     }
 
-    /// With negligible noise a run in rotated coordinates, or over batches in the coordinates of their span, agrees
-    /// with a run without noise.
+    /// With negligible noise a run in the coordinates of the span of its rows, all or a batch, agrees with a run without
+    /// noise.
     #[test]
     fn result_does_not_depend_on_coordinates() {
         let (d, n) = (MIN_PARTIAL_DIMENSION + 10, 120);
@@ -325,8 +297,6 @@ pub(super) mod tests {
                     step: 1.0,
                     noise,
                 };
-                let rotated = rate.is_none() && noise.is_some();
-                assert_eq!(descent.is_rotated(&table), rotated);
                 let mut rng = generator(Some(10)).unwrap();
                 descent.run(&table, 2, &mut rng, |_, _| Ok(())).unwrap()
             };

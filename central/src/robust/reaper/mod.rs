@@ -2,8 +2,8 @@
 
 mod average;
 mod descent;
-mod exponential;
 mod iterate;
+mod lazy_noise;
 mod mirror;
 mod projection;
 mod simplex;

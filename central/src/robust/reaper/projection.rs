@@ -3,13 +3,14 @@
 use eigenveil_estimation::{
     fantope::project_eigenvalues,
     linalg::{
-        StartVectors, Symmetric, cross_product, require_rank, tall_cross_product, tall_product,
+        BlockLanczos, Ritz, StartVectors, Symmetric, cross_product, require_rank,
+        tall_cross_product, tall_product,
     },
 };
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use crate::block_lanczos::{BlockLanczos, LazyGoe, Ritz};
+use super::lazy_noise::LazyGoe;
 
 /// Columns of a block: wide enough that products are not memory-bound, narrow because the Krylov space grows with the
 /// width (measured on noise at p = 2,000: 350 for 8, 700 for 32).
@@ -92,7 +93,7 @@ impl FantopeFactor {
 /// With noise the space grows up to p if necessary, because noise must not be drawn twice.
 pub(super) fn project_onto_fantope_partially(
     matrix: &dyn Symmetric,
-    noise: Option<&mut LazyGoe<'_>>,
+    mut noise: Option<&mut LazyGoe<'_>>,
     k: usize,
     near: Option<&FantopeFactor>,
     accuracy: f64,
@@ -107,20 +108,29 @@ pub(super) fn project_onto_fantope_partially(
         .max(k + 2)
         .min(own_dimension);
     let start = completed_with_random(near.map(|near| &near.vectors), own_dimension, width);
-    let mut lanczos = BlockLanczos::new(matrix, noise, &start);
+    let mut lanczos = BlockLanczos::new(matrix, &start);
     // A candidate, in the coordinates of the basis.
     let mut previous: Option<FantopeFactor> = None;
     // At least two checks; the second at the size that sufficed last time.
     let previous_size = near.map_or(0.0, |near| near.krylov_dimension as f64 / GROWTH);
     let mut next_check = (previous_size as usize).max(4 * width);
     loop {
-        let grown = lanczos.grow();
+        let grown = match &mut noise {
+            Some(noise) => lanczos.grow_with(|within, image| {
+                noise.add_product(own_dimension, within, image);
+            }),
+            None => lanczos.grow(),
+        };
         if grown && lanczos.krylov_dimension() < next_check.min(largest) {
             continue;
         }
         let krylov_dimension = lanczos.krylov_dimension();
         let mut weights = Vec::new();
-        let Ritz { pairs, residuals } = lanczos.ritz(|values| {
+        let Ritz {
+            coordinates,
+            residuals,
+            ..
+        } = lanczos.ritz(|values| {
             if krylov_dimension >= k {
                 weights = project_eigenvalues(values, k)?.values;
                 weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
@@ -136,7 +146,7 @@ pub(super) fn project_onto_fantope_partially(
         let rank = weights.len();
         let size = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
         let residual = residuals.iter().map(|r| r * r).sum::<f64>().sqrt();
-        let factor = FantopeFactor::new(pairs.vectors, weights);
+        let factor = FantopeFactor::new(coordinates, weights);
         let moved = previous.as_ref().map(|before| before.distance(&factor));
         let all = krylov_dimension == p;
         // The projection is non-expansive: residuals R move it by at most √2‖R‖_F. Part of the spectrum must be
@@ -320,17 +330,18 @@ mod tests {
             beyond,
             rng: source,
         };
-        let mut lanczos = BlockLanczos::new(h, Some(&mut noise), start);
-        while lanczos.grow() {}
-        let pairs = lanczos.ritz(|values| Ok(values.len())).unwrap().pairs;
-        let mut vectors = lanczos.vectors(&pairs.vectors);
+        let mut lanczos = BlockLanczos::new(h, start);
+        let own = h.nrows();
+        while lanczos.grow_with(|within, image| noise.add_product(own, within, image)) {}
+        let ritz = lanczos.ritz(|values| Ok(values.len())).unwrap();
+        let mut vectors = lanczos.vectors(&ritz.coordinates);
         assert_eq!(vectors.shape(), (h.nrows() + beyond, h.nrows() + beyond));
         if beyond > 0 {
             let rotation = uniform_frame(source, beyond, beyond).unwrap();
             let rotated = rotation * vectors.rows(h.nrows(), beyond);
             vectors.rows_mut(h.nrows(), beyond).copy_from(&rotated);
         }
-        outer_scaled(&vectors, &pairs.values)
+        outer_scaled(&vectors, &ritz.values)
     }
 
     /// The lazily drawn noise has the right distribution, along the axes and along the directions that the iteration

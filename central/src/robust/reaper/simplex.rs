@@ -18,23 +18,16 @@ pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     // From the smallest upwards.
     let rest = sorted[k..].iter().rev().fold(f64::NEG_INFINITY, log_sum);
-    Ok(log_scale_from_leading(&sorted[..k], rest))
-}
-
-/// Like [`log_scale`], given the k largest logarithms, descending, and the logarithm of the sum of the other
-/// eigenvalues, none of which exceeds the k-th.
-pub(super) fn log_scale_from_leading(leading: &[f64], log_rest: f64) -> f64 {
-    let k = leading.len();
-    let mut tails = vec![log_rest; k + 1];
+    let mut tails = vec![rest; k + 1];
     for i in (0..k).rev() {
-        tails[i] = log_sum(tails[i + 1], &leading[i]);
+        tails[i] = log_sum(tails[i + 1], &sorted[i]);
     }
     // With the `capped` largest at 1 the others share k − capped; the first such count for which no other exceeds 1 is
     // correct.
-    (0..k)
+    let scale = (0..k)
         .map(|capped| (capped, ((k - capped) as f64).ln() - tails[capped]))
-        .find(|&(capped, log_c)| log_c + leading[capped] <= 0.0)
-        .map_or(-leading[k - 1], |(_, log_c)| log_c)
+        .find(|&(capped, log_c)| log_c + sorted[capped] <= 0.0);
+    Ok(scale.map_or(-sorted[k - 1], |(_, log_c)| log_c))
 }
 
 /// `ln(eᵃ + eᵇ)` without overflow, b finite.

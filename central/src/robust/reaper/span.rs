@@ -16,10 +16,7 @@ const MIN_SPAN: usize = 32;
 /// Orthonormal coordinates, d of them, of rows X and vectors V; in the other p − d dimensions a step is zero apart from
 /// a multiple of the identity and noise with the same distribution in every basis.
 pub(super) struct Span {
-    /// Number of coordinates that stay unchanged.
-    fixed: usize,
-    /// Factorisation of the part outside these coordinates.
-    others: HouseholderQr,
+    factors: HouseholderQr,
 }
 
 /// The part of a step inside the span, in its coordinates.
@@ -31,59 +28,33 @@ pub(super) struct Inside {
 }
 
 impl Span {
-    /// The span of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` if
-    /// it is not worthwhile.
-    ///
-    /// The first `support` coordinates stay if that is cheaper than spanning the rows, as when they are the same at
-    /// every step.
-    pub(super) fn new(
-        rows: &DMatrix<f64>,
-        iterate: &Iterate,
-        support: Option<usize>,
-    ) -> Option<(Self, Inside)> {
+    /// The span of these rows and of this iterate; `None` if it is not worthwhile.
+    pub(super) fn new(rows: &DMatrix<f64>, iterate: &Iterate) -> Option<(Self, Inside)> {
         let (p, b) = rows.shape();
         let vectors = &iterate.factor.vectors;
         let r = vectors.ncols();
-        let fixed = support.unwrap_or(0);
-        let spanned = if support.is_some() { r } else { b + r };
-        let d = fixed + spanned;
+        let d = b + r;
         if d < MIN_SPAN || d * MAX_SPACE_DIVISOR > p {
             return None;
         }
-        let mut columns = DMatrix::zeros(p - fixed, spanned);
-        if support.is_none() {
-            columns.columns_mut(0, b).copy_from(rows);
-        }
-        let lower = vectors.rows(fixed, p - fixed);
-        columns.columns_mut(spanned - r, r).copy_from(&lower);
-        let others = HouseholderQr::new(&columns);
+        let mut columns = DMatrix::zeros(p, d);
+        columns.columns_mut(0, b).copy_from(rows);
+        columns.columns_mut(b, r).copy_from(vectors);
+        let factors = HouseholderQr::new(&columns);
         drop(columns);
-        let coordinates = others.r();
-        let mut inside_rows = DMatrix::zeros(d, b);
-        if support.is_some() {
-            inside_rows
-                .rows_mut(0, fixed)
-                .copy_from(&rows.rows(0, fixed));
-        } else {
-            inside_rows.copy_from(&coordinates.columns(0, b));
-        }
-        let mut inside_vectors = DMatrix::zeros(d, r);
-        let mut top = inside_vectors.rows_mut(0, fixed);
-        top.copy_from(&vectors.rows(0, fixed));
-        let mut bottom = inside_vectors.rows_mut(fixed, spanned);
-        bottom.copy_from(&coordinates.columns(spanned - r, r));
+        let coordinates = factors.r();
         let inside = Inside {
-            rows: inside_rows,
+            rows: coordinates.columns(0, b).into_owned(),
             iterate: Iterate {
                 identity: iterate.identity,
                 factor: FantopeFactor {
-                    vectors: inside_vectors,
+                    vectors: coordinates.columns(b, r).into_owned(),
                     weights: iterate.factor.weights.clone(),
                     krylov_dimension: iterate.factor.krylov_dimension,
                 },
             },
         };
-        Some((Self { fixed, others }, inside))
+        Some((Self { factors }, inside))
     }
 
     /// `p × c` vectors from their coordinates: d inside the span, the others relative to a uniformly distributed frame
@@ -93,15 +64,11 @@ impl Span {
         coordinates: &DMatrix<f64>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
-        let (fixed, spanned, beyond) = (self.fixed, self.others.width(), self.outside_dimensions());
-        let d = fixed + spanned;
+        let (d, beyond) = (self.factors.width(), self.outside_dimensions());
         let c = coordinates.ncols();
         let mut vectors = DMatrix::zeros(d + beyond, c);
-        let mut top = vectors.rows_mut(0, fixed);
-        top.copy_from(&coordinates.rows(0, fixed));
-        let mut others = DMatrix::zeros(spanned + beyond, c);
-        let mut inside = others.rows_mut(0, spanned);
-        inside.copy_from(&coordinates.rows(fixed, spanned));
+        let mut inside = vectors.rows_mut(0, d);
+        inside.copy_from(&coordinates.rows(0, d));
         let used = coordinates.nrows() - d;
         if used > 0 {
             // Only those directions of the frame that the vectors use need to be drawn.
@@ -110,17 +77,15 @@ impl Span {
                 within = HouseholderQr::new(&within).r();
             }
             let frame = uniform_frame(rng, beyond, within.nrows())?;
-            let mut outside = others.rows_mut(spanned, beyond);
+            let mut outside = vectors.rows_mut(d, beyond);
             outside.copy_from(&tall_product(&frame, &within));
         }
-        let mut bottom = vectors.rows_mut(fixed, spanned + beyond);
-        bottom.copy_from(&self.others.times(others));
-        Ok(vectors)
+        Ok(self.factors.times(vectors))
     }
 
     /// p − d.
     pub(super) fn outside_dimensions(&self) -> usize {
-        self.others.dimension() - self.others.width()
+        self.factors.dimension() - self.factors.width()
     }
 }
 
@@ -137,48 +102,43 @@ mod tests {
     fn step_is_confined_to_its_span() {
         let (p, n, r) = (120, 25, 9);
         let mut rng = generator(Some(3)).unwrap();
-        for support in [None, Some(30)] {
-            let mut rows = uniform_frame(&mut rng, p, n).unwrap();
-            if let Some(support) = support {
-                rows.rows_mut(support, p - support).fill(0.0);
-            }
-            // With zero and equal rows the span is smaller than its number of coordinates.
-            rows.fill_column(4, 0.0);
-            let first = rows.column(0).into_owned();
-            rows.set_column(7, &first);
-            let weights = (0..r).map(|i| 1.0 / (i + 1) as f64).collect();
-            let vectors = uniform_frame(&mut rng, p, r).unwrap();
-            let iterate = Iterate::from(FantopeFactor::new(vectors, weights));
-            let (span, inside) = Span::new(&rows, &iterate, support).unwrap();
-            let d = support.unwrap_or(n) + r;
-            assert_eq!((inside.rows.nrows(), span.outside_dimensions()), (d, p - d));
-            let mut embed = |coordinates: &DMatrix<f64>| span.embed(coordinates, &mut rng).unwrap();
-            assert!((embed(&inside.rows) - &rows).amax() < 1e-14);
-            let vectors = &inside.iterate.factor.vectors;
-            assert!((embed(vectors) - &iterate.factor.vectors).amax() < 1e-14);
-            let frame = embed(&DMatrix::identity(d, d));
-            assert!(orthonormality_defect(&frame) < 1e-14);
+        let mut rows = uniform_frame(&mut rng, p, n).unwrap();
+        // With zero and equal rows the span is smaller than its number of coordinates.
+        rows.fill_column(4, 0.0);
+        let first = rows.column(0).into_owned();
+        rows.set_column(7, &first);
+        let weights = (0..r).map(|i| 1.0 / (i + 1) as f64).collect();
+        let vectors = uniform_frame(&mut rng, p, r).unwrap();
+        let iterate = Iterate::from(FantopeFactor::new(vectors, weights));
+        let (span, inside) = Span::new(&rows, &iterate).unwrap();
+        let d = n + r;
+        assert_eq!((inside.rows.nrows(), span.outside_dimensions()), (d, p - d));
+        let mut embed = |coordinates: &DMatrix<f64>| span.embed(coordinates, &mut rng).unwrap();
+        assert!((embed(&inside.rows) - &rows).amax() < 1e-14);
+        let vectors = &inside.iterate.factor.vectors;
+        assert!((embed(vectors) - &iterate.factor.vectors).amax() < 1e-14);
+        let frame = embed(&DMatrix::identity(d, d));
+        assert!(orthonormality_defect(&frame) < 1e-14);
 
-            let step = Step::new(&iterate, &rows, 0.3, None);
-            let image = step.times(&DMatrix::identity(p, p));
-            let inside_step = Step::new(&inside.iterate, &inside.rows, 0.3, None);
-            let inside_image = inside_step.times(&DMatrix::identity(d, d));
-            let distance = &frame * inside_image * frame.transpose() - image;
-            assert!(distance.amax() < 1e-13, "{}", distance.amax());
+        let step = Step::new(&iterate, &rows, 0.3, None);
+        let image = step.times(&DMatrix::identity(p, p));
+        let inside_step = Step::new(&inside.iterate, &inside.rows, 0.3, None);
+        let inside_image = inside_step.times(&DMatrix::identity(d, d));
+        let distance = &frame * inside_image * frame.transpose() - image;
+        assert!(distance.amax() < 1e-13, "{}", distance.amax());
 
-            // With coordinates beyond the span, both more and fewer than vectors.
-            for (used, count) in [(5, 3), (5, 8), (p - d, 2)] {
-                let coordinates = uniform_frame(&mut rng, d + used, count).unwrap();
-                let vectors = span.embed(&coordinates, &mut rng).unwrap();
-                assert!(orthonormality_defect(&vectors) < 1e-13);
-                let back = frame.transpose() * vectors;
-                assert!((back - coordinates.rows(0, d)).amax() < 1e-14);
-            }
+        // With coordinates beyond the span, both more and fewer than vectors.
+        for (used, count) in [(5, 3), (5, 8), (p - d, 2)] {
+            let coordinates = uniform_frame(&mut rng, d + used, count).unwrap();
+            let vectors = span.embed(&coordinates, &mut rng).unwrap();
+            assert!(orthonormality_defect(&vectors) < 1e-13);
+            let back = frame.transpose() * vectors;
+            assert!((back - coordinates.rows(0, d)).amax() < 1e-14);
         }
         let few = uniform_frame(&mut rng, p, 3).unwrap();
-        assert!(Span::new(&few, &Iterate::start(2, p), None).is_none());
+        assert!(Span::new(&few, &Iterate::start(2, p)).is_none());
         let many = uniform_frame(&mut rng, p, 80).unwrap();
-        assert!(Span::new(&many, &Iterate::start(2, p), None).is_none());
+        assert!(Span::new(&many, &Iterate::start(2, p)).is_none());
     }
 
     /// Directions outside the span are drawn anew each time, uniformly: along a fixed axis outside, one of m, the
@@ -189,7 +149,7 @@ mod tests {
         let (p, n) = (90, 40);
         let mut rng = generator(Some(4)).unwrap();
         let rows = uniform_frame(&mut rng, p, n).unwrap();
-        let (span, _) = Span::new(&rows, &Iterate::start(1, p), None).unwrap();
+        let (span, _) = Span::new(&rows, &Iterate::start(1, p)).unwrap();
         let mut axis = uniform_frame(&mut rng, p, 1).unwrap();
         axis -= &rows * (rows.transpose() * &axis);
         axis /= axis.norm();

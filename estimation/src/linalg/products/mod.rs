@@ -2,15 +2,14 @@
 
 mod gram;
 mod product;
+mod symmetric;
 mod tall;
 
 pub use gram::{GramSum, Precision};
-pub(super) use product::product_of_views;
+pub(crate) use product::outer_columns_lower;
 pub use product::{
-    add_outer_lower, add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled,
-    product,
+    add_outer_lower, add_symmetrised_outer_lower, cross_product, outer_scaled, product,
 };
-pub(crate) use product::{outer_columns_lower, symmetric_product};
-pub use tall::{
-    RowBlock, add_row_block_product, row_block_cross_product, tall_cross_product, tall_product,
-};
+pub(crate) use symmetric::symmetric_product;
+pub(super) use tall::{add_tall_product, tall_cross};
+pub use tall::{tall_cross_product, tall_product};

@@ -1,8 +1,6 @@
 //! Products with tall matrices in chunks of a fixed size, on as many threads as the caller may use: the result does not
 //! depend on their number.
 
-use std::ops::Range;
-
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
@@ -25,42 +23,13 @@ pub fn tall_cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     tall_cross(view(a), view(b))
 }
 
-/// The first rows of some columns of a matrix.
-#[derive(Clone, Debug)]
-pub struct RowBlock<'a> {
-    /// The matrix.
-    pub matrix: &'a DMatrix<f64>,
-    /// How many rows of it.
-    pub rows: usize,
-    /// Which columns of it.
-    pub columns: Range<usize>,
-}
-
-impl RowBlock<'_> {
-    fn view(&self) -> MatRef<'_, f64> {
-        view(self.matrix)
-            .subrows(0, self.rows)
-            .subcols(self.columns.start, self.columns.len())
-    }
-}
-
-/// `out += factor·A·B` for a part A with many rows; otherwise as [`tall_product`].
-pub fn add_row_block_product(
-    out: &mut DMatrix<f64>,
-    a: &RowBlock<'_>,
-    b: &DMatrix<f64>,
+/// `out += factor·A·B`; otherwise as [`tall_product`].
+pub(in crate::linalg) fn add_tall_product(
+    out: MatMut<'_, f64>,
+    a: MatRef<'_, f64>,
+    b: MatRef<'_, f64>,
     factor: f64,
 ) {
-    add_tall_product(view_mut(out), a.view(), view(b), factor);
-}
-
-/// `Aᵀ·B` for a part A with many columns; otherwise as [`tall_cross_product`].
-pub fn row_block_cross_product(a: &RowBlock<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
-    tall_cross(a.view(), view(b))
-}
-
-/// `out += factor·A·B`.
-fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
     // Four times as high: one product streams over the rows of a chunk.
     by_rows(out, 4 * CHUNK, a.ncols(), |from, piece| {
         let rows = a.subrows(from, piece.nrows());
@@ -68,8 +37,8 @@ fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>
     });
 }
 
-/// `Aᵀ·B`.
-fn tall_cross(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> DMatrix<f64> {
+/// `Aᵀ·B`; otherwise as [`tall_cross_product`].
+pub(in crate::linalg) fn tall_cross(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.ncols(), b.ncols());
     by_rows(view_mut(&mut out), CHUNK, a.nrows(), |from, piece| {
         let columns = a.subcols(from, piece.nrows());

@@ -8,7 +8,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::{
-    admm::{Start, solve_from},
+    admm::{AdmmSettings, Start, solve_from},
     lambda::{automatic_lambda, max_useful_lambda},
     path::{STEPS, coarse, grid},
     refit::refit,
@@ -17,7 +17,7 @@ use crate::{
     cancel::Cancel,
     dense::pca::rayleigh_quotients,
     input::{accumulate::Accumulator, moment::NoisyMoment},
-    linalg::packed_to_dense,
+    linalg::{cancellable_map, packed_to_dense},
 };
 
 /// Number of folds, and minimum number of non-empty buckets.
@@ -35,6 +35,30 @@ struct Fold {
     start: Option<Start>,
 }
 
+impl Fold {
+    /// `Σ vᵀS̃v` on the held-out moment of the components found on the training moment at this λ, scaled like its noise.
+    fn score(
+        &mut self,
+        lambda: f64,
+        k: usize,
+        admm: &AdmmSettings,
+        refitted: bool,
+        cancel: Cancel<'_>,
+    ) -> Result<f64> {
+        let start = self.start.take();
+        let penalty = lambda * self.noise_inflation;
+        let solution = solve_from(&self.training, k, penalty, admm, start.as_ref(), cancel)?;
+        let score = if refitted {
+            let vectors = refit(&self.training, &solution.support, k)?;
+            rayleigh_quotients(&self.held_out, &vectors).sum()
+        } else {
+            rayleigh_quotients(&self.held_out, &solution.vectors).sum()
+        };
+        self.start = Some(solution.into_start());
+        Ok(score)
+    }
+}
+
 /// Chooses λ by cross-validation: five folds of whole buckets, a geometric path of 16 values from
 /// `max_{i≠j} |S̃ᵢⱼ|` down to half of λ `auto` (at most an eighth of the first), warm-started.
 ///
@@ -42,7 +66,8 @@ struct Fold {
 /// found there (after `refit` where requested) on the held-out moment S̃; it estimates the variance they capture,
 /// without bias, because reports are independent. The one-standard-error rule takes the largest λ whose score is worse
 /// than the best one by at most one standard error *of that difference*, over folds: scores of one fold share most of
-/// their noise, so the standard error of a score itself would be far too generous.
+/// their noise, so the standard error of a score itself would be far too generous. The folds of one λ are worked on by
+/// [`Threads::current`](crate::linalg::Threads::current) threads.
 ///
 /// # Errors
 /// `invalid-request` with fewer than five non-empty buckets; those of [`solve`](super::solve); `estimate-failed` when
@@ -65,21 +90,11 @@ pub fn cross_validate(
     let mut scores: Vec<Vec<f64>> = Vec::with_capacity(STEPS);
     let mut lambdas = Vec::with_capacity(STEPS);
     for lambda in grid(largest, automatic) {
-        let mut fold_scores = Vec::with_capacity(folds.len());
-        for fold in &mut folds {
-            let start = fold.start.take();
-            let penalty = lambda * fold.noise_inflation;
-            let solution = solve_from(&fold.training, k, penalty, &admm, start.as_ref(), cancel)?;
-            let score = if settings.refit {
-                let vectors = refit(&fold.training, &solution.support, k)?;
-                rayleigh_quotients(&fold.held_out, &vectors).sum()
-            } else {
-                rayleigh_quotients(&fold.held_out, &solution.vectors).sum()
-            };
-            fold_scores.push(score);
-            fold.start = Some(solution.into_start());
-        }
-        scores.push(fold_scores);
+        scores.push(cancellable_map(
+            folds.iter_mut(),
+            cancel,
+            |fold, cancel| fold.score(lambda, k, &admm, settings.refit, cancel),
+        )?);
         lambdas.push(lambda);
         let (best, behind) = score_deficits(&scores, &folds);
         let worse = behind.iter().rev().take_while(|(by, se)| by > se).count();

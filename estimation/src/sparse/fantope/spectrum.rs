@@ -127,6 +127,7 @@ impl WarmSpectrum {
         let budget = WorkLimit {
             products: PRODUCTS,
             pairs: (p / RANK_SHARE).max(k),
+            dimension: 0,
         };
         // The projection is non-expansive: residuals R move X by at most √2‖R‖_F.
         let ritz = block_ritz(matrix, &start, &budget, &|values| {
@@ -176,6 +177,7 @@ impl SpectralSolver for WarmSpectrum {
         let budget = WorkLimit {
             products: COLD_PRODUCTS,
             pairs: k,
+            dimension: 0,
         };
         let ritz = block_ritz(matrix, &start, &budget, &|values| {
             let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();
@@ -232,6 +234,7 @@ impl SpectralSolver for WarmSpectrum {
         let budget = WorkLimit {
             products: PRODUCTS,
             pairs: p / RANK_SHARE,
+            dimension: 0,
         };
         // Twice: if the proof fails, from vectors ten times as accurate.
         for sharpen in [1.0, 0.1] {

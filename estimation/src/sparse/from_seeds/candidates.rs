@@ -11,6 +11,9 @@ use crate::linalg::{
 /// Number of rows chosen by the leading vectors of soft(S̃, λ), and by their entries above the noise.
 const CANDIDATES_BY_VECTORS: usize = 192;
 const CANDIDATES_BY_ENERGY: usize = 64;
+/// Dimension at which a Krylov space is restarted: the larger it is, the fewer products, each of which reads the whole
+/// triangle, and its vectors are small beside that.
+pub(super) const KRYLOV_DIMENSION: usize = 240;
 /// Matrix products for the first choice, which need not be accurate.
 const PRODUCTS: usize = 16;
 
@@ -28,6 +31,7 @@ pub(super) fn leading_pairs(
     let limit = WorkLimit {
         products,
         pairs: start.ncols(),
+        dimension: KRYLOV_DIMENSION,
     };
     block_ritz(matrix, &start, &limit, &|values| {
         let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();

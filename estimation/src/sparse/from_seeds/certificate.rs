@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::dual::DualMatrix;
+use super::{candidates::KRYLOV_DIMENSION, dual::DualMatrix};
 use crate::{
     cancel::Cancel,
     linalg::{
@@ -58,6 +58,7 @@ impl LeadingSumBound {
         let budget = WorkLimit {
             products: PRODUCTS,
             pairs: start.ncols(),
+            dimension: KRYLOV_DIMENSION,
         };
         Ok(Self {
             sum: LeadingSum::find(matrix, &start, k, &accuracy, &budget)?,

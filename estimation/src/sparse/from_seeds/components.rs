@@ -9,7 +9,7 @@ use eigenveil_shared::{
 };
 
 use super::{
-    candidates::leading_pairs,
+    candidates::{KRYLOV_DIMENSION, leading_pairs},
     dual::DualMatrix,
     matrix::LargeMatrix,
     solve::{MAX_CANDIDATES, Problem, SolveResult},
@@ -45,14 +45,15 @@ const EIGENVALUE_ACCURACY: f64 = 3e-3;
 const EIGENVALUE_PRODUCTS: usize = 60;
 
 /// Maximum memory of [`sparse_components`] with this many threads: both triangles, the candidates' rows of the dual
-/// matrix, the small solver's matrices, blocks of vectors and one tile per thread.
+/// matrix, the small solver's matrices, blocks of vectors, a Krylov space with room to grow and one tile per thread.
 pub fn bytes_needed(p: usize, threads: usize) -> u64 {
     let (p, width) = (p as u64, PANEL_WIDTH as u64);
     let triangle = p * (p + width) / 2;
     let candidates = MAX_CANDIDATES.min(p as usize) as u64;
     let rows = 2 * 8 * candidates * p;
     let small = 16 * 8 * candidates * candidates;
-    (4 + 8) * triangle + rows + small + (4 + 8 * threads as u64) * width * p
+    let krylov = 2 * 8 * KRYLOV_DIMENSION as u64 * p;
+    (4 + 8) * triangle + rows + small + krylov + (4 + 8 * threads as u64) * width * p
 }
 
 /// Estimates like [`sparse_components`](crate::sparse_components) for a `double-cap` study, from its seeds, with memory
