@@ -4,5 +4,6 @@ pub mod accumulate;
 pub mod centring;
 pub(crate) mod missing;
 pub mod moment;
+pub(crate) mod seed_sample;
 pub(crate) mod seed_sums;
 pub(crate) mod site_report;

@@ -193,7 +193,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
                 moment: false,
                 stream_from: 1,
             };
-            estimate(Source::Seeds(&*seeds), &params, &request, Cancel::NEVER)
+            estimate(Source::Seeds(&seeds), &params, &request, Cancel::NEVER)
         })
         .unwrap();
     let peak = peak_megabytes();
