@@ -333,8 +333,12 @@ impl Store {
             }
             match self.fold_with(&study, Cancel::when(stopping), &pause) {
                 _ if stopping() => return Ok(()),
-                // Deleted meanwhile.
-                Err(error) if error.code() == ErrorCode::StudyNotFound => {}
+                // Deleted meanwhile, or tried again when there is more to keep.
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        ErrorCode::StudyNotFound | ErrorCode::StoreFull
+                    ) => {}
                 result => result?,
             }
             folded().insert(study.key, (state, n));

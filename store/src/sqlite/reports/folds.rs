@@ -160,3 +160,154 @@ pub(crate) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Resul
     }
     Ok(removed)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource as _};
+    use eigenveil_shared::api::StudyState;
+    use rusqlite::Connection;
+    use tokio::runtime::Runtime;
+
+    use crate::{
+        Store, Study,
+        config::StoreConfig,
+        database_path,
+        environment::Environment,
+        testing::fixtures::{create, of_seeds, with_payload},
+    };
+
+    /// A store with a study of one bucket, of which 64 seeds or more are folded together.
+    struct OneBucket {
+        runtime: Runtime,
+        store: Store,
+        study: Arc<Study>,
+        database: Connection,
+        _folder: tempfile::TempDir,
+    }
+
+    impl OneBucket {
+        fn new(change: impl Fn(&mut StoreConfig)) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let mut config = StoreConfig {
+                min_folded_seeds: 64,
+                ..StoreConfig::new(folder.path().join("data"))
+            };
+            change(&mut config);
+            let runtime = Runtime::new().unwrap();
+            let open = || Store::open(&config, Environment::system()).unwrap();
+            let store = open();
+            let id = runtime.block_on(create(&store, &of_seeds())).id();
+            drop(store);
+            let connect = || Connection::open(database_path(&config.data_dir)).unwrap();
+            connect()
+                .execute("UPDATE studies SET buckets = 1", [])
+                .unwrap();
+            let (store, database) = (open(), connect());
+            Self {
+                study: store.study(id).unwrap(),
+                runtime,
+                store,
+                database,
+                _folder: folder,
+            }
+        }
+
+        /// A commit of so many reports, from this number on.
+        fn send(&self, first: u32, count: u32) {
+            let numbers = first..first + count;
+            let reports = numbers.map(|number| with_payload(&self.study, number, number % 9_000));
+            let sent = self.store.submit(&self.study, reports.collect());
+            self.runtime.block_on(sent).unwrap();
+        }
+
+        fn number(&self, query: &str) -> i64 {
+            let found = self.database.query_row(query, [], |row| row.get(0));
+            found.unwrap()
+        }
+
+        /// Copies, and seeds that an estimate expands.
+        fn read(&self) -> (u64, u64) {
+            let seeds = self.store.folded_seeds(&self.study, Cancel::NEVER).unwrap();
+            let mut expanded = 0;
+            let count = &mut |_, seeds: &[[u8; 16]]| {
+                expanded += seeds.len() as u64;
+                Ok(())
+            };
+            seeds.pass(count).unwrap();
+            (seeds.repeated(), expanded)
+        }
+
+        fn fold(&self) {
+            self.store.fold(&self.study, Cancel::NEVER).unwrap();
+        }
+    }
+
+    /// A fingerprint is written anew as often as its run doubles; copies are found in all runs.
+    #[test]
+    fn runs_of_equal_length_are_merged() {
+        let case = OneBucket::new(|_| ());
+        for number in 0..50 {
+            case.send(64 * number, 64);
+            case.fold();
+        }
+        let lengths = "SELECT group_concat((length(body) - 8) / 512, ' ') FROM (SELECT body FROM fold_runs ORDER BY upto)";
+        let lengths: String = case
+            .database
+            .query_row(lengths, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(lengths, "32 16 2");
+        assert_eq!(case.read(), (0, 0));
+        // A copy of a seed of the first run, after all folds.
+        case.send(9_000, 1);
+        assert_eq!(case.read(), (1, 0));
+        // Runs that are gone or damaged are made anew of the seeds.
+        for change in [
+            "UPDATE fold_runs SET body = zeroblob(length(body)) WHERE upto = 49",
+            "DELETE FROM fold_runs",
+        ] {
+            case.database.execute(change, []).unwrap();
+            assert_eq!(case.read(), (1, 0));
+        }
+    }
+
+    /// A closed study is sorted: a fold of some of its seeds goes, one of all stays, and runs go in any case. After that
+    /// whoever has read the seeds before keeps nothing.
+    #[test]
+    fn sorting_drops_what_is_no_longer_true() {
+        for last in [10, 64] {
+            let case = OneBucket::new(|_| ());
+            case.send(0, 100);
+            case.send(100, last);
+            case.fold();
+            assert_eq!(case.read(), (0, u64::from(last % 64)));
+            let close = case.store.set_state(&case.study, StudyState::Closed);
+            case.runtime.block_on(close).unwrap();
+            case.store.sweep(&|| false).unwrap();
+            assert!(case.store.is_rewritten(&case.study).unwrap());
+            assert_eq!(case.number("SELECT count(*) FROM fold_runs"), 0);
+            let (kept, expanded) = if last == 64 { (164, 0) } else { (0, 110) };
+            assert_eq!(case.number("SELECT n FROM folds"), kept);
+            assert_eq!(case.read(), (0, expanded));
+            if kept == 0 {
+                assert_eq!(case.number("SELECT upto FROM folds"), -2);
+                case.fold();
+                assert_eq!(case.read(), (0, 0));
+            }
+        }
+    }
+
+    /// Where the sums are larger than the limit nothing is kept, and everything counts.
+    #[test]
+    fn the_limit_decides_what_is_kept() {
+        // One sum of three features.
+        for (limit, kept) in [(8 * 6 - 1, 0), (8 * 6, 1)] {
+            let case = OneBucket::new(|config| config.max_fold_bytes = limit);
+            case.send(0, 200);
+            case.fold();
+            assert_eq!(case.number("SELECT count(*) FROM folds"), kept);
+            assert_eq!(case.read(), (0, if kept == 1 { 0 } else { 200 }));
+        }
+    }
+}
