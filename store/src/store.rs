@@ -40,7 +40,7 @@ use crate::{
     },
     counters::StoreCounters,
     environment::Environment,
-    folds::{Folding, StoredSeeds, Use, fold},
+    folds::{Folding, StoredSeeds, Use, fold_study},
     sqlite,
 };
 
@@ -353,7 +353,7 @@ impl Store {
             cancel,
             pause,
         };
-        fold(self.engine(), study, &folding)
+        fold_study(self.engine(), study, &folding)
     }
 
     /// The settings.

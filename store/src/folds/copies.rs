@@ -161,7 +161,7 @@ pub(super) struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    /// Those of a bucket's seeds that count, and have not come before.
+    /// The seeds of a bucket that count, and have not come before.
     pub(super) fn retain<'s>(&'s mut self, bucket: u32, seeds: &'s [Seed]) -> &'s [Seed] {
         let Self { copies, seen, kept } = self;
         if copies.counted.is_empty() {

@@ -26,7 +26,7 @@ const STEP: usize = 1 << 18;
 /// Fingerprints in a run beyond which it is merged no further: eight megabytes.
 const LONGEST_RUN: usize = 1 << 20;
 const CHECKSUM: usize = 8;
-/// What a body has before its sum: checksum, last row, key of the sample.
+/// Length of a body up to its sum: checksum, last row, key of the sample.
 const HEAD: usize = CHECKSUM + 16;
 /// Before all rows.
 pub(super) const FIRST: i64 = -1;
@@ -40,7 +40,7 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// Of no seeds.
+    /// The fold of no seeds.
     pub(super) fn new(study: &Study, bucket: u32) -> Result<Self> {
         Ok(Self {
             upto: FIRST,
@@ -153,7 +153,7 @@ pub(crate) struct Folding<'a> {
 /// Moves the folds of a study on to where there are too few seeds for a range, in an order of buckets drawn at random:
 /// servers that begin at once go different ways. Nothing is kept whose sums have more than `max_fold_bytes`, or which
 /// cannot be made within `sum_cache_bytes`.
-pub(crate) fn fold(engine: &dyn Engine, study: &Study, folding: &Folding<'_>) -> Result<()> {
+pub(crate) fn fold_study(engine: &dyn Engine, study: &Study, folding: &Folding<'_>) -> Result<()> {
     let sum_bytes = sum_bytes(study);
     let all_bytes = sum_bytes.saturating_mul(study.buckets().into());
     // A fold, and a range in the making.

@@ -1,4 +1,4 @@
-//! What an estimate reads: folds and the seeds after them, as of one moment.
+//! The snapshot that an estimate reads: folds and the seeds after them, as of one moment.
 
 use std::{
     fs::File,
