@@ -44,7 +44,7 @@ pub(super) fn repeated(
         .max(1);
     // A random key: an attacker who chooses seeds cannot choose their part.
     let key = RandomState::new();
-    let mut found = Vec::new();
+    let mut equal_ones = Vec::new();
     for part in 0..parts {
         let mut slices = vec![Vec::new(); SLICES];
         read(&mut |fingerprints| {
@@ -61,23 +61,23 @@ pub(super) fn repeated(
                 .map(|some| scope.spawn(move || repeated_in(some)))
                 .collect();
             for thread in threads {
-                found.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                equal_ones.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
         });
     }
-    found.sort_unstable();
-    Ok(found)
+    equal_ones.sort_unstable();
+    Ok(equal_ones)
 }
 
 fn repeated_in(slices: &mut [Vec<u64>]) -> Vec<u64> {
-    let mut found = Vec::new();
+    let mut equal_ones = Vec::new();
     for slice in slices {
         // The stable sort merges the runs that it finds sorted.
         slice.sort();
         let equal = slice.chunk_by(|a, b| a == b);
-        found.extend(equal.filter(|equal| equal.len() > 1).map(|equal| equal[0]));
+        equal_ones.extend(equal.filter(|equal| equal.len() > 1).map(|equal| equal[0]));
     }
-    found
+    equal_ones
 }
 
 /// Where a seed is. The first of several places is where it counts.
@@ -139,8 +139,8 @@ impl Copies {
     }
 
     fn find(&self, seed: &Seed) -> Option<usize> {
-        let found = self.counted.binary_search_by(|(other, _)| other.cmp(seed));
-        found.ok()
+        let position = self.counted.binary_search_by(|(other, _)| other.cmp(seed));
+        position.ok()
     }
 
     /// A filter for one pass over the seeds after the folds.
@@ -167,14 +167,14 @@ impl Filter<'_> {
         if copies.counted.is_empty() {
             return seeds;
         }
-        let place = Place {
+        let position = Place {
             bucket,
             is_after_fold: true,
         };
         kept.clear();
         kept.extend(seeds.iter().filter(|seed| {
             copies.find(seed).is_none_or(|at| {
-                copies.counted[at].1 == place && !std::mem::replace(&mut seen[at], true)
+                copies.counted[at].1 == position && !std::mem::replace(&mut seen[at], true)
             })
         }));
         kept
@@ -209,12 +209,12 @@ mod tests {
         };
         for memory in [0, 700, 16_000, u64::MAX] {
             let n = if memory == 0 { 40 } else { 1_000 };
-            let found = repeated(n, memory, &read).unwrap();
+            let equal = repeated(n, memory, &read).unwrap();
             let wanted = times.iter().filter(|(_, times)| **times > 1);
             let mut wanted: Vec<u64> = wanted.map(|(fingerprint, _)| *fingerprint).collect();
             wanted.sort_unstable();
             assert!(!wanted.is_empty());
-            assert_eq!(found, wanted);
+            assert_eq!(equal, wanted);
         }
     }
 
@@ -231,11 +231,11 @@ mod tests {
         for (bucket, parts) in (0..).zip(&buckets) {
             for (is_after_fold, seeds) in [false, true].into_iter().zip(parts) {
                 for seed in seeds {
-                    let place = Place {
+                    let position = Place {
                         bucket,
                         is_after_fold,
                     };
-                    *places.entry((*seed, place)).or_default() += 1;
+                    *places.entry((*seed, position)).or_default() += 1;
                 }
             }
         }

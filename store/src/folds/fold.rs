@@ -220,14 +220,14 @@ fn step(engine: &dyn Engine, study: &Study, bucket: u32, folding: &Folding<'_>) 
         run.extend(range.iter().map(fingerprint));
     }
     run.sort();
-    let kept = NewFold {
+    let moved_on = NewFold {
         upto: fold.upto,
         n: fold.sum.count(),
         body: fold.encode(study, bucket),
         run: encode_run(study, bucket, fold.upto, &run),
         run_after: step.run_after,
     };
-    engine.keep_fold(study, bucket, step.from, kept)
+    engine.keep_fold(study, bucket, step.from, moved_on)
 }
 
 impl Step {

@@ -117,11 +117,11 @@ impl StoredSeeds {
         }
         out.file.flush().map_err(Failure::file)?;
         drop(out);
-        let found: u64 = buckets.iter().map(|of| of.folded + of.after_fold()).sum();
+        let copied: u64 = buckets.iter().map(|of| of.folded + of.after_fold()).sum();
         let stored = reader.accepted();
-        if found != stored {
+        if copied != stored {
             return Err(Failure::damaged(format!(
-                "{stored} reports were accepted but there are {found} seeds"
+                "{stored} reports were accepted but there are {copied} seeds"
             )));
         }
         let mut seeds = Self {
@@ -183,16 +183,16 @@ impl StoredSeeds {
             }
         };
         for (number, bucket) in (0..).zip(&self.buckets) {
-            let place = |is_after_fold| Place {
+            let in_bucket = |is_after_fold| Place {
                 bucket: number,
                 is_after_fold,
             };
             bucket.pass_folded(reader, number, &mut |seeds| {
-                look(place(false), seeds);
+                look(in_bucket(false), seeds);
                 Ok(cancel.check()?)
             })?;
             self.pass_bucket(bucket, &mut |seeds| {
-                look(place(true), seeds);
+                look(in_bucket(true), seeds);
                 Ok(cancel.check()?)
             })?;
         }

@@ -101,13 +101,13 @@ fn keep(
     from: i64,
     fold: &NewFold,
 ) -> Result<bool, Failure> {
-    let kept = transaction.execute(
+    let written = transaction.execute(
         "INSERT INTO folds (study_pk, bucket, upto, n, body) SELECT ?1, ?2, ?4, ?5, ?6
          WHERE ?3 = coalesce((SELECT upto FROM folds WHERE study_pk = ?1 AND bucket = ?2), -1)
          ON CONFLICT (study_pk, bucket) DO UPDATE SET upto = excluded.upto, n = excluded.n, body = excluded.body",
         params![study_pk, bucket, from, fold.upto, fold.n, fold.body],
     )?;
-    if kept == 0 {
+    if written == 0 {
         return Ok(false);
     }
     // Runs show which seeds came earlier: nothing of them stays in free pages.
@@ -223,8 +223,8 @@ mod tests {
         }
 
         fn number(&self, query: &str) -> i64 {
-            let found = self.database.query_row(query, [], |row| row.get(0));
-            found.unwrap()
+            let result = self.database.query_row(query, [], |row| row.get(0));
+            result.unwrap()
         }
 
         /// Copies, and seeds that an estimate expands.
