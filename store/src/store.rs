@@ -3,11 +3,18 @@
 mod bearer_tokens;
 mod enrolment;
 
-use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    thread::sleep,
+    time::Duration,
+};
 
-use eigenveil_estimation::{Cancel, SiteSum, sums_of_seeds};
+use eigenveil_estimation::{Cancel, SiteSum, sparse_from_seeds::SeedSource as _, sums_of_seeds};
 use eigenveil_shared::{
-    Error, Result,
+    Error, ErrorCode, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
     error,
 };
@@ -27,14 +34,18 @@ use crate::{
         listener::{Listener, Notice},
         memory::{MemoryBudget, Reservation},
         report::{NewReport, Outcomes, Reports},
-        study::{NewStudy, Study, StudyId, check_about, study_not_found},
-        sums::{BucketSums, StoredSeeds},
+        study::{NewStudy, Study, StudyId, StudyKey, check_about, study_not_found},
+        sums::BucketSums,
         transfer::{Imported, VerifiedExport},
     },
     counters::StoreCounters,
     environment::Environment,
+    folds::{Folding, StoredSeeds, Use, fold_study},
     sqlite,
 };
+
+/// Time between two looks whether uploads still wait.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The store of one server. Clones share it; it closes when the last one is dropped.
 ///
@@ -60,6 +71,8 @@ pub(crate) struct Shared {
     config: StoreConfig,
     ingest: Arc<MemoryBudget>,
     counters: StoreCounters,
+    /// State and number of reports with which a study was last folded in the background.
+    folded: Mutex<HashMap<StudyKey, (StudyState, u64)>>,
 }
 
 impl Store {
@@ -86,6 +99,7 @@ impl Store {
                     "other bodies wait to be stored: retry after a second",
                 ),
                 counters,
+                folded: Mutex::default(),
             }),
         })
     }
@@ -223,8 +237,8 @@ impl Store {
         self.engine().append(study, reports, reservation).await
     }
 
-    /// A consistent snapshot of the sums of a study of single rows. Seeds are expanded and added up now, on this
-    /// thread, each counted once; `cancel` is checked every 256 seeds.
+    /// A consistent snapshot of the sums of a study of single rows. Of seeds, each counted once, those that are in no
+    /// fold are added up now, on [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study
@@ -234,11 +248,11 @@ impl Store {
         if !study.has_seeds() {
             return self.engine().sums(study);
         }
-        let seeds = self.seeds(study, cancel)?;
+        let seeds = self.folded_seeds(study, cancel)?;
         Ok(BucketSums {
-            n: seeds.stored,
+            n: seeds.stored(),
             duplicates: seeds.repeated(),
-            buckets: sums_of_seeds(&*seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+            buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
         })
     }
 
@@ -253,28 +267,93 @@ impl Store {
         self.engine().site_sums(study)
     }
 
-    /// A snapshot of a study's seeds, which can be read repeatedly: later reports are not included. Duplicate seeds are
-    /// included once.
+    /// A snapshot of all seeds of a study, which can be read repeatedly: later reports are not included. Duplicate seeds
+    /// are included once.
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read; `invalid-request` for a study whose reports are not seeds;
     /// `estimate-failed` if it was cancelled.
-    pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
+    pub fn seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredSeeds> {
+        self.read_seeds(study, Use::Seeds, cancel)
+    }
+
+    /// A snapshot like [`seeds`](Self::seeds)'s, with the sums that are [kept](Self::fold) in the place of their seeds:
+    /// for estimates from sums.
+    ///
+    /// # Errors
+    /// Those of [`seeds`](Self::seeds).
+    pub fn folded_seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredSeeds> {
+        self.read_seeds(study, Use::Folds, cancel)
+    }
+
+    fn read_seeds(&self, study: &Study, what: Use, cancel: Cancel<'_>) -> Result<StoredSeeds> {
         if !study.has_seeds() {
             return Err(Error::invalid_request(format!(
                 "study {} has no seeds; only studies with double-cap have",
                 study.id()
             )));
         }
-        self.engine().seeds(study, cancel)
+        StoredSeeds::read(self.engine(), self.config(), study, what, cancel)
     }
 
-    /// Adds up seeds and keeps their sums, where the engine does so: [`seeds`](Self::seeds) has them then. Blocks.
+    /// Adds up the seeds of a study, if it has any, and keeps their sums for [`folded_seeds`](Self::folded_seeds), as far
+    /// as `max_fold_bytes` allows. Works on
+    /// [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads. Blocks.
     ///
     /// # Errors
     /// `estimate-failed` if it was cancelled; those of the store. Whatever was kept before stays.
     pub fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
-        self.engine().fold(study, cancel)
+        self.fold_with(study, cancel, &|| ())
+    }
+
+    /// Folds what all studies have got since it was last done, for estimates to come; while uploads wait for a commit it
+    /// waits, too. Ends early if `stopping` returns true. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`fold`](Self::fold).
+    pub fn fold_in_background(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
+        let pause = || {
+            while self.counters().queue_depth.get() > 0 && !stopping() {
+                sleep(PAUSE);
+            }
+        };
+        let folded = || {
+            self.shared
+                .folded
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        for study in self.studies() {
+            let (state, n) = (study.state(), study.reports_accepted());
+            let before = folded().get(&study.key).copied();
+            // What is closed is written anew.
+            let (_, before) = before.filter(|(of, _)| *of == state).unwrap_or((state, 0));
+            if !study.has_seeds() || n < before + self.config().min_folded_seeds as u64 {
+                continue;
+            }
+            match self.fold_with(&study, Cancel::when(stopping), &pause) {
+                _ if stopping() => return Ok(()),
+                // Deleted meanwhile, or tried again when there is more to keep.
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        ErrorCode::StudyNotFound | ErrorCode::StoreFull
+                    ) => {}
+                result => result?,
+            }
+            folded().insert(study.key, (state, n));
+        }
+        Ok(())
+    }
+
+    fn fold_with(&self, study: &Study, cancel: Cancel<'_>, pause: &dyn Fn()) -> Result<()> {
+        let config = self.config();
+        let folding = Folding {
+            config,
+            cancel,
+            pause,
+        };
+        fold_study(self.engine(), study, &folding)
     }
 
     /// The settings.
@@ -356,8 +435,7 @@ impl Store {
     }
 
     /// Does the work for times without a job: removes what is left of deleted studies, and identifiers past their
-    /// retention time, writes the rows of closed studies anew, and helps other servers with their jobs; ends early if
-    /// `stopping` returns true. Blocks.
+    /// retention time, and writes the rows of closed studies anew; ends early if `stopping` returns true. Blocks.
     pub fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         self.engine().sweep(stopping)
     }

@@ -264,6 +264,9 @@ pub struct SeedCheck {
     /// Fewest seeds that honest reports reach with a probability of at most half the false-alarm rate, over all sets
     /// examined.
     pub limit: u64,
+    /// Number of seeds looked at, where it is a sample: `found`, `expected` and `limit` are of these. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<u64>,
 }
 
 /// The closed-form noise floor of the moment (`docs/derivations/floor.md`, "A flat bulk").

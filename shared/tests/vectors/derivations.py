@@ -129,6 +129,34 @@ def double_cap():
         single += f.T @ f
     off = np.abs(single - g.T @ g)
     print("single precision, largest error / (sqrt(n)/p)", off.max() / (sqrt(n) / p), "rms", sqrt((off**2).mean()) / (sqrt(n) / p))
+    seeds_of_a_sample()
+
+
+def seeds_of_a_sample():
+    print("# least share of seeds, each the best of K, that is found among m: p, K, m = 25,000, 65,536, 500,000, 5,000,000")
+
+    def is_found(k, share, best_of, m):
+        for level in range(1, 21):
+            v = 4.0**-level
+            most = (v + (exp(4) - 1) * min(float(k["q"]), v)) / float(k["Z"])
+            found = (v + share * (1 - exp(-v * best_of))) / (1 + share)
+            if found > most:
+                divergence = found * log(found / most) + (1 - found) * log((1 - found) / (1 - most))
+                if m * divergence >= log(300 / 5e-4):
+                    return True
+        return False
+
+    for p in (40, 400):
+        k = constants(p, 4)
+        for bits in (10, 13, 16, 20, 30):
+            shares = []
+            for m in (25_000, 65_536, 500_000, 5_000_000):
+                low, high = 1e-9, 1.0
+                for _ in range(50):
+                    middle = sqrt(low * high)
+                    low, high = (low, middle) if is_found(k, middle, 2.0**bits, m) else (middle, high)
+                shares.append(f"{100 * high:.4f} %")
+            print(p, f"2^{bits}", *shares)
 
 
 # Gaussian mechanisms

@@ -117,7 +117,10 @@ impl Inner {
         for (bucket, n) in sizes {
             archive.section(bucket, n, if seeds { SEED_LEN as u64 * n } else { per_sum })?;
             if seeds {
-                self.read_chunks(&session, study, bucket, &mut |body| archive.put(body))?;
+                self.read_chunks(&session, study, bucket, 0, &mut |_, body| {
+                    archive.put(body)?;
+                    Ok(true)
+                })?;
             } else {
                 let select = "SELECT body FROM sums WHERE study = $1 AND bucket = $2";
                 let row =

@@ -40,10 +40,9 @@ use self::{
     files::{database_files, directory, notice, operator_token, reserve, schema},
     health::Health,
     recent::{LogSizes, RecentIds},
-    reports::{arrivals, buckets, checksum, recent, seeds, site_reports},
+    reports::{arrivals, buckets, checksum, folds, recent, seeds, site_reports},
     reserve::ReserveFile,
     rewrite::Position,
-    seeds::Readers,
     writer::{Caches, Command, Writer},
 };
 use crate::{
@@ -78,7 +77,6 @@ pub(super) struct Sqlite {
     stopping: AtomicBool,
     health: Arc<Health>,
     reserve: ReserveFile,
-    readers: Readers,
     /// How far the seeds of a closed study are sorted.
     sorted: Mutex<Option<Position>>,
     // Last: the directory is unlocked only after the writer has ended.
@@ -248,7 +246,6 @@ impl Sqlite {
             stopping: AtomicBool::new(false),
             health,
             reserve,
-            readers: Readers::default(),
             sorted: Mutex::default(),
             directory,
         })

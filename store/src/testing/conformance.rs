@@ -23,8 +23,11 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 
-use super::fixtures::{
-    SetClock, admissions, create, create_of_sites, report, site_admissions, site_report,
+use super::{
+    fixtures::{
+        SetClock, admissions, create, create_of_sites, report, site_admissions, site_report,
+    },
+    folds::{a_fold_changes_no_sum, copies_are_counted_once_in_folds, folds_follow_their_study},
 };
 #[cfg(feature = "postgres")]
 use crate::postgres::testing::Database;
@@ -40,8 +43,8 @@ use crate::{
     faults::Faults,
 };
 
-struct Fixture {
-    store: Store,
+pub(super) struct Fixture {
+    pub(super) store: Store,
     clock: Arc<SetClock>,
     faults: Faults,
     /// The fleet's, which has the clock.
@@ -66,6 +69,7 @@ impl Fixture {
             retain_ids_days: Some(30),
             // Three reports of three features: six numbers and the count.
             max_site_bytes: 3 * 7 * 8,
+            min_folded_seeds: 64,
             ..StoreConfig::new(directory.path().join("data"))
         };
         let clock = SetClock::new();
@@ -99,7 +103,7 @@ impl Fixture {
         }
     }
 
-    fn set_clock(&self, unix_ms: u64) {
+    pub(super) fn set_clock(&self, unix_ms: u64) {
         self.clock.set(unix_ms);
         #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
@@ -540,6 +544,9 @@ checks![
     a_sites_report_is_kept_apart,
     a_site_has_no_more_rows_than_its_token,
     the_reports_of_sites_have_a_bound,
+    a_fold_changes_no_sum,
+    copies_are_counted_once_in_folds,
+    folds_follow_their_study,
 ];
 
 /// The checks that fail.

@@ -137,6 +137,31 @@ pub fn report(study: &Study, number: u8) -> NewReport {
     NewReport::decode(&report_body(study, number).into(), study).unwrap()
 }
 
+/// The changes that make a study one of seeds.
+pub fn of_seeds() -> Value {
+    json!({"mechanism": "double-cap", "delta": null})
+}
+
+/// A report with this number: always the same identifier and payload, for more than 256 of them.
+pub fn numbered(study: &Study, number: u32) -> NewReport {
+    with_payload(study, number, number)
+}
+
+/// A report like [`numbered`]'s, with the payload of another one.
+pub fn with_payload(study: &Study, number: u32, payload_of: u32) -> NewReport {
+    let mut random = [0; 16];
+    // The first bytes of an identifier are its time.
+    random[12..].copy_from_slice(&number.to_le_bytes());
+    let mut payload = vec![0; study.payload_len()];
+    payload[..4].copy_from_slice(&payload_of.to_le_bytes());
+    let body = codec::encode_report(&Report {
+        id: ReportId::from_parts(START_MS, random),
+        fingerprint: study.fingerprint(),
+        payload,
+    });
+    NewReport::decode(&body.into(), study).unwrap()
+}
+
 /// The bytes of [`report`], as they are sent.
 pub fn report_body(study: &Study, number: u8) -> Vec<u8> {
     codec::encode_report(&Report {

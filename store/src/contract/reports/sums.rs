@@ -1,9 +1,7 @@
 //! What a study has counted, as of one moment.
 
-use std::ops::Deref;
-
 use bytes::Bytes;
-use eigenveil_estimation::{SiteSum, accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_estimation::{SiteSum, accumulate::Accumulator};
 use eigenveil_shared::{
     Result,
     codec::SiteReportFormat,
@@ -40,28 +38,6 @@ impl BucketSums {
             duplicates: 0,
             buckets,
         })
-    }
-}
-
-/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
-pub struct StoredSeeds<'a> {
-    pub(crate) source: Box<dyn SeedSource + 'a>,
-    /// Reports stored.
-    pub(crate) stored: u64,
-}
-
-impl StoredSeeds<'_> {
-    /// Number of seeds without duplicates.
-    pub fn count(&self) -> u64 {
-        self.stored.saturating_sub(self.source.repeated())
-    }
-}
-
-impl<'a> Deref for StoredSeeds<'a> {
-    type Target = dyn SeedSource + 'a;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.source
     }
 }
 
@@ -159,7 +135,6 @@ pub(crate) fn require_all(accepted: u64, sums: &[SiteSum]) -> Result<(), Failure
 }
 
 /// A sum as it is stored.
-#[cfg(feature = "postgres")]
 pub(crate) fn encode_sum(sum: &Accumulator) -> Vec<u8> {
     let entries = sum.sum().as_slice().iter();
     entries.flat_map(|entry| entry.to_le_bytes()).collect()

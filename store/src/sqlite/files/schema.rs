@@ -162,6 +162,26 @@ const MIGRATIONS: &[&str] = &["
         checksum BLOB NOT NULL CHECK (length(checksum) = 8),
         PRIMARY KEY (study_pk, number)
     ) STRICT;
+", "
+    -- A cache: the sum of the n seeds of a bucket in its rows up to upto, with a checksum and a sample of them. No body:
+    -- there is none, and upto is below every row, never twice the same.
+    CREATE TABLE folds (
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        bucket   INTEGER NOT NULL,
+        upto     INTEGER NOT NULL,
+        n        INTEGER NOT NULL CHECK (n >= 0),
+        body     BLOB,
+        PRIMARY KEY (study_pk, bucket)
+    ) STRICT;
+
+    -- The fingerprints of those seeds, in sorted runs, each of the rows up to upto and after the run before.
+    CREATE TABLE fold_runs (
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        bucket   INTEGER NOT NULL,
+        upto     INTEGER NOT NULL,
+        body     BLOB NOT NULL,
+        PRIMARY KEY (study_pk, bucket, upto)
+    ) STRICT;
 "];
 
 /// The last version whose stores have no reports of sites.
