@@ -108,7 +108,8 @@ impl Device<Table> for LeakySite {
         let mut random = [0; 16];
         rng.fill_bytes(&mut random);
         let time = match self.leak {
-            TableLeak::CountInTheHeader => sum.usable,
+            // Identifiers keep time without its last 16 bits.
+            TableLeak::CountInTheHeader => sum.usable << 16,
             _ => 0,
         };
         let bytes = encode_site_report(&Report {

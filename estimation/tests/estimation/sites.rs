@@ -480,7 +480,12 @@ fn made_up_rows_show() {
             report(&params, j, &rows, &mut rng)
         })
         .collect();
-    let made_up = vec![[&[1.0][..], &[0.0; 11]].concat(); 2_000];
+    // Halfway between the component and a direction beside it, which moves it most.
+    let axis = DVector::from_fn(12, |i, _| f64::from(u8::from(i == 0)));
+    let component = frame.column(0).into_owned();
+    let beside = (&axis - &component * axis.dot(&component)).normalize();
+    let made_up = (component + beside).normalize();
+    let made_up = vec![made_up.as_slice().to_vec(); 2_000];
     reports.push(report(&params, 9, &made_up, &mut rng));
     let estimate = estimated(&reports, &params, 1);
     let sites = estimate.sites.as_ref().unwrap();
