@@ -599,8 +599,11 @@ async fn pages_of_a_study_of_sites_speak_to_sites() {
         assert!(participate.contains(words), "{words}: {participate}");
     }
     assert!(!participate.contains("added to a sum"), "{participate}");
-    let shown = page(format!("/studies/{}", study.id)).await;
-    assert!(shown.contains("Estimates are for the operator"), "{shown}");
+    let study_page = page(format!("/studies/{}", study.id)).await;
+    assert!(
+        study_page.contains("Estimates are for the operator"),
+        "{study_page}"
+    );
     let list = page("/".to_owned()).await;
     assert!(list.contains("site reports"), "{list}");
 }
