@@ -53,18 +53,21 @@ def feature_cloud(sites, rounds=500):
 
 
 def run(program, *arguments, **settings):
-    return subprocess.run([program, *map(str, arguments)], check=True, capture_output=True, text=True, **settings).stdout
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, **settings)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return done.stdout
 
 
 def study_of_sites(program, environment, folder, names, epsilon):
     """Components of a new study: created, three reports, closed, estimated. p × k."""
     call = lambda *arguments: run(program, *arguments, cwd=folder, env=environment)
     created = call("study", "create", "--name", "digits", "--features", DATA / "digits_features.csv", "--k", K,
-                   "--epsilon", epsilon, "--max-rows", 1000, "--json")
+                   "--epsilon", epsilon, "--max-rows", 1000, "--same-name", "--json")
     study = json.loads(created)["id"]
     for name in SIZES:
-        token, ledger = folder / "token", folder / f"{study}-{name}.ledger"
-        call("study", "tokens", study, "--site", name, "--out", token, "--overwrite")
+        token, ledger = (folder / f"{study}-{name}.{kind}" for kind in ("token", "ledger"))
+        call("study", "tokens", study, "--site", name, "--out", token)
         call("report", "--study", study, "--site", name, "--rows", f"{name}.csv", "--tokens", token, "--ledger", ledger,
              "--approve")
     call("study", "close", study)

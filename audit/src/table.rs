@@ -24,7 +24,7 @@ impl Table {
         }
     }
 
-    /// The same by the definition: the part of each row in its person's, 0 beyond the cap.
+    /// Part of each row in its person's, 0 beyond the cap: the shares by their definition.
     pub fn parts(&self, params: &SiteStudyParams) -> Vec<f64> {
         let cap = params.terms().rows_per_person.map_or(1, usize::from);
         let Some(persons) = &self.persons else {

@@ -31,8 +31,8 @@ impl PairKind {
         let (a, b) = self.rows(p, seed);
         let rest: Vec<Row> = (0..REST).map(|number| rest_row(number, p, seed)).collect();
         let with = |own: &[&Row]| {
-            let own = own.iter().map(|row| (*row).clone());
-            rest.iter().cloned().chain(own).collect::<Vec<_>>()
+            let clones = own.iter().map(|row| (*row).clone());
+            rest.iter().cloned().chain(clones).collect::<Vec<_>>()
         };
         let times = |row: &Row, count: usize| with(&vec![row; count]);
         let cap = usize::from(ROWS_PER_PERSON);
@@ -67,8 +67,10 @@ impl PairKind {
         }
         let table = |rows: Vec<Row>| Table {
             persons: self.rows_per_person().map(|_| {
-                let own = rows.len() - usize::from(REST);
-                (0..u16::from(REST)).chain(vec![PERSON; own]).collect()
+                let person_rows = rows.len() - usize::from(REST);
+                (0..u16::from(REST))
+                    .chain(vec![PERSON; person_rows])
+                    .collect()
             }),
             rows,
         };

@@ -42,8 +42,8 @@ impl Claim {
     /// `invalid-mechanism` for a method that does not fit the mechanism.
     pub(crate) fn of_rows(settings: &AuditSettings, params: &StudyParams) -> Result<Self> {
         let (mechanism, budget) = (params.mechanism(), params.budget());
-        let own = || Method::for_mechanism(mechanism);
-        let method = settings.method.unwrap_or_else(own);
+        let default_method = || Method::for_mechanism(mechanism);
+        let method = settings.method.unwrap_or_else(default_method);
         if method.is_model_based() {
             check_gaussian(mechanism)?;
         }

@@ -113,7 +113,7 @@ fn correct_tables_stay_below_their_claim_and_near_it() {
     correct_ones_stay_below(TRIALS, 0.8);
 }
 
-/// The same steps by another program, on all pairs.
+/// An audit on all pairs, of the same steps by another program.
 #[test]
 fn a_second_implementation_is_consistent() {
     let report = audit_of(TableLeak::None, &[], TRIALS);

@@ -16,7 +16,7 @@ use rand::{Rng, rngs::ChaCha20Rng};
 /// Rows e₁ that a site with [`TableLeak::SumInF32`] has beside its table, 2²⁶ + 4: there every eighth whole number is an
 /// f32, and one row more crosses the middle between two of them.
 const ROWS_BEFORE_F32: f64 = 67_108_868.0;
-/// What the rows of a site with [`TableLeak::RowsOf26Bits`] beside its table add up to: in whole numbers, 2⁶³ less half a
+/// Sum of the rows that a site with [`TableLeak::RowsOf26Bits`] has beside its table: in whole numbers, 2⁶³ less half a
 /// row e₁.
 const SUM_BEFORE_26_BITS: i64 = i64::MAX - (1 << 51) + 1;
 
@@ -108,7 +108,8 @@ impl Device<Table> for LeakySite {
         let mut random = [0; 16];
         rng.fill_bytes(&mut random);
         let time = match self.leak {
-            TableLeak::CountInTheHeader => sum.usable,
+            // Identifiers keep time without its last 16 bits.
+            TableLeak::CountInTheHeader => sum.usable << 16,
             _ => 0,
         };
         let bytes = encode_site_report(&Report {

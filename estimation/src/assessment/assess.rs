@@ -21,14 +21,7 @@ use crate::{
     dense::pca::share_of,
     metrics::max_error,
     report::warning::{Outlook, Warning},
-    search::bisect,
 };
-
-/// Less than this is no excess of alignments.
-const ROUND_OFF: f64 = 1e-12;
-
-/// Largest factor by which losses are raised: then all alignments are chance.
-const MOST_FACTOR: f64 = 1e9;
 
 /// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,20 +74,20 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         Some(losses) => count_selection(&mut components, &losses),
         None => vec![0.0; components.len()],
     };
-    let (mut groups, of_groups) = groups::group(
+    let (mut groups, lowered) = groups::group(
         &counted.judging,
         &verdicts,
         measured,
         &mut components,
         &lost,
         whole,
-        counted.floor.components_above,
     );
     if let Some(error) = error {
-        obey_error(&mut components, &mut groups, error.central);
+        groups::obey_error(&mut components, &mut groups, error.central);
     }
+    let (k, visible) = (components.len(), counted.floor.components_above);
     let (mut warnings, outlook) = warnings::of_floor(measured, &counted.floor, &verdicts);
-    warnings.extend(of_groups);
+    warnings.extend(groups::warnings(&groups, lowered, k, visible));
     Ok(FloorReport {
         components,
         groups,
@@ -350,51 +343,6 @@ fn count_selection(components: &mut [Component], losses: &[SelectionLoss]) -> Ve
     components.iter_mut().zip(losses).map(count).collect()
 }
 
-/// Raises what components lose, 1 − alignment, by one factor until the alignments add up to k − E²/2 at most, as
-/// `tr V̂V̂ᵀVVᵀ` does, E the expected error of their space; none falls below chance, m/p of a space of m of p dimensions.
-/// Then leaves out the standard errors that are larger than numbers between 0 and 1 can have around an alignment.
-fn obey_error(components: &mut [Component], groups: &mut [ComponentGroup], error: f64) {
-    let size = |number: usize| {
-        let mut groups = groups.iter();
-        let group = groups.find(|group| (group.first..=group.last).contains(&number));
-        group.map_or(1, |group| group.last + 1 - group.first)
-    };
-    let numbered = (1..).zip(components.iter());
-    let chances: Vec<f64> = numbered
-        .map(|(number, component)| size(number) as f64 / component.loadings.len() as f64)
-        .collect();
-    let most = components.len() as f64 - 0.5 * error * error + ROUND_OFF;
-    let lowered = |alignment: f64, chance: f64, factor: f64| match factor {
-        1.0 => alignment.max(chance),
-        _ => (1.0 - factor * (1.0 - alignment)).max(chance),
-    };
-    let exceeds = |factor: f64| {
-        let known = components.iter().zip(&chances);
-        let known = known.filter_map(|(component, chance)| Some((component.alignment?, *chance)));
-        let sum: f64 = known
-            .map(|(alignment, chance)| lowered(alignment, chance, factor))
-            .sum();
-        sum > most
-    };
-    let factor = match exceeds(1.0) {
-        true => bisect(1.0, MOST_FACTOR, 100, exceeds).1,
-        false => 1.0,
-    };
-    for (component, &chance) in components.iter_mut().zip(&chances) {
-        let Some(alignment) = component.alignment else {
-            continue;
-        };
-        let alignment = lowered(alignment, chance, factor);
-        let possible = |error: &f64| error * error <= alignment * (1.0 - alignment);
-        component.alignment = Some(alignment);
-        component.alignment_se = component.alignment_se.map(|error| factor * error);
-        component.alignment_se = component.alignment_se.filter(possible);
-    }
-    for group in groups {
-        group.alignment = components[group.first - 1].alignment;
-    }
-}
-
 /// The floor for the components of an estimate, confined to `rows` selected rows.
 fn on_support(whole: &Floor, measured: &Measured<'_>, rows: usize) -> Result<Floor> {
     let Eigenvalues {
@@ -536,23 +484,24 @@ mod tests {
         ] {
             let result = assess_plain(&spectrum, k, sd, 1e3);
             let error = result.expected_error.unwrap();
-            let alignments = result.components.iter().map(|c| c.alignment.unwrap());
-            let alignments: Vec<f64> = alignments.collect();
+            let known = result.components.iter().filter_map(|c| c.alignment);
+            let alignments: Vec<f64> = known.collect();
             let sum: f64 = alignments.iter().sum();
             assert!(sum <= k as f64 - 0.5 * error * error + 1e-9, "{result:?}");
-            assert!(alignments[k - 1] < alignments[0], "{alignments:?}");
+            assert!(alignments.last() < alignments.first(), "{alignments:?}");
             assert!(
                 alignments.iter().all(|a| *a >= 1.0 / 40.0),
                 "{alignments:?}"
             );
             for group in &result.groups {
-                assert_eq!(group.alignment, Some(alignments[group.first - 1]));
+                let first = &result.components[group.first - 1];
+                assert_eq!(group.alignment, first.alignment);
             }
         }
         // An error that leaves nothing.
         let spectrum = rest(&[0.6, 0.50]);
         let mut lost = assess_plain(&spectrum, 2, 0.5, 1e3).components;
-        obey_error(&mut lost, &mut [], 2.0);
+        groups::obey_error(&mut lost, &mut [], 2.0);
         let alignments: Vec<Option<f64>> = lost.iter().map(|c| c.alignment).collect();
         assert_eq!(alignments, [Some(1.0 / 40.0); 2]);
     }

@@ -13,15 +13,21 @@ use crate::{
     assessment::error_bars::{DirectionErrors, ErrorBars},
     dense::pca::share_of,
     report::warning::Warning,
+    search::bisect,
 };
 
 /// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
 const MAX_SQUARED_SINE: f64 = 0.5;
+/// Less than this is no excess of alignments.
+const ROUND_OFF: f64 = 1e-12;
+
+/// Largest factor by which losses are raised: then all alignments are chance.
+const MOST_FACTOR: f64 = 1e9;
 
 /// Groups components judged against `floor`, gives each the verdict and the alignment of its group, lowers one whose
-/// direction is undetermined, and bounds alignments by error bars; with the warnings. `lost`: mean squared sine of each
-/// component that choosing features adds to its error bar; `total`: the variance that shares refer to; `visible`
-/// eigenvalues stand above the floor.
+/// direction is undetermined, and bounds alignments by error bars; with the numbers of those that it lowers. `lost`:
+/// mean squared sine of each component that choosing features adds to its error bar; `total`: the variance that shares
+/// refer to.
 pub(super) fn group(
     floor: &Floor,
     verdicts: &[EigenvalueVerdict],
@@ -29,8 +35,7 @@ pub(super) fn group(
     components: &mut [Component],
     lost: &[f64],
     total: Option<f64>,
-    visible: usize,
-) -> (Vec<ComponentGroup>, Vec<Warning>) {
+) -> (Vec<ComponentGroup>, Vec<usize>) {
     let bars = measured.error_bars;
     let runs = runs(floor, verdicts, measured.values, bars);
     let groups = documents(&runs, components, bars, lost, total);
@@ -48,7 +53,16 @@ pub(super) fn group(
             (component.alignment, component.alignment_se) = (group.alignment, None);
         }
     }
-    let k = components.len();
+    (groups, lowered)
+}
+
+/// The warnings about groups, and about `lowered` components, by number, of k of which `visible` stand above the floor.
+pub(super) fn warnings(
+    groups: &[ComponentGroup],
+    lowered: Vec<usize>,
+    k: usize,
+    visible: usize,
+) -> Vec<Warning> {
     let each = groups.iter().cloned().map(|group| match group.verdict {
         Verdict::Above => Warning::Inseparable(group),
         _ => Warning::Unstable(group),
@@ -61,7 +75,52 @@ pub(super) fn group(
         }
         _ => warnings.push(Warning::NoDirection(lowered)),
     }
-    (groups, warnings)
+    warnings
+}
+
+/// Raises what components lose, 1 − alignment, by one factor until the alignments add up to k − E²/2 at most, as
+/// `tr V̂V̂ᵀVVᵀ` does, E the expected error of their space; none falls below chance, m/p of a space of m of p dimensions.
+/// Then leaves out the standard errors that are larger than numbers between 0 and 1 can have around an alignment.
+pub(super) fn obey_error(components: &mut [Component], groups: &mut [ComponentGroup], error: f64) {
+    let size = |number: usize| {
+        let mut groups = groups.iter();
+        let group = groups.find(|group| (group.first..=group.last).contains(&number));
+        group.map_or(1, |group| group.last + 1 - group.first)
+    };
+    let numbered = (1..).zip(components.iter());
+    let chances: Vec<f64> = numbered
+        .map(|(number, component)| size(number) as f64 / component.loadings.len() as f64)
+        .collect();
+    let most = components.len() as f64 - 0.5 * error * error + ROUND_OFF;
+    let lowered = |alignment: f64, chance: f64, factor: f64| match factor {
+        1.0 => alignment.max(chance),
+        _ => (1.0 - factor * (1.0 - alignment)).max(chance),
+    };
+    let exceeds = |factor: f64| {
+        let known = components.iter().zip(&chances);
+        let known = known.filter_map(|(component, chance)| Some((component.alignment?, *chance)));
+        let sum: f64 = known
+            .map(|(alignment, chance)| lowered(alignment, chance, factor))
+            .sum();
+        sum > most
+    };
+    let factor = match exceeds(1.0) {
+        true => bisect(1.0, MOST_FACTOR, 100, exceeds).1,
+        false => 1.0,
+    };
+    for (component, &chance) in components.iter_mut().zip(&chances) {
+        let Some(alignment) = component.alignment else {
+            continue;
+        };
+        let alignment = lowered(alignment, chance, factor);
+        let possible = |error: &f64| error * error <= alignment * (1.0 - alignment);
+        component.alignment = Some(alignment);
+        component.alignment_se = component.alignment_se.map(|error| factor * error);
+        component.alignment_se = component.alignment_se.filter(possible);
+    }
+    for group in groups {
+        group.alignment = components[group.first - 1].alignment;
+    }
 }
 
 /// Runs `first..=last` (from 0) of two or more components above the floor that cannot be distinguished, leading first.

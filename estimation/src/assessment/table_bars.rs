@@ -14,7 +14,7 @@ pub(crate) struct TableBars {
     /// Around those of the populations that the rows are from, with the sampling that the noise model has: what
     /// components are told apart by.
     pub(crate) expected: Vec<f64>,
-    /// The same with the most that sampling can add.
+    /// Around those of the populations, with the most that sampling can add.
     pub(crate) of_populations: Vec<f64>,
 }
 

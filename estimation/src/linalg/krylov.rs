@@ -52,17 +52,17 @@ pub(crate) fn block_ritz(
             RitzTarget { count, accuracy } = wanted(values)?;
             Ok(guard.max(count + 2).min(values.len()))
         })?;
-        let kept = ritz.residuals.len();
+        let ritz_count = ritz.residuals.len();
         let squares = ritz.residuals.iter().take(count).map(|r| r * r);
-        let met = count < kept && squares.sum::<f64>().sqrt() <= accuracy;
+        let met = count < ritz_count && squares.sum::<f64>().sqrt() <= accuracy;
         if met || !grown || products >= budget.products || count > budget.pairs {
             return Ok(RitzPairs {
                 vectors: lanczos.vectors(&ritz.coordinates),
-                values: ritz.values[..kept].to_vec(),
+                values: ritz.values[..ritz_count].to_vec(),
                 converged: met,
             });
         }
-        if lanczos.krylov_dimension() + guard > budget.dimension.max(3 * guard.max(kept)) {
+        if lanczos.krylov_dimension() + guard > budget.dimension.max(3 * guard.max(ritz_count)) {
             lanczos.restart(&ritz);
         }
     }
@@ -130,17 +130,17 @@ mod tests {
         let ritz = block_ritz(&matrix, &poor, &budget, &wanted).unwrap();
         assert!(ritz.converged && orthonormality_defect(&ritz.vectors) < 1e-12);
         // A budget that is too small is reported.
-        let found = block_ritz(&matrix, &start, &once, &wanted).unwrap();
-        assert!(!found.converged);
+        let ritz = block_ritz(&matrix, &start, &once, &wanted).unwrap();
+        assert!(!ritz.converged);
         let few = WorkLimit {
             products: 40,
             pairs: 5,
             dimension: 0,
         };
-        let found = block_ritz(&matrix, &start, &few, &wanted).unwrap();
-        assert!(!found.converged);
+        let ritz = block_ritz(&matrix, &start, &few, &wanted).unwrap();
+        assert!(!ritz.converged);
         let zero = DMatrix::zeros(p, p);
-        let found = block_ritz(&zero, &start, &budget, &wanted).unwrap();
-        assert!(found.converged);
+        let ritz = block_ritz(&zero, &start, &budget, &wanted).unwrap();
+        assert!(ritz.converged);
     }
 }

@@ -48,8 +48,8 @@ pub fn leading_pairs(
     accuracy: f64,
     max_dimension: usize,
 ) -> Result<Option<SymmetricEigen>> {
-    let found = search(matrix, k, width, accuracy, max_dimension)?;
-    Ok(found.map(|(pairs, _)| pairs))
+    let pairs_and_scale = search(matrix, k, width, accuracy, max_dimension)?;
+    Ok(pairs_and_scale.map(|(pairs, _)| pairs))
 }
 
 /// [`leading_pairs`], and the largest |θ|.
@@ -217,8 +217,8 @@ impl<'a> BlockLanczos<'a> {
         }
         let columns = (2 * columns).clamp(needed, needed + 1024);
         // No product has reached more further dimensions than it has columns.
-        let own = self.matrix.dimension();
-        let rows = if height > own { own + columns } else { own };
+        let p = self.matrix.dimension();
+        let rows = if height > p { p + columns } else { p };
         self.basis.resize_mut(rows, columns, 0.0);
     }
 

@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn the_same_bits_on_any_number_of_threads() {
         let matrix = spiked(1_100, &[5.0, 4.0], 1.0);
-        let found = |threads| {
+        let pairs_on = |threads| {
             let threads = Threads::new(threads).unwrap();
             threads.run(|| proved_pairs(&matrix, 2).unwrap())
         };
-        let one = found(1);
-        assert!(one.is_some() && one == found(3));
+        let one = pairs_on(1);
+        assert!(one.is_some() && one == pairs_on(3));
     }
 
     #[test]
@@ -205,10 +205,10 @@ mod tests {
         }
         let matrix = DMatrix::from_diagonal(&diagonal);
         let leading = top_k(&matrix, 4).unwrap();
-        let found = &leading.values;
+        let values = &leading.values;
         assert!(
-            found.iter().take(3).all(|v| (v - 10.0).abs() < 1e-9),
-            "{found}"
+            values.iter().take(3).all(|v| (v - 10.0).abs() < 1e-9),
+            "{values}"
         );
         assert!((leading.values[3] - 309.0 / 310.0).abs() < 1e-9);
         // The proof must fail if one copy is removed from the result.

@@ -174,7 +174,7 @@ impl PlanSetting {
         }
     }
 
-    /// What `n` participants, or rows of all sites, can show of rows of dimension p and this total variance.
+    /// The resolution with `n` participants, or rows of all sites, for rows of dimension p and this total variance.
     ///
     /// # Errors
     /// Those of [`resolution`].

@@ -67,10 +67,10 @@ impl Tables {
     /// rows at all sites together.
     pub fn noise_of(&self, rows: u64) -> (NoiseModel, f64) {
         let counts = counts_of(self.shares.iter().map(|share| {
-            let own = share * rows as f64;
+            let site_rows = share * rows as f64;
             Weighed {
-                weight: self.weigher.weight(own, 1.0),
-                rows: own,
+                weight: self.weigher.weight(site_rows, 1.0),
+                rows: site_rows,
                 reports: 1,
             }
         }));

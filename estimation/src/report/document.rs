@@ -22,12 +22,13 @@ pub(crate) struct Reported {
     pub(crate) repeated: u64,
     /// The most that exchanging one for another can move the moment.
     pub(crate) influence: f64,
-    /// What each report protects one of, and how many there are: δ must be far below one over that.
+    /// How many participants, rows or persons are protected, and the word for them: δ must be far below one over the
+    /// number.
     pub(crate) protected: (u64, &'static str),
 }
 
 impl Reported {
-    /// Of `n` reports of one row each.
+    /// Describes `n` reports of one row each.
     pub(crate) fn of_rows(params: &StudyParams, n: u64, repeated: u64) -> Self {
         let influence = params
             .mechanism()

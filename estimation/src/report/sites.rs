@@ -10,7 +10,7 @@ use eigenveil_shared::{
 
 use super::format::{round_up, three_digits, with_thousands};
 
-/// What an estimate is of: "50,000 reports", "1,797 rows of 3 sites".
+/// The sample of an estimate in words: "50,000 reports", "1,797 rows of 3 sites".
 pub fn sample(estimate: &Estimate) -> String {
     let (Parameters::Sites(params), Some(sites)) = (&estimate.params, &estimate.sites) else {
         return format!(

@@ -117,13 +117,13 @@ fn repeat(
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
-            let found = sparse_components(&moment, count, settings, &setting, cancel)?;
-            let outcome = found.sparse.as_ref();
+            let components = sparse_components(&moment, count, settings, &setting, cancel)?;
+            let outcome = components.sparse.as_ref();
             let support = outcome
                 .zip(tables.support.as_ref())
                 .map(|(outcome, truth)| support_score(&outcome.support, truth));
             let converged = outcome.is_none_or(|outcome| outcome.converged);
-            (found, support, converged)
+            (components, support, converged)
         }
     };
     let prediction = match (experiment.sparse, experiment.source) {

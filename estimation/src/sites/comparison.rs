@@ -21,7 +21,7 @@ const WAYS: f64 = 4.0;
 /// 97.5 % point of the normal law.
 const NORMAL_975: f64 = 1.959_963_984_540_054;
 
-/// What was found of each site.
+/// Verdict on each site, and how it differs from the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
     pub(crate) verdicts: Vec<SiteVerdict>,
@@ -35,29 +35,29 @@ pub(crate) fn compare(pool: &Pool<'_>) -> Option<Comparison> {
     if sites < 2 {
         return None;
     }
-    let of = Frame::new(pool);
+    let frame = Frame::new(pool);
     let mut verdicts = vec![SiteVerdict::Alike; sites];
-    if of.centring.is_some() {
-        of.put_aside(&mut verdicts, SiteVerdict::OtherMeans, MEANS);
+    if frame.centring.is_some() {
+        frame.put_aside(&mut verdicts, SiteVerdict::OtherMeans, MEANS);
     }
-    of.put_aside(&mut verdicts, SiteVerdict::OtherMoments, MOMENTS);
+    frame.put_aside(&mut verdicts, SiteVerdict::OtherMoments, MOMENTS);
     // None or several: the last two are put aside together.
-    let alike = of.total(|j| verdicts[j] == SiteVerdict::Alike);
+    let alike = frame.total(|j| verdicts[j] == SiteVerdict::Alike);
     let of_alike = (alike.draws > 0.0).then_some(alike);
-    let all = of.total(|_| true);
-    let found = |j: usize, difference: Difference| {
+    let all = frame.total(|_| true);
+    let difference_of = |j: usize, difference: Difference| {
         let is_alike = verdicts[j] == SiteVerdict::Alike;
         let others = match &of_alike {
-            Some(alike) if is_alike => of.without(alike, j),
+            Some(alike) if is_alike => frame.without(alike, j),
             Some(alike) => alike.clone(),
-            None => of.without(&all, j),
+            None => frame.without(&all, j),
         };
-        difference(&of, &of.table(j), &others)
+        difference(&frame, &frame.table(j), &others)
     };
-    let means = |j| found(j, MEANS).filter(|_| of.centring.is_some());
+    let means = |j| difference_of(j, MEANS).filter(|_| frame.centring.is_some());
     let moments = |j: usize| {
         let comparable = verdicts[j] != SiteVerdict::OtherMeans;
-        found(j, MOMENTS).filter(|_| comparable)
+        difference_of(j, MOMENTS).filter(|_| comparable)
     };
     Some(Comparison {
         means: (0..sites).map(means).collect(),
@@ -82,7 +82,7 @@ struct Table {
     draws: f64,
 }
 
-/// What the reports show of rows, and how large a difference is explained.
+/// The tables of a study, and limits on the differences that noise and sampling explain.
 struct Frame<'a> {
     pool: &'a Pool<'a>,
     /// p.
@@ -167,7 +167,7 @@ impl<'a> Frame<'a> {
         total
     }
 
-    /// Those of them but of one that is among them.
+    /// The tables of `total` without those of site j, which is among them.
     fn without(&self, total: &Table, j: usize) -> Table {
         let site = &self.pool.sites[j];
         let mut others = total.clone();
@@ -193,11 +193,11 @@ impl<'a> Frame<'a> {
             }
             let total = self.total(|j| verdicts[j] == SiteVerdict::Alike);
             let excess = |j: usize| {
-                let found = difference(self, &self.table(j), &self.without(&total, j));
-                found.map_or(0.0, |found| found.excess)
+                let site_difference = difference(self, &self.table(j), &self.without(&total, j));
+                site_difference.map_or(0.0, |found| found.excess)
             };
-            let found = alike.iter().map(|&j| (j, excess(j)));
-            let Some((worst, most)) = found.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            let excesses = alike.iter().map(|&j| (j, excess(j)));
+            let Some((worst, most)) = excesses.max_by(|a, b| a.1.total_cmp(&b.1)) else {
                 return;
             };
             if most <= 1.0 {
@@ -259,8 +259,8 @@ impl<'a> Frame<'a> {
             squared_norm,
         } = self.rows(&self.together(own, others));
         let of_others = self.mean(others);
-        let own = self.mean(own);
-        let difference: Vec<f64> = own.iter().zip(&of_others).map(|(x, y)| x - y).collect();
+        let of_site = self.mean(own);
+        let difference: Vec<f64> = of_site.iter().zip(&of_others).map(|(x, y)| x - y).collect();
         let squared_mean: f64 = mean.iter().map(|m| m * m).sum();
         let entry = (self.lift / a).powi(2) * self.off_diagonal * noise;
         let counted = self.count * noise;
@@ -280,8 +280,11 @@ impl<'a> Frame<'a> {
         let variance =
             2.0 * squares + 4.0 * (entry * length + sampling * form + counted * along * along);
         let features = difference.iter().enumerate().map(|(i, x)| {
-            let own = covariance.get(i, i).max(0.0);
-            (*x, entry + sampling * own + counted * mean[i] * mean[i])
+            let feature_variance = covariance.get(i, i).max(0.0);
+            (
+                *x,
+                entry + sampling * feature_variance + counted * mean[i] * mean[i],
+            )
         });
         Some(self.judged(length, &spread, variance, features))
     }
@@ -333,10 +336,10 @@ impl<'a> Frame<'a> {
         let variance = spread.most * (2.0 * spread.total + 4.0 * length);
         let features = (0..self.features).map(|i| {
             let most = (1.0 + mean[i].abs()).powi(2);
-            let own = together.covariance.get(i, i).clamp(0.0, most);
+            let feature_variance = together.covariance.get(i, i).clamp(0.0, most);
             let of_noise = lift * (self.diagonal + 4.0 * mean[i] * mean[i] * column)
                 + self.count * counted.get(i, i).powi(2);
-            let sampled = own * (most - own);
+            let sampled = feature_variance * (most - feature_variance);
             (difference.get(i, i), noise * of_noise + sampling * sampled)
         });
         Some(self.judged(length, &spread, variance, features))
@@ -387,7 +390,7 @@ struct Spread {
     most: f64,
 }
 
-/// What noise and sampling of one report and one row are multiplied by in a difference of means; `None` where a count is
+/// Factors of the noise of one report and of the sampling of one row in a difference of means; `None` where a count is
 /// not positive.
 fn weights(own: &Table, others: &Table) -> Option<[f64; 2]> {
     (own.rows > 0.0 && others.rows > 0.0).then(|| {
@@ -477,9 +480,9 @@ mod tests {
         }
         let mut shifted = [USUAL; 4];
         shifted[2].0[1] = 0.3;
-        let found = compared(&shifted);
-        assert_eq!(found.verdicts, [Alike, Alike, OtherMeans, Alike]);
-        let means = found.means[2].unwrap();
+        let comparison = compared(&shifted);
+        assert_eq!(comparison.verdicts, [Alike, Alike, OtherMeans, Alike]);
+        let means = comparison.means[2].unwrap();
         assert!(
             means.feature == 1 && (means.along_feature - 0.3).abs() < 1e-12,
             "{means:?}"
@@ -488,12 +491,12 @@ mod tests {
             (means.size - 0.3).abs() < 0.001 && means.interval.0 < means.size,
             "{means:?}"
         );
-        assert!(found.moments[2].is_none() && found.moments[0].unwrap().excess < 1e-9);
+        assert!(comparison.moments[2].is_none() && comparison.moments[0].unwrap().excess < 1e-9);
         let mut wider = [USUAL; 4];
         wider[0].1[2] = 0.2;
-        let found = compared(&wider);
-        assert_eq!(found.verdicts, [OtherMoments, Alike, Alike, Alike]);
-        let moments = found.moments[0].unwrap();
+        let comparison = compared(&wider);
+        assert_eq!(comparison.verdicts, [OtherMoments, Alike, Alike, Alike]);
+        let moments = comparison.moments[0].unwrap();
         assert!(moments.feature == 2 && (moments.along_feature - 0.1).abs() < 1e-12);
         // Two that differ from two: nobody says which are right, but all that is found is found of two at least.
         let both = compared(&[USUAL, shifted[2]]);
@@ -506,8 +509,8 @@ mod tests {
     #[test]
     fn parts_are_right() {
         for (probability, exact) in [(0.025, 1.959_964), (1e-6, 4.753_424), (1.6e-7, 5.111_270)] {
-            let found = normal_point(probability);
-            assert!((found - exact).abs() < 1e-5, "{found}");
+            let point = normal_point(probability);
+            assert!((point - exact).abs() < 1e-5, "{point}");
         }
         let matrix = PackedSymmetric::from_entries(2, vec![1.0, 2.0, 3.0]).unwrap();
         assert_eq!(quadratic_form(&matrix, &[2.0, -1.0]), 4.0 - 8.0 + 3.0);

@@ -11,7 +11,7 @@ use crate::{
     metrics::projector_distance,
 };
 
-/// What a site is allowed to be further from the others than noise and sampling explain on average.
+/// Factor by which a site may be further from the others than noise and sampling explain on average.
 const SLACK: f64 = 1.25;
 /// Rounds of weighing at most: each brings the weights nearer to what they will be by a factor.
 const MAX_ROUNDS: usize = 100;
@@ -58,11 +58,11 @@ impl<'a> Again<'a> {
         };
         let leading = leading_near(&on_rows, &self.vectors)?;
         let movement = projector_distance(&leading.vectors, &self.vectors)?;
-        let found = LeftOut {
+        let left_out = LeftOut {
             eigenvalues: leading.values,
             movement,
         };
-        Ok((leading.vectors, found))
+        Ok((leading.vectors, left_out))
     }
 
     /// Their loadings on all features.
@@ -98,11 +98,12 @@ pub(crate) fn left_out(
         let moment = pool.moment(pool.mean_without(mean, j), counts)?;
         again.components(&moment).map(|(_, found)| Some(found))
     };
-    let mut found: Vec<Option<Result<Option<LeftOut>>>> = pool.sites.iter().map(|_| None).collect();
-    parallel_for_each(found.iter_mut().enumerate(), |(j, found)| {
-        *found = Some(without(j));
+    let mut results: Vec<Option<Result<Option<LeftOut>>>> =
+        pool.sites.iter().map(|_| None).collect();
+    parallel_for_each(results.iter_mut().enumerate(), |(j, result)| {
+        *result = Some(without(j));
     });
-    found.into_iter().flatten().collect()
+    results.into_iter().flatten().collect()
 }
 
 /// The robust estimate, and what it multiplies the weight of the rows of each site by.

@@ -62,18 +62,18 @@ pub fn estimate_sites(
     cancel.check()?;
     request.sparse.map_or(Ok(()), check_site_settings)?;
     let pool = Pool::new(reports, params)?;
-    let found = Found::new(&pool)?;
+    let pooled = Found::new(&pool)?;
     let setting = setting_in_words(params, pool.sites.len());
     let findings = match request.sparse {
-        None => principal_components(&found.moment, request.k, &setting)?,
-        Some(settings) => sparse_components(&found.moment, request.k, settings, &setting, cancel)?,
+        None => principal_components(&pooled.moment, request.k, &setting)?,
+        Some(settings) => sparse_components(&pooled.moment, request.k, settings, &setting, cancel)?,
     };
     cancel.check()?;
-    let sites = found.sites(&findings)?;
+    let sites = pooled.sites(&findings)?;
     cancel.check()?;
     let reported = Reported {
         params: params.clone().into(),
-        n: found.moment.n(),
+        n: pooled.moment.n(),
         repeated: 0,
         influence: influence(&pool),
         protected: (pool.rows().round() as u64, protected(params)),
@@ -81,11 +81,11 @@ pub fn estimate_sites(
     let first = differing(&sites).into_iter().collect();
     let mut estimate = document(reported, (request.name, request.k), findings, first);
     estimate.sites = Some(sites);
-    if let Some(mean) = found.moment.estimated_mean() {
+    if let Some(mean) = pooled.moment.estimated_mean() {
         estimate.mean = Some(mean.values().to_vec());
         estimate.mean_standard_error = Some(mean.standard_error());
     }
-    let report = request.moment.then(|| found.moment.mean_report());
+    let report = request.moment.then(|| pooled.moment.mean_report());
     estimate.mean_report = report.map(|report| report.as_slice().to_vec());
     estimate.seconds = started.elapsed().as_secs_f64();
     Ok(estimate)
@@ -111,8 +111,8 @@ pub(crate) fn moments_of_sites(
     params: &SiteStudyParams,
 ) -> Result<(NoisyMoment, NoiseModel)> {
     let pool = Pool::new(reports, params)?;
-    let found = Found::new(&pool)?;
-    Ok((found.moment, found.noise))
+    let pooled = Found::new(&pool)?;
+    Ok((pooled.moment, pooled.noise))
 }
 
 /// The privacy setting in words, for the warnings.
@@ -243,7 +243,7 @@ impl<'a> Found<'a> {
         Ok(sites)
     }
 
-    /// What predicts errors of these components; `None` where there is no error to speak of.
+    /// Predictor of the errors of these components; `None` where there is no error to speak of.
     fn predicted<'f>(&self, findings: &'f ComponentsReport) -> Option<Predicted<'f>> {
         let report = &findings.floor_report;
         let spectrum = report.spectrum.as_ref()?;
@@ -271,7 +271,7 @@ impl<'a> Found<'a> {
         let line = |j: usize| -> Result<SiteLine> {
             let site = &pool.sites[j];
             let movement = left_out.and_then(|all| Some(all[j].as_ref()?.movement));
-            let own = Counts {
+            let site_counts = Counts {
                 draws: site.reports.len() as u64,
                 n_eff: site.rows * site.rows / site.draws(),
                 rows: site.rows,
@@ -280,11 +280,11 @@ impl<'a> Found<'a> {
             let expected = predicted
                 .as_ref()
                 .filter(|_| movement.is_some() && site.rows > 0.0)
-                .map(|by| by.movement(pool.share(site), own, pool.counts_without(j)))
+                .map(|by| by.movement(pool.share(site), site_counts, pool.counts_without(j)))
                 .transpose()?;
             Ok(SiteLine {
                 site: site.name.to_owned(),
-                reports: own.draws,
+                reports: site_counts.draws,
                 rows: site.rows,
                 share: pool.share(site),
                 verdict: comparison.map(|found| found.verdicts[j]),

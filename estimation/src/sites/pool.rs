@@ -78,8 +78,8 @@ impl<'a> Pool<'a> {
         let mut sites: Vec<Site<'a>> = Vec::new();
         let mut places = BTreeMap::new();
         for report in reports {
-            let place = *places.entry(report.site.as_str()).or_insert(sites.len());
-            if place == sites.len() {
+            let index = *places.entry(report.site.as_str()).or_insert(sites.len());
+            if index == sites.len() {
                 sites.push(Site {
                     name: &report.site,
                     reports: Vec::new(),
@@ -87,8 +87,8 @@ impl<'a> Pool<'a> {
                     weight: 1.0,
                 });
             }
-            sites[place].reports.push(report);
-            sites[place].rows += report.rows_noisy;
+            sites[index].reports.push(report);
+            sites[index].rows += report.rows_noisy;
         }
         if sites.is_empty() {
             return Err(Error::estimate_failed(

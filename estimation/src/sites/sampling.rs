@@ -49,8 +49,8 @@ mod tests {
         assert!((fourth_moment(0.25, (0.0, 0.0), clip) - 4.0).abs() < 1e-12);
         let exact = 0.5 * (1.25_f64.powi(2) + 0.25_f64.powi(2)) / 0.75_f64.powi(2);
         // The variance of mᵀx: that of 1/2 or 0.
-        let found = fourth_moment(0.75, (0.25, 1.0 / 16.0), Norm::Normalize);
-        assert!((found - exact).abs() < 1e-12, "{found} {exact}");
+        let fourth = fourth_moment(0.75, (0.25, 1.0 / 16.0), Norm::Normalize);
+        assert!((fourth - exact).abs() < 1e-12, "{fourth} {exact}");
         assert_eq!(fourth_moment(0.0, (0.1, 0.0), Norm::Normalize), 1.0);
     }
 }

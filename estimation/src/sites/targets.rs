@@ -151,8 +151,11 @@ mod tests {
             (9, 2.262_157),
             (30, 2.042_272),
         ] {
-            let found = student_975(freedom);
-            assert!((found / exact - 1.0).abs() < 2e-3, "{freedom}: {found}");
+            let quantile = student_975(freedom);
+            assert!(
+                (quantile / exact - 1.0).abs() < 2e-3,
+                "{freedom}: {quantile}"
+            );
         }
     }
 

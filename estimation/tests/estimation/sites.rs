@@ -60,7 +60,7 @@ pub(crate) fn normal<R: Rng>(rng: &mut R) -> f64 {
     StandardNormal.sample(rng)
 }
 
-/// What a site with these raw rows sends, as it sends it.
+/// The report of a site with these raw rows, as it sends it.
 pub(crate) fn report(
     params: &SiteStudyParams,
     site: usize,
@@ -100,8 +100,8 @@ fn exact(params: &SiteStudyParams, site: usize, rows: &[Vec<f64>]) -> SiteSum {
 fn drawn_rows(rng: &mut ChaCha20Rng, count: usize, mean: [f64; 4]) -> Vec<Vec<f64>> {
     let row = |rng: &mut ChaCha20Rng| {
         let (first, second) = (3.0 * normal(rng), 1.5 * normal(rng));
-        let own = [first + second, first - second, normal(rng), normal(rng)];
-        own.iter().zip(mean).map(|(x, mean)| x + mean).collect()
+        let centred = [first + second, first - second, normal(rng), normal(rng)];
+        centred.iter().zip(mean).map(|(x, mean)| x + mean).collect()
     };
     (0..count).map(|_| row(rng)).collect()
 }
@@ -132,12 +132,12 @@ fn without_noise_it_is_the_pca_of_all_rows() {
         / n;
     let truth = symmetric_eigen(&covariance).unwrap();
     for j in 0..2 {
-        let found = DVector::from_vec(estimate.components[j].loadings.clone());
-        assert!((found.dot(&truth.vectors.column(j)).abs() - 1.0).abs() < 1e-12);
+        let loadings = DVector::from_vec(estimate.components[j].loadings.clone());
+        assert!((loadings.dot(&truth.vectors.column(j)).abs() - 1.0).abs() < 1e-12);
         assert!((estimate.eigenvalues[j] - truth.values[j]).abs() < 1e-12);
     }
-    let found = DVector::from_vec(estimate.mean.clone().unwrap());
-    assert!((found - &mean).amax() < 1e-12);
+    let estimated_mean = DVector::from_vec(estimate.mean.clone().unwrap());
+    assert!((estimated_mean - &mean).amax() < 1e-12);
     let moment = MomentEstimate::of_document(&estimate).unwrap();
     assert!((moment.raw() - &covariance).amax() < 1e-12);
     let sites = estimate.sites.as_ref().unwrap();
@@ -163,7 +163,7 @@ fn without_noise_it_is_the_pca_of_all_rows() {
     assert!((of_parts.n_eff - 1_797.0_f64.powi(2) / 4.0).abs() < 1e-6);
 }
 
-/// What a few sites do not tell is said, and why.
+/// An estimate of a few sites says which findings it lacks, and why.
 #[test]
 fn fewer_sites_than_a_finding_takes_are_told_so() {
     let mut rng = ChaCha20Rng::seed_from_u64(2);
@@ -177,7 +177,7 @@ fn fewer_sites_than_a_finding_takes_are_told_so() {
     for count in 1..=5 {
         let estimate = estimated(&reports[..count], &params, 2);
         let sites = estimate.sites.as_ref().unwrap();
-        let told = sites_in_sentences(&estimate).join(" ");
+        let sentences = sites_in_sentences(&estimate).join(" ");
         assert_eq!(sites.comparison.is_some(), count >= 2);
         assert_eq!(sites.sites[0].movement.is_some(), count >= 2);
         assert_eq!(sites.error_of_sites.is_some(), count >= 3);
@@ -188,10 +188,14 @@ fn fewer_sites_than_a_finding_takes_are_told_so() {
             ("spread between sites takes 3", 2),
             ("among 5 or more", 4),
         ] {
-            assert_eq!(told.contains(words), count <= until, "{count}: {told}");
+            assert_eq!(
+                sentences.contains(words),
+                count <= until,
+                "{count}: {sentences}"
+            );
         }
         assert!(sites.intervals[0].rows.is_some() && sites.error_of_rows.is_some());
-        assert!(sites.error_of_rows < estimate.expected_error, "{told}");
+        assert!(sites.error_of_rows < estimate.expected_error, "{sentences}");
     }
     // One of three has nearly everything.
     let uneven = [large, reports[0].clone(), reports[1].clone()];
@@ -362,8 +366,8 @@ pub(crate) fn covered(
                 populations,
                 sites,
             } = sites.intervals[j];
-            let found = [rows, populations, sites].map(Option::unwrap);
-            for ((held, (low, high)), truth) in held.iter_mut().zip(found).zip(&truths) {
+            let intervals = [rows, populations, sites].map(Option::unwrap);
+            for ((held, (low, high)), truth) in held.iter_mut().zip(intervals).zip(&truths) {
                 *held += u32::from((low..=high).contains(&truth[j]));
             }
         }
@@ -398,11 +402,11 @@ pub(crate) fn batch(
     let row = |rng: &mut ChaCha20Rng| {
         let scores = DVector::from_fn(frame.ncols(), |_, _| 2.0 * normal(rng));
         let common = frame * scores;
-        let own = |rng: &mut ChaCha20Rng| match heavy {
+        let entry = |rng: &mut ChaCha20Rng| match heavy {
             true => student.sample(rng),
             false => normal(rng),
         };
-        (0..p).map(|i| own(rng) + common[i] + shift(i)).collect()
+        (0..p).map(|i| entry(rng) + common[i] + shift(i)).collect()
     };
     (0..rows).map(|_| row(rng)).collect()
 }
@@ -423,8 +427,8 @@ pub(crate) fn verdicts(
     let none = |_: usize| 0.0;
     let reports: Vec<SiteSum> = (0..10)
         .map(|j| {
-            let own: &dyn Fn(usize) -> f64 = if j == 9 { shift } else { &none };
-            let rows = batch(rng, (1_000, heavy), &frame, own);
+            let site_shift: &dyn Fn(usize) -> f64 = if j == 9 { shift } else { &none };
+            let rows = batch(rng, (1_000, heavy), &frame, site_shift);
             report(params, j, &rows, rng)
         })
         .collect();
@@ -457,12 +461,18 @@ fn a_batch_effect_is_seen_and_no_innocent_site_is_named() {
             (&|_| 3.0 * sd, true),
         ];
         for (shift, differs) in shifts {
-            let found = verdicts(&mut rng, &params, heavy, shift);
+            let site_verdicts = verdicts(&mut rng, &params, heavy, shift);
             assert!(
-                found[..9].iter().all(|own| *own == SiteVerdict::Alike),
-                "{found:?}"
+                site_verdicts[..9]
+                    .iter()
+                    .all(|own| *own == SiteVerdict::Alike),
+                "{site_verdicts:?}"
             );
-            assert_eq!(found[9] == SiteVerdict::OtherMeans, differs, "{found:?}");
+            assert_eq!(
+                site_verdicts[9] == SiteVerdict::OtherMeans,
+                differs,
+                "{site_verdicts:?}"
+            );
         }
     }
 }
@@ -480,7 +490,12 @@ fn made_up_rows_show() {
             report(&params, j, &rows, &mut rng)
         })
         .collect();
-    let made_up = vec![[&[1.0][..], &[0.0; 11]].concat(); 2_000];
+    // Halfway between the component and a direction beside it, which moves it most.
+    let axis = DVector::from_fn(12, |i, _| f64::from(u8::from(i == 0)));
+    let component = frame.column(0).into_owned();
+    let beside = (&axis - &component * axis.dot(&component)).normalize();
+    let made_up = (component + beside).normalize();
+    let made_up = vec![made_up.as_slice().to_vec(); 2_000];
     reports.push(report(&params, 9, &made_up, &mut rng));
     let estimate = estimated(&reports, &params, 1);
     let sites = estimate.sites.as_ref().unwrap();

@@ -85,14 +85,14 @@ fn the_table_is_reproduced() {
                 cancel: Cancel::NEVER,
             };
             let (_, summary) = run_sites(&experiment, &mut |_| ()).unwrap();
-            let found = summary.error_mean;
-            let line = format!("{} {weights} {tilt:?} {epsilon}: {found}", sizes.len());
-            assert!((found / known - 1.0).abs() < 0.12, "{line}, not {known}");
+            let measured = summary.error_mean;
+            let line = format!("{} {weights} {tilt:?} {epsilon}: {measured}", sizes.len());
+            assert!((measured / known - 1.0).abs() < 0.12, "{line}, not {known}");
             // Precision is for a population that all sites share.
             if tilt.is_none() || weights == Rows {
                 let predicted = summary.predicted_error.unwrap();
                 assert!(
-                    (predicted / found - 1.0).abs() < 0.1,
+                    (predicted / measured - 1.0).abs() < 0.1,
                     "{line}, predicted {predicted}"
                 );
             }
@@ -140,10 +140,12 @@ fn batch_effects_over_two_hundred_studies() {
         for (shift, differs) in shifts {
             let mut seen = 0;
             for _ in 0..200 {
-                let found = verdicts(&mut rng, &params, heavy, shift);
-                let named = found[..9].iter().any(|own| *own != SiteVerdict::Alike);
-                let last = found[9] != SiteVerdict::Alike;
-                seen += u32::from(found[9] == SiteVerdict::OtherMeans);
+                let site_verdicts = verdicts(&mut rng, &params, heavy, shift);
+                let named = site_verdicts[..9]
+                    .iter()
+                    .any(|own| *own != SiteVerdict::Alike);
+                let last = site_verdicts[9] != SiteVerdict::Alike;
+                seen += u32::from(site_verdicts[9] == SiteVerdict::OtherMeans);
                 innocent += u32::from(named && differs);
                 false_alarms += u32::from((named || last) && !differs);
             }

@@ -198,11 +198,11 @@ fn study(setting: &Setting, n: u64, k: ComponentCount, repeat: u64) -> Result<Ve
     let number = |yes: bool| f64::from(u8::from(yes));
     // Without components nothing is said, and nothing is wrong.
     let report = &components.floor_report;
-    let said = match k {
+    let error_and_range = match k {
         0 => Some((0.0, (0.0, 0.0))),
         _ => report.expected_error.zip(report.expected_error_range),
     };
-    let (predicted, (_, most)) = said.unwrap_or((f64::NAN, (f64::NAN, f64::NAN)));
+    let (predicted, (_, most)) = error_and_range.unwrap_or((f64::NAN, (f64::NAN, f64::NAN)));
     let (open, settled) = (components.k_is_open, number(!components.k_is_open));
     Ok(vec![Point::single([
         k as f64,

@@ -24,7 +24,10 @@ use eigenveil_shared::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::common::{Harness, Reply, at, design, new_id, refused, report, with_token};
+use crate::{
+    browser::Browser,
+    common::{Harness, Reply, at, design, new_id, refused, report, with_token},
+};
 
 /// A study of sites with three features, with these keys changed.
 async fn site_study(server: &Harness, changes: Value) -> StudyDocument {
@@ -297,7 +300,8 @@ async fn an_estimate_of_tables_has_its_sites_beside_the_components() {
     let json = server.read(&format!("{location}?format=json")).await;
     assert_eq!(json.json::<Estimate>(), estimate);
     let path = format!("/studies/{}/estimates/1", study.id);
-    let page = String::from_utf8(server.read(&path).await.body).unwrap();
+    let page = Browser::operator(&server).await.page(&path).await;
+    let page = page.body();
     for words in [
         "rows of 3 sites",
         "St. Mary",
@@ -595,8 +599,11 @@ async fn pages_of_a_study_of_sites_speak_to_sites() {
         assert!(participate.contains(words), "{words}: {participate}");
     }
     assert!(!participate.contains("added to a sum"), "{participate}");
-    let shown = page(format!("/studies/{}", study.id)).await;
-    assert!(shown.contains("Estimates are for the operator"), "{shown}");
+    let study_page = page(format!("/studies/{}", study.id)).await;
+    assert!(
+        study_page.contains("Estimates are for the operator"),
+        "{study_page}"
+    );
     let list = page("/".to_owned()).await;
     assert!(list.contains("site reports"), "{list}");
 }

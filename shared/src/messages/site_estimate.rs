@@ -52,11 +52,11 @@ pub struct SitesEstimate {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VarianceIntervals {
-    /// Of these very rows: noise alone.
+    /// Interval for these very rows: noise alone.
     pub rows: Option<(f64, f64)>,
-    /// Of the populations that these rows are from: noise, and the most that sampling can add.
+    /// Interval for the populations that these rows are from: noise, and the most that sampling can add.
     pub populations: Option<(f64, f64)>,
-    /// Of sites like these, by the jackknife over the sites; `null` where `error_of_sites` is.
+    /// Interval for sites like these, by the jackknife over the sites; `null` where `error_of_sites` is.
     pub sites: Option<(f64, f64)>,
 }
 
@@ -144,8 +144,8 @@ pub struct SiteLine {
     pub movement: Option<f64>,
     /// Their movement if it is like the others; `null` where `movement` or `spectrum` is.
     pub expected_movement: Option<f64>,
-    /// What the robust estimate multiplies the weight of its rows by: 1 where it is no further from the others than
-    /// noise and sampling explain; `null` where there is none.
+    /// Factor by which the robust estimate multiplies the weight of its rows: 1 where it is no further from the others
+    /// than noise and sampling explain; `null` where there is no robust estimate.
     pub robust_factor: Option<f64>,
 }
 
@@ -202,7 +202,7 @@ impl SitesEstimate {
         self.sites.iter().map(|line| line.reports).sum()
     }
 
-    /// What this many sites do not tell, and why; sentences for people.
+    /// Findings that this many sites are too few for, and why; sentences for people.
     pub fn missing_in_sentences(&self) -> Vec<String> {
         let sites = self.sites.len();
         let mut missing = Vec::new();
@@ -288,11 +288,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_its_reason() {
-        let told = |rows: &[f64]| sites(rows).missing_in_sentences().join(" ");
-        assert!(told(&[9.0]).contains("there is 1."), "{}", told(&[9.0]));
-        assert!(told(&[9.0, 9.0]).contains("there are 2."));
-        let uneven = told(&[900.0, 50.0, 50.0]);
+        let missing = |rows: &[f64]| sites(rows).missing_in_sentences().join(" ");
+        assert!(
+            missing(&[9.0]).contains("there is 1."),
+            "{}",
+            missing(&[9.0])
+        );
+        assert!(missing(&[9.0, 9.0]).contains("there are 2."));
+        let uneven = missing(&[900.0, 50.0, 50.0]);
         assert!(uneven.contains("90 % of the weight"), "{uneven}");
-        assert_eq!(told(&[9.0; 5]), "");
+        assert_eq!(missing(&[9.0; 5]), "");
     }
 }

@@ -59,14 +59,14 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
 #[test]
 fn audit_of_tables_has_pairs_of_its_own() {
     let audit = "audit --p 3 --trials 2000 --epsilon 4 --max-rows 1000 --randomness seeded";
-    let found = run_json(&format!("{audit} --confidence 0.999999"));
-    has_keys(&found, KEYS);
+    let report = run_json(&format!("{audit} --confidence 0.999999"));
+    has_keys(&report, KEYS);
     has(
-        &found,
+        &report,
         "mechanism=discrete-gaussian max_rows=1000 attempts=null",
     );
-    has(&found, "method=mu-gdp verdict=consistent");
-    let pairs = found["pairs"].as_array().unwrap();
+    has(&report, "method=mu-gdp verdict=consistent");
+    let pairs = report["pairs"].as_array().unwrap();
     assert!(pairs.len() == 11 && pairs[0]["name"] == "row-replaced");
     refuses(
         audit,

@@ -221,13 +221,16 @@ fn a_plan_of_sites_has_a_curator_and_single_rows_beside_them() {
         })
         .collect()
     };
-    let found = errors(&planned);
-    let who: Vec<Option<u64>> = found.iter().map(|row| row.0).collect();
+    let row_errors = errors(&planned);
+    let who: Vec<Option<u64>> = row_errors.iter().map(|row| row.0).collect();
     assert_eq!(who, [None, None, Some(10), Some(1)]);
-    let [_, _, ten, curator] = found[..] else {
+    let [_, _, ten, curator] = row_errors[..] else {
         panic!("{planned}");
     };
-    assert!(found[0].1 > 5.0 * ten.1 && ten.1 > curator.1, "{planned}");
+    assert!(
+        row_errors[0].1 > 5.0 * ten.1 && ten.1 > curator.1,
+        "{planned}"
+    );
     let svg = folder.read("plan.svg");
     for words in ["10 sites", "a curator", "one row each"] {
         assert!(svg.contains(words), "{words}");

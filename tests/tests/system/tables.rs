@@ -42,7 +42,7 @@ fn reordered_columns_are_reported_in_the_studys_order() {
         "estimate --study {study} --k 1 --wait --out {out}"
     ));
     let estimate = folder.read_json("many/estimate.json");
-    let found = estimate["components"][0]["loadings"].as_array().unwrap();
+    let estimated_loadings = estimate["components"][0]["loadings"].as_array().unwrap();
     let loadings = folder.at("loadings.csv");
     run_json(&format!(
         "central pca --k 1 --rows {plain} --features {features} --out {loadings}"
@@ -52,7 +52,7 @@ fn reordered_columns_are_reported_in_the_studys_order() {
         .lines()
         .skip(1)
         .map(|line| line.rsplit(',').next().unwrap());
-    let cosine: f64 = found
+    let cosine: f64 = estimated_loadings
         .iter()
         .zip(true_ones)
         .map(|(found, truth)| found.as_f64().unwrap() * truth.parse::<f64>().unwrap())

@@ -331,8 +331,8 @@ mod tests {
             rng: source,
         };
         let mut lanczos = BlockLanczos::new(h, start);
-        let own = h.nrows();
-        while lanczos.grow_with(|within, image| noise.add_product(own, within, image)) {}
+        let dimension = h.nrows();
+        while lanczos.grow_with(|within, image| noise.add_product(dimension, within, image)) {}
         let ritz = lanczos.ritz(|values| Ok(values.len())).unwrap();
         let mut vectors = lanczos.vectors(&ritz.coordinates);
         assert_eq!(vectors.shape(), (h.nrows() + beyond, h.nrows() + beyond));

@@ -228,15 +228,18 @@ fn summary_of_sites(plan: &ErrorPlan) -> String {
         Some(_) => 0,
     };
     let says = |row: &PlanRow| {
-        let what = match (plan.target_error, row.n, row.error) {
+        let outcome = match (plan.target_error, row.n, row.error) {
             (Some(_), Some(rows), _) => format!("{} rows", people(rows)),
             (None, _, Some(error)) => format!("an error of {error:.3}"),
             _ => "never".to_owned(),
         };
         match row.setting.sites {
-            None => format!("with one report a row ({}) {what}", row.setting.mechanism),
-            Some(1) => format!("a curator {what}"),
-            Some(sites) => format!("{} sites {what}", with_thousands(sites)),
+            None => format!(
+                "with one report a row ({}) {outcome}",
+                row.setting.mechanism
+            ),
+            Some(1) => format!("a curator {outcome}"),
+            Some(sites) => format!("{} sites {outcome}", with_thousands(sites)),
         }
     };
     let mut rows: Vec<&PlanRow> = plan

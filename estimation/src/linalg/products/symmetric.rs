@@ -186,9 +186,9 @@ mod tests {
             for columns in [5, 1] {
                 let b = DMatrix::from_fn(p, columns, |i, j| ((i * 7 + j * 3) % 11) as f64 - 5.0);
                 for threads in [1, 3] {
-                    let found = Threads::new(threads).unwrap();
-                    let found = found.run(|| symmetric_product(&lower, &b));
-                    assert_eq!(found, &full * &b);
+                    let pool = Threads::new(threads).unwrap();
+                    let product = pool.run(|| symmetric_product(&lower, &b));
+                    assert_eq!(product, &full * &b);
                 }
             }
         }

@@ -266,7 +266,7 @@ fn rounded_rows(p: u32, c: i64, s: i64) -> Vec<Vec<i64>> {
     rows.filter(is_near).collect()
 }
 
-/// What a row or a person adds to a table: the packed triangle, and the count.
+/// The addition of a row or a person to a table: the packed triangle, and the count.
 type Part = (Vec<i64>, i64);
 
 fn part_of(rows: &[&Vec<i64>], p: usize, count: i64) -> Part {
@@ -300,9 +300,9 @@ fn no_rounded_row_moves_a_table_further_than_the_sensitivity() {
         let (nothing, mut added, mut replaced) = (part_of(&[], n, 0), 0, 0);
         // Signs and order of the entries move both rows of a pair alike.
         for u in rows.iter().filter(|u| u[0] >= 0 && u.is_sorted()) {
-            let own = part(u);
-            added = added.max(squared_between(&own, &nothing, n, off));
-            let others = parts.iter().map(|b| squared_between(&own, b, n, off));
+            let u_part = part(u);
+            added = added.max(squared_between(&u_part, &nothing, n, off));
+            let others = parts.iter().map(|b| squared_between(&u_part, b, n, off));
             replaced = replaced.max(others.max().unwrap_or(0));
         }
         [added, replaced].map(|squared| (squared as f64 / 2.0).sqrt() / unit as f64)
@@ -314,9 +314,9 @@ fn no_rounded_row_moves_a_table_further_than_the_sensitivity() {
         (3, 1, [0.907, 0.798]),
     ] {
         let grid = RowGrid::with_bits(4, p as usize, 1);
-        let found = furthest(p, grid.scale() as i64, off);
-        for (found, expected) in found.into_iter().zip(expected) {
-            assert!((found - expected).abs() < 1e-3, "{p} {off}: {found}");
+        let distances = furthest(p, grid.scale() as i64, off);
+        for (distance, expected) in distances.into_iter().zip(expected) {
+            assert!((distance - expected).abs() < 1e-3, "{p} {off}: {distance}");
         }
         let careless = furthest(p, 16, off);
         assert!(careless.iter().all(|far| *far > 1.0), "{p} {off}");
@@ -359,8 +359,8 @@ fn no_rounded_person_moves_a_table_further_than_the_sensitivity() {
         }
     }
     for (squared, expected) in furthest.into_iter().zip([0.929, 0.914]) {
-        let found = (squared as f64 / 2.0).sqrt() / 256.0;
-        assert!((found - expected).abs() < 1e-3, "{found}");
+        let distance = (squared as f64 / 2.0).sqrt() / 256.0;
+        assert!((distance - expected).abs() < 1e-3, "{distance}");
     }
 }
 
