@@ -218,7 +218,7 @@ fn run_setting(
     let privacy = PrivacyStatement::new(&params);
     let support = summary.support;
     Ok(SimulateAnswer {
-        mechanism: privacy.mechanism,
+        mechanism: params.mechanism().kind(),
         calibration: privacy.calibration,
         epsilon: privacy.epsilon,
         delta: privacy.delta,

@@ -134,6 +134,8 @@ impl EstimateQueue {
         if study.has_sites() {
             return Err(estimation::no_estimate_of_sites());
         }
+        // Of a preparation neither.
+        study.params().rows()?;
         if let Some(k) = request.k {
             check_component_count(k, study.params().dimension())?;
         }
@@ -299,6 +301,9 @@ fn compute(
             let reports = store.site_sums(study)?;
             estimation::estimate_sites(&reports, params, &settings, cancel)
         }
+        Parameters::Preparation(_) => Err(Error::estimate_failed(
+            "a preparation finds centers and scales, and no components",
+        )),
         Parameters::Rows(params) if study.has_seeds() => {
             if !settings.streams(params)
                 && let Err(error) = store.fold(study, cancel)

@@ -502,9 +502,9 @@ impl Book {
 
 /// Refuses a study with weights: a row without a weight would count 1.
 fn check_unweighted(study: &Study) -> Result<()> {
-    match study.params().preprocessing().weights {
-        None => Ok(()),
-        Some(_) => Err(Error::usage(
+    match study.has_weights() {
+        false => Ok(()),
+        true => Err(Error::usage(
             "participants of this study count by weights above 0 and at most 1; take part with one",
         )),
     }

@@ -291,7 +291,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let address = visitor.address();
     let server = address.unwrap_or("SERVER");
     let needs_token = study.enrolment() == Enrolment::Token;
-    let named = study.params().preprocessing().features.is_some();
+    let named = study.params().named_features() > 0;
     let tokens = if needs_token {
         " --tokens TOKENS.txt"
     } else {

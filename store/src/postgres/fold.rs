@@ -106,7 +106,7 @@ pub(super) async fn folded(client: &Client, study: &Study, bucket: i32) -> Resul
     let (stored, n) = (row.try_get(0)?, unsigned(row.try_get(1)?));
     let mut sum = None;
     if let (Some(body), true) = (row.try_get::<_, Option<&[u8]>>(2)?, row.try_get(3)?) {
-        let decoded = decode_sum(study.params().report_dimension(), n, body).ok();
+        let decoded = decode_sum(study.params().sum_dimension(), n, body).ok();
         sum = decoded.filter(is_of_directions);
         if sum.is_none() {
             tracing::warn!(study = %study.id(), bucket, "a kept sum of seeds is damaged; they are added up again");
@@ -219,7 +219,7 @@ impl Postgres {
 impl Inner {
     /// Blocks.
     fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<(), Failure> {
-        let p = study.params().report_dimension();
+        let p = study.params().sum_dimension();
         // A square in single precision, and four packed sums.
         let fit = self.config.sum_cache_bytes / (40 * packed_len(p) as u64).max(1);
         let threads = Threads::current()
@@ -301,7 +301,7 @@ impl Inner {
         bucket: &Bucket,
         cancel: Cancel<'_>,
     ) -> Result<Step, Failure> {
-        let p = study.params().report_dimension();
+        let p = study.params().sum_dimension();
         let session = self.wait(self.pool.take())?;
         // Of two studies it may be the same.
         let (key, number) = (study.key.0 as i32, bucket.number);

@@ -55,7 +55,7 @@ impl Snapshot for Postgres {
                     .await?;
                 if let Some(row) = row {
                     let body = row.try_get::<_, Option<&[u8]>>(1)?.unwrap_or_default();
-                    let p = study.params().report_dimension();
+                    let p = study.params().sum_dimension();
                     buckets.push((bucket, decode_sum(p, unsigned(row.try_get(0)?), body)?));
                 }
             }
@@ -153,7 +153,7 @@ impl Snapshot for Postgres {
 
 impl Postgres {
     fn copy_seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<Copy, Failure> {
-        let p = study.params().report_dimension();
+        let p = study.params().sum_dimension();
         let mut file = BufWriter::new(self.inner.temporary_file()?);
         let (session, stored) = self.inner.wait(self.inner.snapshot_of(study))?;
         let mut buckets = Vec::new();

@@ -20,8 +20,9 @@ use eigenveil_shared::{
     api::StudyState,
     clock::Clock as _,
     enrolment::ParticipantToken,
+    parameters::Parameters,
     privacy::{REFUSAL, STOPPING, format_delta},
-    study::{Fingerprint, StudyParams},
+    study::Fingerprint,
     wording::counted,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
@@ -187,8 +188,9 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     persons.bytes = Vec::new();
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if admitted.counts.total() == 0 {
-        let checked = RowCheck::new(&persons, study.params());
-        if !checked.confirmed(args.yes, study.params())? {
+        if let Ok(params) = study.params().rows()
+            && !RowCheck::new(&persons, params).confirmed(args.yes, params)?
+        {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
@@ -550,8 +552,11 @@ fn describe_request(study: &StudyInfo) -> String {
 }
 
 /// The rows, and whose they are and how much they count, by the columns that say so.
-fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Result<Persons> {
-    match (params.preprocessing().weights, &args.weight) {
+fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &Parameters) -> Result<Persons> {
+    let weights = params
+        .preprocessing()
+        .and_then(|constants| constants.weights);
+    match (weights, &args.weight) {
         (Some(_), None) => {
             return Err(CliError::usage(
                 "participants of this study count by weights; give --weight COLUMN, a column of numbers above 0 and at most 1",
@@ -625,7 +630,9 @@ fn print_check(
     json: bool,
 ) -> Result<()> {
     let params = study.params();
-    RowCheck::new(persons, params).tell(params);
+    if let Ok(params) = params.rows() {
+        RowCheck::new(persons, params).tell(params);
+    }
     if json {
         return output::json(&CheckAnswer {
             study: study.id().to_owned(),

@@ -419,9 +419,8 @@ fn creation_notes(request: &CreateStudyRequest, params: &Parameters) -> Vec<Stri
         ));
     }
     let features = request.features.as_deref().unwrap_or_default();
-    if params.preprocessing().centring.is_none()
-        && features.iter().all(|feature| feature.center == 0.0)
-    {
+    let centring = params.preprocessing().map(|constants| constants.centring);
+    if centring == Some(None) && features.iter().all(|feature| feature.center == 0.0) {
         notes.push(
             "no center is subtracted: if the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, and --centring removes the mean privately"
                 .to_owned(),
