@@ -11,6 +11,7 @@
 //! | `dense`, `sparse` | the estimators |
 //! | `assessment` | noise floor, component count, verdict, groups, error bars, expected error, agreement, feasibility |
 //! | `report` | the document and its warnings |
+//! | `preparation` | centers and scales from the answers of a preparation |
 //!
 //! # What is not here
 //!
@@ -26,6 +27,7 @@ pub mod metrics;
 pub mod models;
 mod pipeline;
 pub mod planning;
+pub mod preparation;
 mod report;
 pub mod search;
 pub mod simulate;
