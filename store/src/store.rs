@@ -5,7 +5,7 @@ mod enrolment;
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
-use eigenveil_estimation::{Cancel, SiteSum, sums_of_seeds};
+use eigenveil_estimation::{Cancel, SiteSum, accumulate::Accumulator, sums_of_seeds};
 use eigenveil_shared::{
     Error, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
@@ -28,7 +28,7 @@ use crate::{
         memory::{MemoryBudget, Reservation},
         report::{NewReport, Outcomes, Reports},
         study::{NewStudy, Study, StudyId, check_about, study_not_found},
-        sums::{BucketSums, StoredSeeds},
+        sums::{BucketSums, StoredSeeds, answer_counts},
         transfer::{Imported, VerifiedExport},
     },
     counters::StoreCounters,
@@ -228,7 +228,7 @@ impl Store {
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study
-    /// of sites; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was cancelled.
+    /// of sites or a preparation; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was cancelled.
     pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
         let p = study.params().rows()?.report_dimension();
         if !study.has_seeds() {
@@ -239,6 +239,22 @@ impl Store {
             n: seeds.stored,
             duplicates: seeds.repeated(),
             buckets: sums_of_seeds(&*seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+        })
+    }
+
+    /// A consistent snapshot of a preparation: how often each answer to each question was given. Blocks.
+    ///
+    /// # Errors
+    /// `store-unavailable` if the counts cannot be read or do not match the accepted reports; `invalid-request` for a
+    /// study that is no preparation.
+    pub fn answer_counts(&self, study: &Study) -> Result<Vec<u64>> {
+        let params = study.params().preparation()?;
+        let mut total = Accumulator::new(params.sum_dimension())?;
+        for (_, sum) in self.engine().sums(study)?.buckets {
+            total.merge(&sum)?;
+        }
+        answer_counts(params, &total).ok_or_else(|| {
+            Failure::damaged("counts of answers are no counts of its reports").into_error()
         })
     }
 
