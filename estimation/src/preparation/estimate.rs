@@ -1,9 +1,11 @@
 //! The use case: constants of a study's features from the answers of a preparation.
 
 use eigenveil_shared::{
-    Result,
-    preparation::PreparationColumn,
+    Error, Result,
+    api::{PreparationAnswers, PreparationRequest, RoundAnswers},
+    preparation::{PreparationColumn, PreparationParams},
     preprocess::{Feature, LengthShares, Norm, OBSERVED_RANGE, Preprocessing},
+    study::from_hex,
 };
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,7 @@ use super::{
     column::{Estimated, PreparedColumn},
     information::{FEWEST_ANSWERS, reach_of_made_up},
     round::{Round, Rounds},
+    second_round::second_round,
 };
 use crate::{Cancel, planning::rounded};
 
@@ -45,6 +48,53 @@ impl PreparationEstimate {
             self.epsilon
         )
     }
+}
+
+/// Estimates the constants of all columns like [`estimate_preparation`], from the document of a server.
+///
+/// # Errors
+/// Those of [`estimate_preparation`]; those of the parameters, and `estimate-failed` for a document without a round or
+/// with more than two.
+pub fn estimate_answers(
+    answers: &PreparationAnswers,
+    progress: &mut dyn FnMut(u64, u64),
+    cancel: Cancel<'_>,
+) -> Result<PreparationEstimate> {
+    let params = read_params(answers)?;
+    let rounds = params.iter().zip(&answers.rounds);
+    let rounds = rounds.map(|(params, round)| Round::new(params, &round.counts));
+    match rounds.collect::<Result<Vec<_>>>()?[..] {
+        [first] => estimate_preparation(first, None, progress, cancel),
+        [first, second] => estimate_preparation(first, Some(second), progress, cancel),
+        ref rounds => Err(Error::estimate_failed(format!(
+            "the answers are of {} rounds; a preparation has one or two",
+            rounds.len()
+        ))),
+    }
+}
+
+/// The questions of a second round, from the document of a server about the first one.
+///
+/// # Errors
+/// Those of [`second_round`] and of the parameters; `invalid-request` for a document about a second round.
+pub fn second_round_of(answers: &PreparationAnswers) -> Result<PreparationRequest> {
+    let params = read_params(answers)?;
+    match (&params[..], &answers.rounds[..]) {
+        ([params], [round]) => second_round(Round::new(params, &round.counts)?),
+        _ => Err(Error::invalid_request(
+            "this is the second round of a preparation already, and a third one would not make the constants better; use what it has found",
+        )),
+    }
+}
+
+fn read_params(answers: &PreparationAnswers) -> Result<Vec<PreparationParams>> {
+    let read = |round: &RoundAnswers| {
+        let bytes = from_hex(&round.canonical_params).ok_or_else(|| {
+            Error::estimate_failed("the canonical parameters of a round are not hexadecimal")
+        })?;
+        PreparationParams::from_canonical(&bytes)
+    };
+    answers.rounds.iter().map(read).collect()
 }
 
 /// Estimates the constants of all columns: of a first round alone, or of both rounds together. `progress` is told how

@@ -21,7 +21,7 @@ mod second_round;
 mod tests;
 
 pub use column::{CategoryShare, PreparedColumn, Share};
-pub use estimate::{PreparationEstimate, estimate_preparation};
+pub use estimate::{PreparationEstimate, estimate_answers, estimate_preparation, second_round_of};
 pub use information::{
     ADVISED_ANSWERS, FEWEST_ANSWERS, PreparationPlan, PreparationPlanRequest, information,
     plan_preparation,

@@ -18,7 +18,7 @@ use eigenveil_store::Study;
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    about, images, layout,
+    about, images, layout, preparation,
     render_cache::{ChartKind, PageKind},
     sites,
     state::{self, Pages},
@@ -198,6 +198,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             }
         }
         @if let Ok(params) = study.params().sites() { (sites::sent_and_stored(study, params)) }
+        @else if study.params().preparation().is_ok() { (preparation::sent_and_stored(study, &traces.sentences(study, state))) }
         @else { (sent_and_stored(visitor, study, state, traces)) }
         section aria-labelledby="h-back" {
             h2 #h-back { "How to stop, and what stays" }

@@ -528,6 +528,26 @@ pub struct RefusedReport {
     pub detail: String,
 }
 
+/// `GET /v1/studies/{id}/answers`: how often each answer to a preparation was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PreparationAnswers {
+    /// The first round; of a second round both, the first one first.
+    pub rounds: Vec<RoundAnswers>,
+}
+
+/// The answers of one round of a preparation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RoundAnswers {
+    /// Identifier of the study.
+    pub study: String,
+    /// The canonical bytes of its parameters, lower-case hex.
+    pub canonical_params: String,
+    /// A count for each answer: of each column, of each of its combs.
+    pub counts: Vec<u64>,
+}
+
 /// `POST /v1/studies/{id}/estimates`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
