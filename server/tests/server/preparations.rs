@@ -126,7 +126,7 @@ async fn a_second_round_has_the_answers_of_both() {
         (found.rounds[0].counts[0], found.rounds[1].counts[17]),
         (1, 1)
     );
-    // Half a comb more than there are.
+    // Of a second round there are six.
     send(&server, &study, answer(&study, &[0, 0, 6, 0]))
         .await
         .is_problem(422, E::PayloadOutOfRange);
