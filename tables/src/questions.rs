@@ -27,9 +27,9 @@ pub fn parse(
         .headers()
         .map_err(|error| at_line(line_of(&error), NO_COLUMN))?;
     let heads: Vec<String> = heads.iter().map(str::to_lowercase).collect();
-    let place = |head: &str| heads.iter().position(|other| other == head);
+    let at = |head: &str| heads.iter().position(|other| other == head);
     const KNOWN: [&str; 5] = ["name", "kind", "label", "unit", "description"];
-    let (Some(name), Some(kind)) = (place("name"), place("kind")) else {
+    let (Some(name), Some(kind)) = (at("name"), at("kind")) else {
         return Err(at_line(1, NO_COLUMN));
     };
     if !heads.iter().all(|head| KNOWN.contains(&&head[..])) {
@@ -42,7 +42,7 @@ pub fn parse(
         let column = PreparationColumn::parse(&record[name], &record[kind])
             .map_err(|error| at_line(line, error.detail()))?;
         let stated = |head: &str| {
-            let cell = record.get(place(head)?)?;
+            let cell = record.get(at(head)?)?;
             (!cell.is_empty()).then(|| cell.to_owned())
         };
         let notice = FeatureNotice {

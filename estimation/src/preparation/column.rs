@@ -49,7 +49,7 @@ pub struct CategoryShare {
     pub share: Share,
 }
 
-/// What the answers say of one column.
+/// Estimates of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PreparedColumn {
     /// Its name.
@@ -75,7 +75,7 @@ pub struct PreparedColumn {
     /// Categories and their shares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<CategoryShare>,
-    /// What to look at before the constants are used.
+    /// Warnings to read before the constants are used.
     pub messages: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ const DRAWS: u32 = 50;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Errors {
     pub(super) mean: f64,
-    /// Of the logarithm of the standard deviation.
+    /// Error of the logarithm of the standard deviation.
     pub(super) log_deviation: f64,
     pub(super) missing: f64,
 }

@@ -27,11 +27,11 @@ pub struct PreparationEstimate {
     /// A share g of made-up answers moves a share of answers by at most this times g; number columns that are never
     /// missing.
     pub reach_of_made_up: f64,
-    /// What the answers say of each column.
+    /// Estimates of each column.
     pub columns: Vec<PreparedColumn>,
     /// Features of the study to come.
     pub features: Vec<Feature>,
-    /// What to look at before they are used, beside the messages of each column.
+    /// Warnings to read before they are used, beside the messages of each column.
     pub warnings: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ fn with_observed(
     all
 }
 
-/// What the columns would look like without constants, as in `prepare` from public rows.
+/// Warnings of columns as they are without constants, as in `prepare` from public rows.
 fn raw_lengths(features: &[Feature]) -> Vec<String> {
     let squares = |value: fn(&Feature) -> f64| -> Vec<f64> { features.iter().map(value).collect() };
     let means = squares(|feature| feature.center * feature.center);

@@ -30,7 +30,7 @@ pub(super) struct Mixture {
     /// The interval of the second round.
     within: Option<[f64; 2]>,
     may_be_missing: bool,
-    /// Of each comb so many rows follow each other.
+    /// So many rows of each comb follow each other.
     answers: usize,
     rows: Vec<Row>,
     /// Probabilities of the true answer and of each other one.
@@ -184,7 +184,7 @@ impl Mixture {
         })
     }
 
-    /// The same questions with these counts, comb by comb.
+    /// These questions with these counts, comb by comb.
     pub(super) fn with_counts(&self, counts: impl Iterator<Item = f64>) -> Self {
         let mut other = self.clone();
         for (row, count) in other.rows.iter_mut().zip(counts) {

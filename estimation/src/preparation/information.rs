@@ -60,7 +60,7 @@ pub struct PreparationPlan {
     pub epsilon: f64,
     /// People who prepare, n₁ = min(0.3·n, 1000·p/J(ε)).
     pub prepare: u64,
-    /// Those of them who are asked in the first round, if there are two.
+    /// People who are asked in the first round, if there are two.
     pub first_round: u64,
     /// People who are left for the study.
     pub study: u64,

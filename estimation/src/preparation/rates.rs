@@ -39,11 +39,11 @@ impl Rates {
             };
         }
         let share = self.counts[answer] as f64 / self.total * self.factor - self.offset;
-        // λ of the share that there can be.
-        let told = (share.clamp(0.0, 1.0) + self.offset) / self.factor;
+        // At the share that there can be.
+        let lambda = (share.clamp(0.0, 1.0) + self.offset) / self.factor;
         Rate {
             share,
-            error: self.factor * (told * (1.0 - told) / self.total).sqrt(),
+            error: self.factor * (lambda * (1.0 - lambda) / self.total).sqrt(),
         }
     }
 }

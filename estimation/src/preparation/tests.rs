@@ -129,18 +129,21 @@ fn two_rounds_equal_an_independent_fit() {
 /// The formula's standard errors, checked by hand: missing 20 %, B = 4; a category of share 0.2 among B = m.
 #[test]
 fn rates_have_the_errors_of_the_formula() {
-    let of = |answers: u64, share: f64, epsilon: f64| {
+    let error_of = |answers: u64, share: f64, epsilon: f64| {
         let (odds, n) = (epsilon.exp(), 1_000_000.0);
-        let told = (1.0 + share * (odds - 1.0)) / (odds + answers as f64 - 1.0);
-        let mut counts = vec![((1.0 - told) * n / (answers - 1) as f64) as u64; answers as usize];
-        counts[0] = (told * n) as u64;
+        let lambda = (1.0 + share * (odds - 1.0)) / (odds + answers as f64 - 1.0);
+        let mut counts = vec![((1.0 - lambda) * n / (answers - 1) as f64) as u64; answers as usize];
+        counts[0] = (lambda * n) as u64;
         let rate = Rates::new(counts, epsilon).of(0);
         assert!((rate.share - share).abs() < 1e-4, "{rate:?}");
         // Of 1,000 answers.
         rate.error * 1_000_f64.sqrt()
     };
     for (epsilon, error) in [(0.5, 0.097), (1.0, 0.044), (2.0, 0.021), (4.0, 0.014)] {
-        assert!((of(4, 0.2, epsilon) - error).abs() < 1e-3, "{epsilon}");
+        assert!(
+            (error_of(4, 0.2, epsilon) - error).abs() < 1e-3,
+            "{epsilon}"
+        );
     }
     for (answers, errors) in [
         (3, [0.039, 0.020]),
@@ -207,10 +210,10 @@ fn a_table_of_all_kinds_is_found_again() {
         let in_town = |from: f64, to: f64| f64::from(u8::from((from..to).contains(&town)));
         vec![size, lab, smokes, in_town(0.0, 0.5), in_town(0.5, 0.8)]
     });
-    let found = estimated(&params, &counts);
-    assert_eq!(found.people, [40_000]);
-    let [size, lab, smokes, town] = &found.columns[..] else {
-        panic!("{found:?}");
+    let estimate = estimated(&params, &counts);
+    assert_eq!(estimate.people, [40_000]);
+    let [size, lab, smokes, town] = &estimate.columns[..] else {
+        panic!("{estimate:?}");
     };
     let near = |found: Option<f64>, error: Option<f64>, expected: f64| {
         let (found, error) = (found.unwrap(), error.unwrap());
@@ -326,8 +329,8 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
         });
         estimated(&params, &counts)
     };
-    let told = seldom.columns[0].messages.join("; ");
-    assert!(told.contains("leave the column out"), "{told}");
+    let messages = seldom.columns[0].messages.join("; ");
+    assert!(messages.contains("leave the column out"), "{messages}");
     assert_eq!(seldom.features[0].observed, Some(0.1));
 }
 

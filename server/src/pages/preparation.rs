@@ -63,7 +63,7 @@ fn table(params: &PreparationParams, about: &StudyNotice) -> Markup {
     }
 }
 
-/// What is sent and stored of an answer; `traces` says what the store shows of who sent what.
+/// The sections on what is sent and stored of an answer; `traces` says what the store shows of who sent what.
 pub(super) fn sent_and_stored(study: &Study, traces: &Markup) -> Markup {
     html! {
         section aria-labelledby="h-sent" {
@@ -119,7 +119,7 @@ pub(super) fn found(store: &Store, visitor: &Visitor, study: &Study) -> Option<M
 }
 
 fn columns(estimate: &PreparationEstimate) -> Markup {
-    let shown = |number: Option<f64>| number.map_or_else(|| "–".to_owned(), three_digits);
+    let digits = |number: Option<f64>| number.map_or_else(|| "–".to_owned(), three_digits);
     let messages: Vec<&String> = estimate
         .columns
         .iter()
@@ -136,9 +136,9 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
                         th scope="row" { (column.name) }
                         td { (with_thousands(column.answers)) }
                         td { (column.effective_answers.round()) }
-                        td { (shown(column.mean)) }
-                        td { (shown(column.mean_error.map(|error| 2.0 * error))) }
-                        td { (shown(column.deviation)) }
+                        td { (digits(column.mean)) }
+                        td { (digits(column.mean_error.map(|error| 2.0 * error))) }
+                        td { (digits(column.deviation)) }
                         td { @if let Some(factor) = column.deviation_factor { "×" (three_digits(factor)) } @else { "–" } }
                         td { @if let Some(missing) = column.missing { (percent(missing.share)) } @else { "–" } }
                     }

@@ -83,11 +83,14 @@ async fn answers_are_counted_and_read_by_whoever_may() {
         .json();
     assert_eq!((receipt.accepted, receipt.refused.len()), (2, 1));
     assert_eq!(receipt.refused[0].code, E::PayloadOutOfRange);
-    let found = answers(&server, &study).await;
-    assert_eq!((found.rounds.len(), &found.rounds[0].study), (1, &study.id));
+    let document = answers(&server, &study).await;
+    assert_eq!(
+        (document.rounds.len(), &document.rounds[0].study),
+        (1, &study.id)
+    );
     let mut counts = vec![0; 39];
     (counts[10], counts[38]) = (1, 2);
-    assert_eq!(found.rounds[0].counts, counts);
+    assert_eq!(document.rounds[0].counts, counts);
     assert_eq!(server.accepted(&study).await, 3);
     // For readers only; nothing else is estimated of it.
     let anybody = server.get(&at(&study, "/answers")).await;
@@ -115,15 +118,22 @@ async fn a_second_round_has_the_answers_of_both() {
     };
     let study = created(&server, second(&first.fingerprint)).await;
     send(&server, &study, answer(&study, &[0, 0, 5, 2])).await;
-    let found = answers(&server, &study).await;
-    let ids: Vec<&str> = found.rounds.iter().map(|round| &round.study[..]).collect();
+    let document = answers(&server, &study).await;
+    let ids: Vec<&str> = document
+        .rounds
+        .iter()
+        .map(|round| &round.study[..])
+        .collect();
     assert_eq!(ids, [&first.id[..], &study.id]);
     assert_eq!(
-        (found.rounds[0].counts.len(), found.rounds[1].counts.len()),
+        (
+            document.rounds[0].counts.len(),
+            document.rounds[1].counts.len()
+        ),
         (39, 21)
     );
     assert_eq!(
-        (found.rounds[0].counts[0], found.rounds[1].counts[17]),
+        (document.rounds[0].counts[0], document.rounds[1].counts[17]),
         (1, 1)
     );
     // Of a second round there are six.
@@ -237,10 +247,10 @@ async fn pages_show_questions_to_everybody_and_what_was_found_to_readers() {
     ] {
         assert!(asked.contains(words), "{words}");
     }
-    let shown = page(format!("/studies/{}", study.id)).await;
+    let public = page(format!("/studies/{}", study.id)).await;
     assert!(
-        shown.contains("for the operator and for analysts"),
-        "{shown}"
+        public.contains("for the operator and for analysts"),
+        "{public}"
     );
-    assert!(!shown.contains("id=\"prepared\""));
+    assert!(!public.contains("id=\"prepared\""));
 }

@@ -11,9 +11,9 @@ use super::MechanismKind;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum MechanismName {
-    /// Of a study whose reports show second moments.
+    /// Mechanism of a study whose reports show second moments.
     Moment(MechanismKind),
-    /// Of a preparation.
+    /// Mechanism of a preparation.
     Answer(AnswerMechanism),
 }
 

@@ -154,7 +154,7 @@ fn parameters_of_a_second_round() {
 fn kinds_of_studies_do_not_take_each_other_for_themselves() {
     let rows = StudyDesign::new(MechanismKind::DoubleCap, 2, Budget::pure(1.0).unwrap());
     let rows = StudyParams::freeze(rows).unwrap();
-    let own = first().canonical_bytes();
+    let preparation = first().canonical_bytes();
     let one = |bytes: &[u8]| {
         vec![(
             "another kind".to_owned(),
@@ -162,17 +162,17 @@ fn kinds_of_studies_do_not_take_each_other_for_themselves() {
             UnsupportedVersion,
         )]
     };
-    assert_refused(one(&own), StudyParams::from_canonical);
-    assert_refused(one(&own), SiteStudyParams::from_canonical);
+    assert_refused(one(&preparation), StudyParams::from_canonical);
+    assert_refused(one(&preparation), SiteStudyParams::from_canonical);
     assert_refused(
         one(&rows.canonical_bytes()),
         PreparationParams::from_canonical,
     );
     for version in [1, 2, 3] {
-        let error = Parameters::from_canonical(&with(&own, 0, &[version, 0])).unwrap_err();
+        let error = Parameters::from_canonical(&with(&preparation, 0, &[version, 0])).unwrap_err();
         assert_eq!(error.code(), MalformedParams, "{version}");
     }
-    let error = StudyParams::from_canonical(&own).unwrap_err();
+    let error = StudyParams::from_canonical(&preparation).unwrap_err();
     assert!(error.detail().contains("of a preparation"), "{error}");
     // Nor do their reports: a seed of 16 bytes is too long, an answer of 4 has another fingerprint.
     let format = ReportFormat::of_preparation(&first());

@@ -178,9 +178,11 @@ fn plan_to_prepare(args: &PlanArgs, json: bool) -> Result<()> {
     output::text(
         "\nN: effective answers a column; center: in 19 of 20 cases, scale: in two of three, where tails are not heavy; further loss: of the variance of the study's first components, on average (and for nine of ten tables). Of those who prepare 40 % are asked in the first round, the others, later, in the second one; ask all in one round where the ranges are real limits, as of scores.",
     )?;
-    let mut said: Vec<String> = plans.iter().flat_map(PreparationPlan::sentences).collect();
-    said.dedup();
-    said.iter().try_for_each(|sentence| output::text(sentence))
+    let mut sentences: Vec<String> = plans.iter().flat_map(PreparationPlan::sentences).collect();
+    sentences.dedup();
+    sentences
+        .iter()
+        .try_for_each(|sentence| output::text(sentence))
 }
 
 /// A mechanism in a table; the default calibration is not mentioned.

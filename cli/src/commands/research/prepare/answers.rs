@@ -170,7 +170,7 @@ fn print(
 }
 
 fn print_column(column: &PreparedColumn) -> Result<()> {
-    let shown = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), three_digits);
+    let digits = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), three_digits);
     let missing = column
         .missing
         .map_or_else(|| "-".to_owned(), |m| percent(m.share));
@@ -179,9 +179,9 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
         column.name,
         column.answers,
         column.effective_answers.round(),
-        shown(column.mean),
-        shown(column.mean_error.map(|error| 2.0 * error)),
-        shown(column.deviation),
+        digits(column.mean),
+        digits(column.mean_error.map(|error| 2.0 * error)),
+        digits(column.deviation),
         column.deviation_factor.map_or_else(
             || "-".to_owned(),
             |factor| format!("×{}", three_digits(factor))
