@@ -31,7 +31,7 @@ pub(super) fn errors(
     cancel: Cancel<'_>,
 ) -> Result<Errors> {
     let mut rng = ChaCha8Rng::seed_from_u64(column as u64);
-    let mut squares = [0.0; 3];
+    let mut squares = [0.0_f64; 3];
     for _ in 0..DRAWS {
         cancel.check()?;
         let mut counts = Vec::new();
@@ -65,7 +65,7 @@ fn draw(
     rng: &mut ChaCha8Rng,
     counts: &mut Vec<f64>,
 ) -> Result<()> {
-    let (mut left, mut rest) = (total as u64, 1.0);
+    let (mut left, mut rest) = (total as u64, 1.0_f64);
     let last = probabilities.len() - 1;
     for probability in &probabilities[..last] {
         let share = (probability / rest).clamp(0.0, 1.0);
