@@ -143,6 +143,8 @@ impl EstimateQueue {
     /// # Errors
     /// `invalid-request` for what cannot be computed, before it is queued.
     pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
+        // A preparation has no components.
+        study.params().preprocessing()?;
         if let Some(k) = request.k {
             check_component_count(k, study.params().dimension())?;
         }
@@ -319,6 +321,9 @@ fn compute(
             let reports = store.site_sums(study)?;
             estimation::estimate_sites(&reports, params, &settings, cancel)
         }
+        Parameters::Preparation(_) => Err(Error::estimate_failed(
+            "a preparation finds centers and scales, and no components",
+        )),
         Parameters::Rows(params) if study.has_seeds() => {
             let seeds = match settings.streams(params) {
                 true => store.seeds(study, cancel)?,

@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_estimation::{Cancel, SiteSum, sparse_from_seeds::SeedSource as _, sums_of_seeds};
+use eigenveil_estimation::{
+    Cancel, SiteSum, accumulate::Accumulator, sparse_from_seeds::SeedSource as _, sums_of_seeds,
+};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
@@ -35,7 +37,7 @@ use crate::{
         memory::{MemoryBudget, Reservation},
         report::{NewReport, Outcomes, Reports},
         study::{NewStudy, Study, StudyId, StudyKey, check_about, study_not_found},
-        sums::BucketSums,
+        sums::{BucketSums, answer_counts},
         transfer::{Imported, VerifiedExport},
     },
     counters::StoreCounters,
@@ -242,7 +244,8 @@ impl Store {
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study
-    /// of sites; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was cancelled.
+    /// of sites or a preparation; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was
+    /// cancelled.
     pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
         let p = study.params().rows()?.report_dimension();
         if !study.has_seeds() {
@@ -253,6 +256,22 @@ impl Store {
             n: seeds.stored(),
             duplicates: seeds.repeated(),
             buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+        })
+    }
+
+    /// A consistent snapshot of a preparation: how often each answer to each question was given. Blocks.
+    ///
+    /// # Errors
+    /// `store-unavailable` if the counts cannot be read or do not match the accepted reports; `invalid-request` for a
+    /// study that is no preparation.
+    pub fn answer_counts(&self, study: &Study) -> Result<Vec<u64>> {
+        let params = study.params().preparation()?;
+        let mut total = Accumulator::new(params.sum_dimension())?;
+        for (_, sum) in self.engine().sums(study)?.buckets {
+            total.merge(&sum)?;
+        }
+        answer_counts(params, &total).ok_or_else(|| {
+            Failure::damaged("counts of answers are no counts of its reports").into_error()
         })
     }
 

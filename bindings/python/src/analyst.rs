@@ -3,7 +3,15 @@
 use std::{future::Future, time::Duration};
 
 use eigenveil_client::http::{BearerToken, OperatorClient};
-use eigenveil_shared::{api::NewSiteToken, enrolment::ParticipantToken};
+use eigenveil_estimation::{
+    Cancel,
+    preparation::{estimate_answers, second_round_of},
+};
+use eigenveil_shared::{
+    api::{CreateStudyRequest, NewSiteToken, PreparationRequest},
+    enrolment::ParticipantToken,
+    preparation::PreparationColumn,
+};
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -82,6 +90,60 @@ impl PyAnalyst {
         self.call(py, async move |client| {
             let design = design(&arguments)?;
             json(&client.create_study(&design).await?)
+        })
+    }
+
+    /// Creates a preparation of these columns, by name, each with its kind in words; `arguments` are those of a
+    /// `CreateStudyRequest`.
+    fn create_preparation(
+        &self,
+        py: Python<'_>,
+        columns: Vec<(String, String)>,
+        arguments: String,
+    ) -> PyResult<String> {
+        self.call(py, async move |client| {
+            let columns = columns.iter();
+            let columns = columns.map(|(name, kind)| PreparationColumn::parse(name, kind));
+            let preparation = PreparationRequest {
+                columns: columns.collect::<eigenveil_shared::Result<_>>()?,
+                after: None,
+            };
+            let design = CreateStudyRequest {
+                preparation: Some(preparation),
+                ..request(&arguments)?
+            };
+            json(&client.create_study(&design).await?)
+        })
+    }
+
+    /// Creates the second round of a preparation, at its epsilon.
+    fn create_second_round(
+        &self,
+        py: Python<'_>,
+        study: String,
+        arguments: String,
+    ) -> PyResult<String> {
+        self.call_about(py, study, async move |client, study| {
+            let preparation = second_round_of(&client.answers(&study).await?)?;
+            let first = client.study(&study).await?;
+            let design: CreateStudyRequest = request(&arguments)?;
+            let design = CreateStudyRequest {
+                preparation: Some(preparation),
+                epsilon: first.privacy.epsilon,
+                ..design
+            };
+            json(&client.create_study(&design).await?)
+        })
+    }
+
+    /// The constants that a preparation has found, as JSON, with where they come from.
+    fn prepare(&self, py: Python<'_>, study: String) -> PyResult<String> {
+        self.call_about(py, study, async move |client, study| {
+            let answers = client.answers(&study).await?;
+            let estimate = estimate_answers(&answers, &mut |_, _| (), Cancel::NEVER)?;
+            let mut document = serde_json::to_value(&estimate)?;
+            document["origin"] = estimate.origin(&study).into();
+            Ok(document.to_string())
         })
     }
 

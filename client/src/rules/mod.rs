@@ -54,6 +54,18 @@ pub(crate) fn check_known(
     Ok(())
 }
 
+/// The error for the second round of a preparation, in whose first round `who` took part as study `first`.
+pub(crate) fn took_part_in_first_round(study: &StudyInfo, who: &str, first: &str) -> Error {
+    SharedError::new(
+        ErrorCode::AlreadyParticipated,
+        format!(
+            "{who} took part in study {first}, the first round of the preparation whose second round is study {}: each person answers in one of the rounds. Leave this round to others; the study that is prepared may still be taken part in",
+            study.id()
+        ),
+    )
+    .into()
+}
+
 /// Refuses the move of a study whose parameters differ from `fingerprint`, or whose purpose or responsible party
 /// differs from `recorded_terms`.
 pub(crate) fn check_move(

@@ -263,7 +263,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             }
         }
         @if design.population.is_some() { (expected_errors(&design, numbers)) }
-        @if let Err(why) = MomentEstimate::check_preprocessing(design.params().preprocessing()) {
+        @if let Err(why) = design.params().preprocessing().and_then(MomentEstimate::check_preprocessing) {
             p #no-moment .help { "No correlations: " (why.detail()) "." }
         }
         (privacy_section(&design))

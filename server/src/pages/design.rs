@@ -165,6 +165,7 @@ impl Design {
             },
             about: StudyNotice::default(),
             sites: (fields.get("unit") == "site").then(|| sites(fields, &mut errors)),
+            preparation: None,
         };
         let users = errors.value_or(whole(fields, "users"), 1);
         if !errors.is_empty() {

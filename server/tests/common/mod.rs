@@ -373,7 +373,7 @@ impl Harness {
 
     /// The sum over all buckets.
     pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
-        let mut total = vec![0.0; packed_len(study.params.report_dimension())];
+        let mut total = vec![0.0; packed_len(study.params.sum_dimension())];
         for (_, sums) in &self.bucket_sums(study).buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
                 *t += x;

@@ -33,8 +33,9 @@ const PUBLIC: [(&str, &str); 7] = [
     ("post", "/v1/studies/{id}/tokens/lookup"),
 ];
 
-const ANALYSTS: [(&str, &str); 3] = [
+const ANALYSTS: [(&str, &str); 4] = [
     ("get", "/metrics"),
+    ("get", "/v1/studies/{id}/answers"),
     ("get", "/v1/studies/{id}/estimates"),
     ("get", "/v1/studies/{id}/estimates/{number}"),
 ];

@@ -44,7 +44,7 @@ impl Fold {
     pub(super) fn new(study: &Study, bucket: u32) -> Result<Self> {
         Ok(Self {
             upto: FIRST,
-            sum: Accumulator::new(study.params().report_dimension())?,
+            sum: Accumulator::new(study.params().sum_dimension())?,
             sample: SeedSample::new(bucket, study.buckets()),
         })
     }
@@ -68,7 +68,7 @@ impl Fold {
     }
 
     fn decode(study: &Study, bucket: u32, (upto, n): (i64, u64), body: &[u8]) -> Option<Self> {
-        let p = study.params().report_dimension();
+        let p = study.params().sum_dimension();
         let (stored, content) = body.split_at_checked(CHECKSUM)?;
         let sum_end = 16 + 8 * packed_len(p);
         let is_whole = checksum(study.key, bucket, n, content) == *stored
@@ -172,7 +172,7 @@ pub(crate) fn fold_study(engine: &dyn Engine, study: &Study, folding: &Folding<'
 }
 
 fn sum_bytes(study: &Study) -> u64 {
-    8 * packed_len(study.params().report_dimension()) as u64
+    8 * packed_len(study.params().sum_dimension()) as u64
 }
 
 /// Seeds to be folded.
@@ -204,7 +204,7 @@ fn step(engine: &dyn Engine, study: &Study, bucket: u32, folding: &Folding<'_>) 
     } = step;
     fold.upto = step.upto;
     sum_ranges::<()>(
-        study.params().report_dimension(),
+        study.params().sum_dimension(),
         folding.config.sum_cache_bytes - sum_bytes(study),
         folding.cancel,
         |add| {

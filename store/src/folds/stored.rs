@@ -125,7 +125,7 @@ impl StoredSeeds {
             )));
         }
         let mut seeds = Self {
-            p: study.params().report_dimension(),
+            p: study.params().sum_dimension(),
             file,
             buckets,
             stored,

@@ -35,7 +35,7 @@ impl Snapshot for Postgres {
                     .await?;
                 if let Some(row) = row {
                     let body = row.try_get::<_, Option<&[u8]>>(1)?.unwrap_or_default();
-                    let p = study.params().report_dimension();
+                    let p = study.params().sum_dimension();
                     buckets.push((bucket, decode_sum(p, unsigned(row.try_get(0)?), body)?));
                 }
             }

@@ -74,6 +74,31 @@ pub async fn create_of_sites(store: &Store, changes: &Value) -> Arc<Study> {
     create(store, &design).await
 }
 
+/// A preparation with a number column, which may be missing, and a yes-no column, with these keys changed.
+pub async fn create_preparation(store: &Store, changes: &Value) -> Arc<Study> {
+    let mut design = json!({
+        "name": "preparation", "epsilon": 1.0, "preparation": {"columns": [
+            {"name": "size", "kind": {"number": {"lo": 0.0, "hi": 8.0}}, "may_be_missing": true},
+            {"name": "smokes", "kind": "yes-no"},
+        ]},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        design[key] = value.clone();
+    }
+    let design = serde_json::from_value(design).unwrap();
+    store.create_study(design).await.unwrap()
+}
+
+/// The report with this number and answer: always the same identifier.
+pub fn answer(study: &Study, number: u8, bytes: [u8; 4]) -> NewReport {
+    let body = codec::encode_report(&Report {
+        id: ReportId::from_parts(START_MS, [number; 16]),
+        fingerprint: study.fingerprint(),
+        payload: bytes.to_vec(),
+    });
+    NewReport::decode(&body.into(), study).unwrap()
+}
+
 /// New tokens of a study of sites: the name of each, and the most rows of its report.
 pub async fn site_admissions(
     store: &Store,

@@ -14,7 +14,7 @@ use crate::{
     book::StudyRecord,
     error::{Error, Result},
     exchange::Server,
-    rules::{Limits, PrivacyCost, check_known, check_move, compose},
+    rules::{Limits, PrivacyCost, check_known, check_move, compose, took_part_in_first_round},
     sqlite::file::LockedFile,
     study_info::StudyInfo,
 };
@@ -226,6 +226,39 @@ impl RowLedger {
                     "whoever is responsible for the rows",
                 )
             })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses the second round of a preparation for rows that took part in its first round; `whom` names some of them.
+    pub(super) fn check_first_round(
+        &self,
+        study: &StudyInfo,
+        rows: &[Range<u64>],
+        whom: impl Fn(&Range<u64>) -> String,
+    ) -> Result<()> {
+        let Some(first) = study.first_round() else {
+            return Ok(());
+        };
+        let known: BTreeMap<i64, String> = self
+            .store
+            .all(
+                "SELECT number, study FROM study WHERE fingerprint = ?1",
+                [first.0],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?
+            .into_iter()
+            .collect();
+        for charge in self.charges()? {
+            let Some(first) = known.get(&charge.study) else {
+                continue;
+            };
+            let both = |rows: &Range<u64>| {
+                rows.start.max(charge.rows.start)..rows.end.min(charge.rows.end)
+            };
+            if let Some(rows) = rows.iter().map(both).find(|both| !both.is_empty()) {
+                return Err(took_part_in_first_round(study, &whom(&rows), first));
+            }
         }
         Ok(())
     }

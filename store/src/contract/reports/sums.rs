@@ -7,6 +7,7 @@ use eigenveil_shared::{
     codec::SiteReportFormat,
     mechanism::{Payload, double_cap::Seed, table::TablePayload},
     packed::{PackedSymmetric, packed_len},
+    preparation::PreparationParams,
     site_study::SiteStudyParams,
 };
 
@@ -92,6 +93,7 @@ impl Delta {
             Payload::Seed(seed) => self.seeds.push(*seed),
             Payload::Floats(numbers) => sum()?.add(numbers)?,
             Payload::Integers(numbers) => sum()?.add(numbers)?,
+            Payload::Answer(answer) => sum()?.count_at(answer.count())?,
         }
         Ok(())
     }
@@ -132,6 +134,20 @@ pub(crate) fn require_all(accepted: u64, sums: &[SiteSum]) -> Result<(), Failure
             sums.len()
         ))),
     }
+}
+
+/// The counts of all answers of a preparation from a sum of them, with zeros behind them; `None` if no reports have
+/// these: a count is a whole number of at least 0, and together they are as many as the reports.
+pub(crate) fn answer_counts(params: &PreparationParams, sum: &Accumulator) -> Option<Vec<u64>> {
+    let entries = sum.sum().as_slice().iter();
+    let counts = entries.map(|entry| {
+        let count = *entry as u64;
+        (count as f64 == *entry).then_some(count)
+    });
+    let mut counts: Vec<u64> = counts.collect::<Option<_>>()?;
+    let total = counts.iter().try_fold(0_u64, |sum, n| sum.checked_add(*n));
+    let padding = counts.split_off(params.mechanism().counts().min(counts.len()));
+    (total == Some(sum.count()) && padding.iter().all(|n| *n == 0)).then_some(counts)
 }
 
 /// A sum as it is stored.
