@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,

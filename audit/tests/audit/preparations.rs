@@ -18,7 +18,7 @@ const EPSILON: f64 = 1.0;
 const COLUMNS: usize = 3;
 
 type Outcome = Option<[u8; 4]>;
-type Device = dyn Fn(&[f64], &mut ChaCha20Rng) -> Outcome + Sync;
+type Device<'a> = dyn Fn(&[f64], &mut ChaCha20Rng) -> Outcome + Sync + 'a;
 
 fn params(epsilon: f64, may_be_missing: bool) -> PreparationParams {
     let columns = (0..COLUMNS).map(|at| {
@@ -56,7 +56,7 @@ fn answer_if(
 }
 
 /// The largest lower bound on ε over the pairs of rows.
-fn bound(device: &Device) -> f64 {
+fn bound(device: &Device<'_>) -> f64 {
     let missing = [f64::NAN, 12.0, 12.0];
     let pairs = [
         ([0.0; COLUMNS], [24.0; COLUMNS]),
@@ -111,7 +111,7 @@ fn planted_leaks_are_convicted() {
     let honest = params(EPSILON, false);
     let twice = params(2.0 * EPSILON, false);
     let rungs = |comb: u8| [f64::from(comb) + 0.5, f64::from(comb) + 12.5];
-    let leaks: [(&str, &Device); 5] = [
+    let leaks: [(&str, &Device<'_>); 5] = [
         ("the column of a missing cell is not drawn", &|row, rng| {
             answer_if(&honest, row, rng, |answer| !row[column(answer)].is_nan())
         }),

@@ -152,7 +152,7 @@ fn rates_have_the_errors_of_the_formula() {
     ] {
         for (epsilon, error) in [1.0, 2.0].into_iter().zip(errors) {
             assert!(
-                (of(answers, 0.2, epsilon) - error).abs() < 1e-3,
+                (error_of(answers, 0.2, epsilon) - error).abs() < 1e-3,
                 "{answers} {epsilon}"
             );
         }
@@ -240,22 +240,26 @@ fn a_table_of_all_kinds_is_found_again() {
             share,
         );
     }
-    let names: Vec<&str> = found
+    let names: Vec<&str> = estimate
         .features
         .iter()
         .map(|feature| &feature.name[..])
         .collect();
     assert_eq!(names, ["size", "lab", "smokes", "town=Rome", "town=Milan"]);
     // As cells of some columns are missing, all features say how many people have them.
-    let observed: Vec<f64> = found.features.iter().map(|f| f.observed.unwrap()).collect();
+    let observed: Vec<f64> = estimate
+        .features
+        .iter()
+        .map(|f| f.observed.unwrap())
+        .collect();
     assert!(
         (observed[1] - 0.7).abs() < 0.05 && observed[0] == 1.0 && observed[4] == 1.0,
         "{observed:?}"
     );
     // Both categories have one scale.
-    assert_eq!(found.features[3].scale, found.features[4].scale);
+    assert_eq!(estimate.features[3].scale, estimate.features[4].scale);
     assert!(
-        found
+        estimate
             .origin("3fa2")
             .contains("40000 people's answers to preparation 3fa2")
     );

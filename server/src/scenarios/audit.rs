@@ -170,7 +170,9 @@ impl World {
         }
         let params = self.parameter_sets[self.studies[at].parameters]
             .study
-            .params();
+            .params()
+            .rows()
+            .unwrap();
         let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
         let moment = NoisyMoment::decode(buckets, params).unwrap();
         moment.dense().iter().map(|x| x * x).sum()

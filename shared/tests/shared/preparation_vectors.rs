@@ -212,7 +212,8 @@ fn one_report_of_a_preparation() {
         (false, [0, 1, 0, 0]),
         (false, [255; 4]),
     ] {
-        let read = codec::decode_report(&with(&golden, payload, &bytes), &format);
+        let report = with(&golden, payload, &bytes);
+        let read = codec::decode_report(&report, &format);
         match good {
             true => assert_eq!(read.unwrap().payload().as_bytes(), bytes),
             false => assert_eq!(read.unwrap_err().code(), PayloadOutOfRange, "{bytes:?}"),
@@ -232,7 +233,8 @@ fn one_report_of_a_preparation() {
         assert_eq!(error.code(), WrongPayloadLength);
     }
     // A batch has them one behind the other, and one that is out of range does not spoil another.
-    let pairs = [[0, 0, 0, 1], [9, 0, 0, 0]].map(|bytes| (report(bytes).id, bytes));
+    let reports: [[u8; 4]; 2] = [[0, 0, 0, 1], [9, 0, 0, 0]];
+    let pairs = reports.map(|bytes| (report(bytes).id, bytes));
     let pairs = pairs.each_ref().map(|(id, bytes)| (*id, &bytes[..]));
     let batch = codec::encode_batch(&format, pairs).unwrap();
     let read = codec::decode_batch(&batch, &format).unwrap();

@@ -116,6 +116,9 @@ pub(super) fn decode_run(study: &Study, bucket: u32, upto: i64, body: &[u8]) -> 
     }
 }
 
+/// Takes the last row of a range and its seeds; says whether to go on.
+pub(super) type TakeRange<'a> = dyn FnMut(i64, &[Seed]) -> Result<bool, Failure> + 'a;
+
 /// Passes the seeds of a bucket after a row to `take` in ranges of whole rows, so many that they are `least` seeds or
 /// more, each with its last row, and returns the rest. Where one range ends depends on the rows before it alone.
 pub(super) fn read_ranges(
@@ -123,7 +126,7 @@ pub(super) fn read_ranges(
     bucket: u32,
     after: i64,
     least: usize,
-    take: &mut dyn FnMut(i64, &[Seed]) -> Result<bool, Failure>,
+    take: &mut TakeRange<'_>,
 ) -> Result<Vec<Seed>, Failure> {
     let mut range: Vec<Seed> = Vec::new();
     reader.rows(bucket, after, &mut |row, bytes| {

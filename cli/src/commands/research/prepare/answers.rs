@@ -1,6 +1,5 @@
 //! `eigenveil prepare --from-study`: constants from the answers of a preparation.
 
-use eigenveil_client::http::OperatorClient;
 use eigenveil_estimation::{
     Cancel,
     format::three_digits,
