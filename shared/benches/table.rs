@@ -16,7 +16,7 @@ const DISTINCT: usize = 1 << 15;
 /// Resident memory of this process in MB: the most that there was, and what there is.
 fn megabytes() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let of = |field: &str| {
+    let megabytes_of = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         kilobytes
@@ -24,7 +24,7 @@ fn megabytes() -> (u64, u64) {
             .unwrap_or(0)
             / 1_000
     };
-    (of("VmHWM:"), of("VmRSS:"))
+    (megabytes_of("VmHWM:"), megabytes_of("VmRSS:"))
 }
 
 fn main() {
