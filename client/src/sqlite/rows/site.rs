@@ -92,6 +92,8 @@ pub struct TableCounts {
     pub unusable: u64,
     /// Rows, or persons, that were never charged and are in no report until an earlier one is acknowledged or given up.
     pub waiting: u64,
+    /// Persons whom the ledger knows, if none of the table's is among them; otherwise 0.
+    pub known_others: u64,
 }
 
 /// Rows or persons whom a table would charge.
@@ -131,6 +133,8 @@ pub struct AdmittedTable<'a> {
     pub(crate) request: &'a SiteUploadRequest,
     table: &'a dyn SiteTable,
     uncharged: Uncharged,
+    /// Persons whom the ledger knows, if none of the table's is among them.
+    known_others: u64,
     /// `None`: no report is made.
     shares: Option<RowShares>,
     moved: bool,
@@ -147,7 +151,7 @@ impl RowLedger {
     /// Those of [`admit_upload`](Self::admit_upload), except for tokens. Before a new report: `token-required`;
     /// `invalid-request` for a table beyond the terms of the study; `usage` for several tokens and for fewer rows than
     /// `min_rows`. `usage` for another site than before, and where the ledger knows rows and the table says whose they
-    /// are, or the other way round.
+    /// are, or the other way round; `usage` for a known number in another spelling.
     pub fn admit_site<'a>(
         &self,
         study: &'a SiteStudy,
@@ -185,6 +189,10 @@ impl RowLedger {
             request.check_new(study, shares)?;
             self.check_charges(study, admitted.limits, cost, &uncharged)?;
         }
+        let known_others = match &uncharged {
+            Uncharged::Persons(persons) if persons.are_all_new() => self.known_persons()?,
+            _ => 0,
+        };
         Ok(AdmittedTable {
             counts,
             cost,
@@ -192,6 +200,7 @@ impl RowLedger {
             request,
             table,
             uncharged,
+            known_others,
             shares,
             moved: admitted.moved,
             limits: admitted.limits,
@@ -551,6 +560,7 @@ impl AdmittedTable<'_> {
             beyond_cap: shares.beyond_cap() as u64,
             unusable: self.sum.as_ref().map_or(0, TableSum::unusable) as u64,
             waiting: 0,
+            known_others: self.known_others,
         }
     }
 }
