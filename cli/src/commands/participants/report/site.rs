@@ -103,7 +103,7 @@ pub(super) async fn run(
     if args.check {
         return check(&study, &ledger, &admitted, &table, json);
     }
-    if admitted.token().is_some() {
+    if admitted.counts().charged > 0 {
         ask(args, &study, &admitted, &table)?;
     }
     let patient = HttpSettings {
