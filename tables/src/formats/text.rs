@@ -16,7 +16,7 @@ use crate::{
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
     encoding::{check_byte_order_mark, decode_cell, in_utf8},
     error::{Error, Result},
-    problems::{Unreadable, UnreadableReason},
+    problems::{TOO_LONG, Unreadable, UnreadableReason},
     settings::{Header, SPACE_SEPARATED_MESSAGE, Settings},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, check_is_text, lines_of, no_rows},
     text_columns::{Reading, RefusedColumns, TextCells, encode},
@@ -636,6 +636,11 @@ fn field_count_error(
         .map(|(line, text)| (*line, splitter.split_into(text, count)))
         .find(|&(_, field_count)| field_count != count)
         .unwrap_or_default();
+    if field_count == usize::MAX {
+        return Error::new(format!(
+            "most lines do not have {count} fields: line {line}{TOO_LONG}"
+        ));
+    }
     let separated = match delimiter {
         b'\t' => "tabs".to_owned(),
         other => format!("'{}'", char::from(other)),
