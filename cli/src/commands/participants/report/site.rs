@@ -161,7 +161,8 @@ fn read_table(args: &ReportArgs, study: &SiteStudy, ledger: &RowLedger) -> Resul
     );
     reading.finish_and_clear();
     let table = table?;
-    identifiers.finish()?;
+    let exact = identifiers.finish();
+    exact.map_err(|error| error.context(args.rows().display()))?;
     Ok(SiteFile {
         table,
         persons: args.person.is_some().then_some(persons),
