@@ -712,8 +712,8 @@ mod tests {
         }
     }
 
-    /// One line of a site's table without a header does not decide how the others are read: in UTF-8 and in UTF-16, with
-    /// and without it, they are the same rows.
+    /// One line of a site's table without a header does not decide how the others are read: in UTF-8 and in UTF-16,
+    /// with and without it, they are the same rows.
     #[test]
     fn no_line_of_a_site_decides_how_the_others_are_read() {
         let settings = Settings {

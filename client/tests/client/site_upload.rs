@@ -255,8 +255,8 @@ async fn a_token_is_looked_up_before_anything_is_charged() {
     assert!(error.is_locked(), "{error}");
 }
 
-/// A token for a report that was refused is looked up as that for a new one is: neither another site's nor one for fewer
-/// rows is stored, and the right one is sent, whatever the report was refused for.
+/// A token for a report that was refused is looked up as that for a new one is: neither another site's nor one for
+/// fewer rows is stored, and the right one is sent, whatever the report was refused for.
 #[tokio::test]
 async fn a_token_for_a_refused_report_is_looked_up() {
     let params = params(SiteTerms::new(1_000));

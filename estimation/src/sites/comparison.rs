@@ -1,9 +1,10 @@
 //! Whether the sites are alike: means first, then second moments (`docs/derivations/sites.md`, "Comparison").
 //!
 //! A site is compared with the others that are alike. While one differs, the site without which the others are alike is
-//! put aside, or if there is none the one that differs most, and all are compared again, so that a site that is far away
-//! does not make the others look far from each other. If the others are alike without any one of several sites, nobody
-//! knows which of these is strange: all of them are put aside. A site whose count is not positive is not compared.
+//! put aside, or if there is none the one that differs most, and all are compared again, so that a site that is far
+//! away does not make the others look far from each other. If the others are alike without any one of several sites,
+//! nobody knows which of these is strange: all of them are put aside. A site whose count is not positive is not
+//! compared.
 
 use eigenveil_shared::{
     mechanism::NoiseModel,
@@ -534,9 +535,9 @@ mod tests {
         assert!((size(0) - size(1)).abs() < 1e-12 && size(0) > 0.29);
     }
 
-    /// A liar with most rows makes an innocent site look the strangest: if the small ones cannot tell, both are named, and
-    /// if they can, the liar alone (excesses by a numpy program: 4.2 and 3.7, then 0.8 at most without either; with the
-    /// larger tables 5.8 and 3.2, and 4.6 without the innocent).
+    /// A liar with most rows makes an innocent site look the strangest: if the small ones cannot tell, both are named,
+    /// and if they can, the liar alone (excesses by a numpy program: 4.2 and 3.7, then 0.8 at most without either; with
+    /// the larger tables 5.8 and 3.2, and 4.6 without the innocent).
     #[test]
     fn a_large_site_that_differs_does_not_get_another_one_named_alone() {
         use SiteVerdict::{Alike, OtherMeans};
