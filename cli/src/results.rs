@@ -172,9 +172,8 @@ fn site_lines(estimate: &Estimate, sites: &SitesEstimate) -> Result<Vec<u8>> {
             .map(|column| format!("{what}_{column}"));
         columns.collect::<Vec<_>>()
     });
-    let mut header = ["site", "reports", "rows", "share", "verdict"]
-        .map(str::to_owned)
-        .to_vec();
+    let header = "site,reports,rows,share,verdict,one_of_several";
+    let mut header: Vec<String> = header.split(',').map(str::to_owned).collect();
     header.extend(differences.concat());
     header.extend(["movement", "expected_movement", "robust_factor"].map(str::to_owned));
     let difference = |found: Option<SiteDifference>| match found {
@@ -200,6 +199,7 @@ fn site_lines(estimate: &Estimate, sites: &SitesEstimate) -> Result<Vec<u8>> {
             line.rows.to_string(),
             line.share.to_string(),
             verdict.to_owned(),
+            line.one_of_several.to_string(),
         ];
         row.extend([line.means, line.moments].map(difference).concat());
         row.extend([line.movement, line.expected_movement, line.robust_factor].map(number));

@@ -37,8 +37,9 @@ pub struct SiteUploadAnswer {
 }
 
 impl RowLedger {
-    /// Checks the whole upload of a site's table, and stores nothing. If a report is to be made, the server is asked
-    /// for whom and for how many rows its token is, which spends nothing.
+    /// Checks the whole upload of a site's table, and stores nothing. If a token is to be stored, for a new report or
+    /// for one that is still to be sent, the server is asked for whom and for how many rows it is, which spends
+    /// nothing.
     ///
     /// # Errors
     /// Those of [`admit_site`](Self::admit_site) and [`AdmittedTable::check_token`]; `participant-token-unknown`;

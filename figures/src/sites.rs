@@ -3,7 +3,7 @@
 use eigenveil_estimation::format::{three_digits, with_thousands};
 use eigenveil_shared::{
     estimate::Estimate,
-    site_estimate::{SiteDifference, SiteLine, SiteVerdict},
+    site_estimate::{SiteDifference, SiteLine},
     wording::percent,
 };
 
@@ -15,12 +15,11 @@ pub fn site_table(estimate: &Estimate) -> Option<DataTable> {
     let sites = estimate.sites.as_ref()?;
     let names = estimate.feature_names();
     let rows = sites.sites.iter().map(|line| {
-        let verdict = line.verdict.map_or("–", SiteVerdict::in_words);
         vec![
             line.site.clone(),
             counted(line),
             percent(line.share),
-            verdict.to_owned(),
+            verdict(line),
             difference(line.means.as_ref(), &names),
             difference(line.moments.as_ref(), &names),
             number(line.movement),
@@ -57,6 +56,18 @@ pub fn interval_table(estimate: &Estimate) -> Option<DataTable> {
     ];
     let caption = "Variance of each component, 95 % intervals by target";
     Some(DataTable::new(caption, headers, rows))
+}
+
+/// "other means", or that another site may be the one.
+fn verdict(line: &SiteLine) -> String {
+    match line.verdict {
+        Some(verdict) if line.one_of_several => {
+            format!("{}: it, or another one that stands out", verdict.in_words())
+        }
+        Some(verdict) => verdict.in_words().to_owned(),
+        None if line.rows > 0.0 => dash(),
+        None => "not compared: no rows that show".to_owned(),
+    }
 }
 
 /// "12,345 in 2 reports".

@@ -527,7 +527,7 @@ mod tests {
     use super::*;
     use crate::{
         formats::npy,
-        settings::Label,
+        settings::{Header, Label},
         testing::{assert_says, strings, study},
     };
 
@@ -709,6 +709,84 @@ mod tests {
         ] {
             let error = open(name, text.as_bytes(), Settings::default(), &site(names, 2));
             assert_says(&error.unwrap_err(), &[name, words], &[]);
+        }
+    }
+
+    /// One line of a site's table without a header does not decide how the others are read: in UTF-8 and in UTF-16,
+    /// with and without it, they are the same rows.
+    #[test]
+    fn no_line_of_a_site_decides_how_the_others_are_read() {
+        let settings = Settings {
+            header: Header::No,
+            ..Settings::default()
+        };
+        let wide = |text: &str| -> Vec<u8> {
+            let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+            b"\xff\xfe".iter().copied().chain(units).collect()
+        };
+        let narrow = |text: &str| text.as_bytes().to_vec();
+        let encodings: [&dyn Fn(&str) -> Vec<u8>; 2] = [&narrow, &wide];
+        // Half of the lines suit one reading, half another one, and the line decides between them.
+        let semicolons = "0.6;0.8\n".repeat(100);
+        let commas = "0.6,0.8\n".repeat(100);
+        let long = "0.6,0.8,1\n".repeat(100);
+        for (name, before, after, delimiter) in [
+            (
+                "a.csv",
+                format!("{semicolons}{}", "\n".repeat(99)),
+                "junk\n",
+                None,
+            ),
+            ("a.csv", format!("{commas}{semicolons}"), "0.6;0.8\n", None),
+            (
+                "a.csv",
+                format!("{semicolons}{commas}"),
+                "0.6,0.8\n",
+                Some(b';'),
+            ),
+            ("a.tsv", commas.clone(), "sep=,\n", None),
+            ("a.csv", format!("{long}{commas}"), "0.6,0.8,1\n", None),
+            ("a.csv", commas.clone(), "sep=;\n", None),
+        ] {
+            let settings = Settings {
+                delimiter,
+                ..settings.clone()
+            };
+            let last = (name, before.clone() + after, 0);
+            let first = (name, after.to_owned() + &before, 1);
+            for encode in encodings {
+                let read = |text: &str| {
+                    let table = open(name, &encode(text), settings.clone(), &site(None, 2));
+                    let table = table.unwrap().0;
+                    let rows = table.rows(0..table.len()).unwrap();
+                    rows.iter().map(bits).collect::<Vec<_>>()
+                };
+                let without = read(&before);
+                for (name, text, skipped) in [&last, &first] {
+                    let with = read(text);
+                    assert_eq!(with.len(), without.len() + 1, "{name} {after}");
+                    let rest = &with[*skipped..*skipped + without.len()];
+                    assert!(rest == without, "{name} {after}");
+                }
+            }
+        }
+        // What only the lines would say is asked for.
+        for selection in [
+            Settings {
+                keep: Some(strings(&["1", "2"])),
+                ..settings.clone()
+            },
+            Settings {
+                drop: Some(strings(&["3"])),
+                ..settings.clone()
+            },
+        ] {
+            let error = open("a.csv", long.as_bytes(), selection, &site(None, 2));
+            assert_says(
+                &error.unwrap_err(),
+                &["a.csv", "`keep` and `drop` need a header"],
+                &[],
+            );
         }
     }
 

@@ -51,7 +51,7 @@ pub use crate::{
         frame::{FrameColumn, parse_frame},
         npy,
     },
-    persons::{IdentifierColumn, identifiers},
+    persons::{IdentifierColumn, identifiers, numbers_of},
     settings::{Format, Header, Label, Settings, decimal_mark, delimiter},
     table::RowTable,
 };

@@ -77,7 +77,7 @@ impl IdentifierColumn {
                 "has an identifier with bytes that are invalid in its encoding; name the encoding with `encoding`",
             );
         }
-        let numbers = as_numbers(identifier);
+        let numbers = numbers_of(identifier);
         self.has_text |= numbers.is_empty();
         if !numbers.is_empty() && identifier.contains(['e', 'E']) {
             if identifier.contains(['+', '-', '.', ',']) {
@@ -125,17 +125,19 @@ fn is_missing_elsewhere(identifier: &str) -> bool {
     is_error || WORDS.contains(&identifier.to_ascii_lowercase().as_str())
 }
 
-/// The numbers that a text can mean with either decimal mark, as text: with a point, without separators between
-/// thousands, and without decimals if they are zeros.
-fn as_numbers(text: &str) -> Vec<String> {
+/// The numbers that an identifier can mean with either decimal mark, as text: with a point, without separators between
+/// thousands, and without decimals if they are zeros. Two identifiers that share one are one number in two spellings.
+pub fn numbers_of(identifier: &str) -> Vec<String> {
     let marks = [DecimalMark::Point, DecimalMark::Comma].into_iter();
-    let plain = marks.filter_map(|mark| ungrouped(text, mark));
+    let plain = marks.filter_map(|mark| ungrouped(identifier, mark));
     let numbers = plain.filter(|plain| plain.parse::<f64>().is_ok());
     let whole = numbers.map(|number| match number.split_once('.') {
         Some((whole, zeros)) if zeros.bytes().all(|b| b == b'0') => whole.to_owned(),
         _ => number,
     });
-    whole.collect()
+    let mut numbers: Vec<String> = whole.collect();
+    numbers.dedup();
+    numbers
 }
 
 #[cfg(test)]
@@ -182,6 +184,20 @@ mod tests {
                     assert_says(&error, &[&row], &["1.38", "ller"]);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_identifier_means_these_numbers() {
+        for (identifier, numbers) in [
+            ("7", &["7"][..]),
+            ("7.0", &["7"]),
+            ("7,00", &["7"]),
+            ("1.234", &["1.234", "1234"]),
+            ("07", &["07"]),
+            ("n7", &[]),
+        ] {
+            assert_eq!(numbers_of(identifier), numbers, "{identifier}");
         }
     }
 

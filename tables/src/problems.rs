@@ -9,6 +9,9 @@ use eigenveil_shared::{
 
 pub(crate) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give `first_index` 0";
 
+/// The problem of a line that counts as one with too many fields.
+pub(crate) const TOO_LONG: &str = " is longer than 16 MiB";
+
 const OTHER_SPELLING: &str = "spelled otherwise than 1234.5: `decimal` , reads 1.234,5 and `decimal` . reads 1,234.5; correct any other spelling in the file";
 const OTHER_ENCODING: &str = "that is invalid in its encoding; name the encoding with `encoding`, such as ibm850 or shift_jis";
 
@@ -41,7 +44,8 @@ pub(crate) enum UnreadableReason {
     IndexZero,
     /// A line that is not LIBSVM text.
     NotLibsvm,
-    /// A line whose number of fields differs from that of the first line; `open` if a quote is not closed on the line.
+    /// A line whose number of fields differs from that of the first line (the largest number: a line that is too long);
+    /// `open` if a quote is not closed on the line.
     Fields {
         has: usize,
         wants: usize,
@@ -86,6 +90,9 @@ impl UnreadableReason {
             UnreadableReason::OtherSpelling => format!(": a number {OTHER_SPELLING}"),
             UnreadableReason::OtherEncoding => format!(": a byte {OTHER_ENCODING}"),
             UnreadableReason::OtherCategory => ": none of the categories".to_owned(),
+            UnreadableReason::Fields {
+                has: usize::MAX, ..
+            } => TOO_LONG.to_owned(),
             UnreadableReason::Fields { has, wants, open } => format!(
                 " has {has} fields but the first line has {wants}{}",
                 match (open, has > wants) {

@@ -90,6 +90,11 @@ pub struct Label {
 }
 
 impl Settings {
+    /// Whether columns are chosen.
+    pub(crate) fn selects(&self) -> bool {
+        self.keep.is_some() || self.drop.is_some()
+    }
+
     /// Whether a column to keep or to drop is given by a number, which is its name if line 1 is a header, and otherwise
     /// its position.
     pub(crate) fn selects_by_number(&self) -> bool {

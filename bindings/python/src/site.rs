@@ -10,7 +10,7 @@ use eigenveil_client::{
     UploadRequest, upload_site_table,
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
-use eigenveil_tables::identifiers;
+use eigenveil_tables::{identifiers, numbers_of};
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ fn persons_of(ledger: &RowLedger, labels: &[String]) -> Result<SitePersons> {
     let identifiers = identifiers(labels);
     let identifiers =
         identifiers.map_err(|error| Failure::from_table_error(&error, "wrong-persons"))?;
-    let mut persons = ledger.site_persons()?;
+    let mut persons = ledger.site_persons(numbers_of)?;
     identifiers
         .iter()
         .for_each(|identifier| persons.push(identifier));
@@ -73,6 +73,7 @@ fn counted(counts: TableCounts) -> Value {
         "beyond_cap": counts.beyond_cap,
         "unusable": counts.unusable,
         "waiting": counts.waiting,
+        "known_others": counts.known_others,
     })
 }
 

@@ -94,6 +94,16 @@ def test_a_later_table_sends_only_persons_who_were_not_charged(study, analyst, t
     second = eigenveil.site_report(made, table, **settings, token=tokens[1], persons=later)
     assert (second.charged, second.beyond_cap, second.charged_before, second.acknowledged) == (400, 0, 300, 2)
     assert eigenveil.receipt(tmp_path / "site.ledger").studies[0]["rows"] == 500
+    plain = [str(number) for number in range(700)]
+    settings = {"site": "north", "ledger": tmp_path / "numbers.ledger", "approve": True}
+    tokens = [analyst.site_tokens(made, {"north": None})["north"] for _ in range(2)]
+    first = eigenveil.site_report(made, table, **settings, token=tokens[0], persons=plain)
+    assert (first.charged, first.known_others) == (700, 0)
+    with pytest.raises(errors.InputError, match="row 1 .*another spelling"):
+        eigenveil.site_report(made, table, **settings, token=tokens[1], persons=[f"{number}.0" for number in plain])
+    others = [f"n{number}" for number in plain]
+    shown = eigenveil.site_report(made, table, **{**settings, "approve": False}, token=tokens[1], persons=others)
+    assert (shown.charged, shown.known_others) == (700, 700)
     for name in ("patient-7", "new-patient-7"):
         assert name.encode() not in (tmp_path / "site.ledger").read_bytes()
     # The ledger knows persons, so a table that does not say whose its rows are could charge somebody twice.

@@ -57,6 +57,13 @@ pub(crate) fn study(name: &str, terms: SiteTerms) -> SiteStudy {
 #[derive(Clone)]
 pub(crate) struct Line(pub(crate) String, pub(crate) [f64; 3]);
 
+/// The number that whole ones mean, with zeros behind a point or without, as `eigenveil_tables::numbers_of` gives it.
+fn numbers_of(identifier: &str) -> Vec<String> {
+    let whole = identifier.strip_suffix(".0").unwrap_or(identifier);
+    let number = whole.parse::<u64>().map(|_| whole.to_owned());
+    number.into_iter().collect()
+}
+
 /// A table in memory.
 pub(crate) struct Table {
     lines: Vec<Line>,
@@ -72,7 +79,7 @@ impl Table {
     }
 
     pub(crate) fn of_persons(ledger: &RowLedger, lines: &[Line]) -> Self {
-        let mut persons = ledger.site_persons().unwrap();
+        let mut persons = ledger.site_persons(numbers_of).unwrap();
         lines.iter().for_each(|line| persons.push(&line.0));
         Self {
             persons: Some(persons),
@@ -319,9 +326,9 @@ fn a_table_of_rows_makes_one_report_for_ever() {
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 8.0);
 }
 
-/// A token that was refused can be replaced, with the same bytes.
+/// Whatever a report waits for, another token can be given, and its bytes stay the same.
 #[test]
-fn a_refused_token_is_replaced_and_the_report_is_not() {
+fn a_token_is_replaced_and_the_report_is_not() {
     let folder = Folder::new();
     let mut ledger = RowLedger::open(folder.at("rows")).unwrap();
     let study = study(STUDY, SiteTerms::new(1_000));
@@ -345,13 +352,23 @@ fn a_refused_token_is_replaced_and_the_report_is_not() {
         assert_eq!(again[0].report, first[0].report);
         assert_eq!(again[0].token, Some(token(number)));
     }
-    // Another reason stays one, and the token of a report that may have arrived is not replaced.
-    let again = pending(&ledger, &study);
+    // That of a pending report, too, and of one that was refused for another reason, which stays one until it is to be
+    // sent again. Without a token it goes with the last one.
     take_part(&mut ledger, &study, &table, &request(4)).unwrap();
-    assert_eq!(pending(&ledger, &study), again);
+    assert_eq!(pending(&ledger, &study)[0].token, Some(token(4)));
     settle(&mut ledger, &study, &refused_as("implausible-report"));
-    take_part(&mut ledger, &study, &table, &request(4)).unwrap();
+    take_part(&mut ledger, &study, &table, &request(5)).unwrap();
     assert!(pending(&ledger, &study).is_empty());
+    for (number, tokens) in [(5, None), (6, Some(vec![token(6)]))] {
+        let mut again = request(number);
+        again.upload.resend_refused = true;
+        again.upload.tokens = tokens;
+        take_part(&mut ledger, &study, &table, &again).unwrap();
+        let sent = pending(&ledger, &study);
+        assert_eq!(sent[0].report, first[0].report);
+        assert_eq!(sent[0].token, Some(token(number)));
+        settle(&mut ledger, &study, &refused_as("implausible-report"));
+    }
 }
 
 /// Two rows of each of these persons, all the same.
@@ -391,7 +408,7 @@ fn a_later_table_sends_only_persons_who_were_never_charged() {
         assert_eq!((counts.charged, counts.waiting), (0, 120));
     }
     ledger.requeue_refused(&study).unwrap();
-    assert_eq!(pending(&ledger, &study), first);
+    assert_eq!(pending(&ledger, &study)[0].report, first[0].report);
     settle(&mut ledger, &study, &ReportResult::Accepted);
     let counts = take_part(&mut ledger, &study, &table, &request(2)).unwrap();
     assert_eq!((counts.charged, counts.charged_before), (120, 120));
@@ -416,6 +433,53 @@ fn a_later_table_sends_only_persons_who_were_never_charged() {
     let units: Vec<u64> = site.reports.iter().map(|report| report.units).collect();
     assert_eq!(units, [80, 120]);
     assert_survives_json(&receipt);
+}
+
+/// A program that writes 7 as 7.0 would have everybody charged again; whoever is known is found in either spelling.
+#[test]
+fn a_known_number_in_another_spelling_is_refused() {
+    let spelled = |persons: Range<usize>, ending: &str| -> Vec<Line> {
+        let persons = persons.map(|person| Line(format!("{person}{ending}"), [1.0, 0.0, 0.0]));
+        persons.collect()
+    };
+    let study = study(STUDY, persons_of_at_most(3));
+    for [first, second] in [["", ".0"], [".0", ""]] {
+        let folder = Folder::new();
+        let path = folder.at("persons");
+        let mut ledger = RowLedger::open(&path).unwrap();
+        let table = Table::of_persons(&ledger, &spelled(0..30, first));
+        take_part(&mut ledger, &study, &table, &request(1)).unwrap();
+        settle(&mut ledger, &study, &ReportResult::Accepted);
+        let before = ledger.receipt().unwrap();
+        // In the study of the first table and in another one.
+        for other in [&study, &self::study("next", persons_of_at_most(3))] {
+            let mut later = spelled(100..103, second);
+            later.extend(spelled(7..9, second));
+            let table = Table::of_persons(&ledger, &later);
+            let error = take_part(&mut ledger, other, &table, &request(2)).unwrap_err();
+            assert_eq!(error.name(), "usage", "{error}");
+            assert_says(
+                &error,
+                &["row 4 ", "another spelling", "nothing was charged"],
+            );
+            assert_eq!(ledger.receipt().unwrap().spent, before.spent);
+        }
+        drop(ledger);
+        // Spelled as before they are known, beside new ones in any spelling.
+        let mut ledger = RowLedger::open(&path).unwrap();
+        let mut later = spelled(0..30, first);
+        later.extend(spelled(100..103, second));
+        let table = Table::of_persons(&ledger, &later);
+        let counts = take_part(&mut ledger, &study, &table, &request(2)).unwrap();
+        assert_eq!((counts.charged, counts.charged_before), (3, 30));
+        assert_eq!(counts.known_others, 0);
+        settle(&mut ledger, &study, &ReportResult::Accepted);
+        // Of others the site is told that the ledger knows none of them.
+        let table = Table::of_persons(&ledger, &lines(4, 0..4));
+        let asked = request(3);
+        let admitted = ledger.admit_site(&study, &table, &asked).unwrap();
+        assert_eq!(admitted.counts().known_others, 33);
+    }
 }
 
 /// It is never sent again, whoever is in it is not charged again, and others make a report of their own.
@@ -688,13 +752,17 @@ fn the_file_refuses_to_forget_a_person_or_a_sites_report() {
     let study = study(STUDY, persons_of_at_most(3));
     let hashes = ["a", "b"].map(|name| {
         let mut ledger = RowLedger::open(folder.at(name)).unwrap();
-        let table = Table::of_persons(&ledger, &lines(4, 0..4));
+        let mut persons = lines(4, 0..4);
+        persons[3].0 = "7.0".to_owned();
+        let table = Table::of_persons(&ledger, &persons);
         take_part(&mut ledger, &study, &table, &request(1)).unwrap();
         drop(ledger);
         let connection = Connection::open(folder.at(name)).unwrap();
         for statement in [
             "DELETE FROM person",
             "UPDATE person SET number = 9",
+            "DELETE FROM spelling",
+            "UPDATE spelling SET number = person",
             "DELETE FROM site",
             "UPDATE site SET name = 'St. Luke'",
             "DELETE FROM site_report",
@@ -716,7 +784,8 @@ fn the_file_refuses_to_forget_a_person_or_a_sites_report() {
     // Lost persons, or a lost report, are noticed.
     let whole = fs::read(folder.at("a")).unwrap();
     for statement in [
-        "DROP TRIGGER persons_stay; DELETE FROM person WHERE number = 2",
+        "PRAGMA foreign_keys = 0; DROP TRIGGER persons_stay; DELETE FROM person WHERE number = 2",
+        "DROP TRIGGER spellings_stay; DELETE FROM spelling",
         "DROP TRIGGER site_reports_stay; DELETE FROM site_report",
         "DROP TRIGGER sites_stay; DELETE FROM site",
     ] {

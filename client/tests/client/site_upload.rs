@@ -62,8 +62,8 @@ fn document(params: &SiteStudyParams) -> StudyDocument {
 /// The memory of a server.
 #[derive(Default)]
 struct Known {
-    /// Tokens of the site, whether they were used, and for how many rows they are.
-    tokens: BTreeMap<[u8; 32], (bool, u64)>,
+    /// Tokens with their site, whether they were used, and for how many rows they are.
+    tokens: BTreeMap<[u8; 32], (String, bool, u64)>,
     /// Identifier → payload of what is stored.
     stored: BTreeMap<[u8; 16], Vec<u8>>,
     lookups: usize,
@@ -76,12 +76,11 @@ impl Known {
         let token = ParticipantToken::parse(&asked.token).unwrap();
         match self.tokens.get(token.as_bytes()) {
             None => Reply::problem(403, ErrorCode::ParticipantTokenUnknown, "there is none"),
-            Some(&(spent, max_rows)) => {
-                let site = SITE.to_owned();
+            Some((site, spent, max_rows)) => {
                 let answer = SiteToken {
-                    site,
-                    max_rows,
-                    spent,
+                    site: site.clone(),
+                    max_rows: *max_rows,
+                    spent: *spent,
                 };
                 Reply::json(200, &answer)
             }
@@ -99,7 +98,7 @@ impl Known {
                 ReportOutcome::Duplicate
             }
             None => {
-                let (spent, _) = self.tokens.get_mut(token).unwrap();
+                let (_, spent, _) = self.tokens.get_mut(token).unwrap();
                 if *spent {
                     return Reply::problem(409, ErrorCode::TokenSpent, "it was used");
                 }
@@ -180,7 +179,8 @@ async fn a_report_is_sent_with_its_token_until_it_has_arrived() {
     let study = fetched(&server).await;
     for (number, max_rows) in [(1, 100), (2, 100)] {
         let token = *token(number).as_bytes();
-        lock(&known).tokens.insert(token, (false, max_rows));
+        let unused = (SITE.to_owned(), false, max_rows);
+        lock(&known).tokens.insert(token, unused);
     }
     let folder = Folder::new();
     let mut ledger = RowLedger::open(folder.at("site")).unwrap();
@@ -220,9 +220,9 @@ async fn a_token_is_looked_up_before_anything_is_charged() {
     let study = fetched(&server).await;
     let bytes = |number| *token(number).as_bytes();
     lock(&known).tokens = BTreeMap::from([
-        (bytes(1), (true, 100)),
-        (bytes(2), (false, 4)),
-        (bytes(3), (false, 5)),
+        (bytes(1), (SITE.to_owned(), true, 100)),
+        (bytes(2), (SITE.to_owned(), false, 4)),
+        (bytes(3), (SITE.to_owned(), false, 5)),
     ]);
     let folder = Folder::new();
     let path = folder.at("site");
@@ -255,6 +255,71 @@ async fn a_token_is_looked_up_before_anything_is_charged() {
     assert!(error.is_locked(), "{error}");
 }
 
+/// A token for a report that was refused is looked up as that for a new one is: neither another site's nor one for
+/// fewer rows is stored, and the right one is sent, whatever the report was refused for.
+#[tokio::test]
+async fn a_token_for_a_refused_report_is_looked_up() {
+    let params = params(SiteTerms::new(1_000));
+    let (server, known) = site_server(&params, |upload| match upload {
+        0 => Some((
+            false,
+            Reply::problem(409, ErrorCode::TokenSpent, "it was used"),
+        )),
+        1 => Some((
+            false,
+            Reply::problem(422, ErrorCode::ImplausibleReport, "too many rows"),
+        )),
+        _ => None,
+    })
+    .await;
+    let study = fetched(&server).await;
+    let bytes = |number| *token(number).as_bytes();
+    let entry = |site: &str, spent, max_rows| (site.to_owned(), spent, max_rows);
+    lock(&known).tokens = BTreeMap::from([
+        (bytes(1), entry(SITE, false, 5)),
+        (bytes(2), entry("St. Luke", false, 5)),
+        (bytes(3), entry(SITE, false, 4)),
+        (bytes(4), entry(SITE, true, 5)),
+        (bytes(5), entry(SITE, false, 5)),
+        (bytes(6), entry(SITE, false, 5)),
+    ]);
+    let folder = Folder::new();
+    let mut ledger = RowLedger::open(folder.at("site")).unwrap();
+    let table = Table::of_rows(&lines(5, 0..5));
+    let answer = upload(&mut ledger, &study, &table, &request(1)).await;
+    assert_eq!(answer.unwrap().refusals[0].code, "token-spent");
+    let before = ledger.receipt().unwrap();
+    for resend in [false, true] {
+        for (number, words) in [
+            (2, "St. Luke"),
+            (3, "still to be sent has 5 rows"),
+            (4, "used for another report"),
+            (9, "there is none"),
+        ] {
+            let mut other = request(number);
+            other.upload.resend_refused = resend;
+            let refused = upload(&mut ledger, &study, &table, &other).await;
+            assert_says(refused.unwrap_err(), &[words]);
+            assert_eq!(ledger.receipt().unwrap(), before);
+        }
+    }
+    assert_eq!(server.uploads().len(), 1);
+    // Refused for another reason than its token, it takes another one, too.
+    let answer = upload(&mut ledger, &study, &table, &request(5)).await;
+    assert_eq!(answer.unwrap().refusals[0].code, "implausible-report");
+    let mut again = request(6);
+    again.upload.resend_refused = true;
+    let answer = upload(&mut ledger, &study, &table, &again).await.unwrap();
+    assert_eq!((answer.acknowledged, answer.charged.rows), (1, 0));
+    let uploads = server.uploads();
+    assert!(uploads[2].body.starts_with(&bytes(6)));
+    assert!(
+        uploads
+            .iter()
+            .all(|sent| sent.body[32..] == uploads[0].body[32..])
+    );
+}
+
 /// Refused for good, and refused for its token while it was under way.
 #[tokio::test]
 async fn a_refused_report_is_kept_and_said() {
@@ -269,7 +334,8 @@ async fn a_refused_report_is_kept_and_said() {
     })
     .await;
     let study = fetched(&server).await;
-    lock(&known).tokens.insert(*token(1).as_bytes(), (false, 9));
+    let unused = (SITE.to_owned(), false, 9);
+    lock(&known).tokens.insert(*token(1).as_bytes(), unused);
     let folder = Folder::new();
     let mut ledger = RowLedger::open(folder.at("site")).unwrap();
     let table = Table::of_rows(&lines(5, 0..5));

@@ -590,7 +590,13 @@ impl PlanRequest {
             Some(sites) if sites.get() > MAX_PLANNED_SITES => reject(format!(
                 "`sites` is {sites}; a plan takes up to {MAX_PLANNED_SITES}"
             )),
-            _ => Ok(()),
+            Some(sites) => match self.rows.iter().find(|rows| **rows < sites) {
+                Some(rows) => reject(format!(
+                    "`sites` is {sites}; {rows} rows make tables for 1 to {rows} sites"
+                )),
+                None => Ok(()),
+            },
+            None => Ok(()),
         }
     }
 

@@ -41,12 +41,18 @@ pub fn sites_in_sentences(estimate: &Estimate) -> Vec<String> {
     )];
     sentences.extend(weights(sites));
     sentences.extend(errors(estimate, sites));
-    sentences.extend(sites.comparison.map(|found| match found.differing {
-        0 => "The sites are alike, as far as noise and sampling let anybody see.".to_owned(),
-        differing => format!(
+    let undecided = sites.sites.iter().filter(|line| line.one_of_several);
+    let undecided = undecided.count();
+    sentences.extend(sites.comparison.map(|found| match (found.differing, undecided) {
+        (0, _) => "The sites are alike, as far as noise and sampling let anybody see.".to_owned(),
+        (differing, 0) => format!(
             "{differing} of {} sites {} not like the others.",
             found.sites,
             if differing == 1 { "is" } else { "are" }
+        ),
+        (differing, open) => format!(
+            "{differing} of {} sites stand out: of {open} of them nobody can tell which one differs, as the others are alike without any one of them.",
+            found.sites
         ),
     }));
     sentences.extend(sites.robust.as_ref().map(|robust| {

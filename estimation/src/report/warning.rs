@@ -72,8 +72,9 @@ pub enum Warning {
     ZeroRows { share: f64, deviation: f64 },
     /// Seeds that came more than once, beside the n that count.
     RepeatedSeeds { repeated: u64, n: u64 },
-    /// Sites, by name, whose means or whose moments are not like those of the others.
-    SitesDiffer { means: Vec<String>, moments: Vec<String>, of: usize },
+    /// Sites, by name, whose means or whose moments are not like those of the others; of the undecided ones the others
+    /// are alike without any one.
+    SitesDiffer { means: Vec<String>, moments: Vec<String>, undecided: Vec<String>, of: usize },
     /// δ is above one over the number of participants, or of the rows of all tables.
     LargeDelta { delta: f64, n: u64, whom: &'static str },
 }
@@ -169,15 +170,17 @@ impl Warning {
                 let (repeated, n) = (with_thousands(*repeated), with_thousands(*n));
                 ("repeated-seeds", format!("{repeated} {repeat} the seed of another report, which honest devices do not do (two seeds are equal once in 10³⁸): each seed is counted once, and they are not among the {n} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers."))
             }
-            Self::SitesDiffer { means, moments, of } => {
+            Self::SitesDiffer { means, moments, undecided, of } => {
                 let count = means.len() + moments.len();
-                let are = one_or(count, "is", "are");
+                let named = |sites: &[String]| first_few(sites.iter().cloned(), MAX_NAMED, |more| format!(" and {more} more"));
+                let (are, open) = match undecided.is_empty() {
+                    true => (one_or(count, "is not like the others", "are not like the others"), String::new()),
+                    false => ("stand out", format!(" Of {} nobody can tell which one differs: the others are alike without any one of them.", named(undecided))),
+                };
                 let ways = [(means, "means"), (moments, "spread")].into_iter().filter(|(sites, _)| !sites.is_empty());
-                let ways: Vec<String> = ways.map(|(sites, way)| {
-                    let named = first_few(sites.iter().cloned(), MAX_NAMED, |more| format!(" and {more} more"));
-                    format!("{named} in {} {way}", one_or(sites.len(), "its", "their"))
-                }).collect();
-                ("sites-differ", format!("{count} of the {of} sites {are} not like the others: {} (of alike sites noise and sampling alone say that in one study of 1,000). The components are those of the rows of all sites together, to which differences between sites belong: look at how these tables were made before you rely on them.", ways.join("; ")))
+                let ways = ways.map(|(sites, way)| format!("{} in {} {way}", named(sites), one_or(sites.len(), "its", "their")));
+                let ways: Vec<String> = ways.collect();
+                ("sites-differ", format!("{count} of the {of} sites {are}: {} (of alike sites noise and sampling alone say that in one study of 1,000).{open} The components are those of the rows of all sites together, to which differences between sites belong: look at how these tables were made before you rely on them.", ways.join("; ")))
             }
             Self::LargeDelta { delta, n, whom } => ("large-delta", delta_above(*delta, *n, whom).unwrap_or_default()),
         }
@@ -283,7 +286,7 @@ mod tests {
             (Warning::RoughMissingCells, "roughly"),
             (Warning::ZeroRows { share: 0.05, deviation: 0.01 }, "5.0 %|1.0 %"),
             (Warning::RepeatedSeeds { repeated: 1, n: 2_000 }, "1 report repeats|2,000"),
-            (Warning::SitesDiffer { means: vec!["St. Mary".into()], moments: vec!["A".into(), "B".into()], of: 10 }, "3 of the 10|St. Mary in its means; A, B in their spread"),
+            (Warning::SitesDiffer { means: vec!["St. Mary".into()], moments: vec!["A".into(), "B".into()], undecided: vec![], of: 10 }, "3 of the 10 sites are not|St. Mary in its means; A, B in their spread"),
             (Warning::LargeDelta { delta: 0.1, n: 100, whom: "participants" }, "1e-1|100 participants"),
         ];
         let mut codes: Vec<&str> = cases.iter().map(|(warning, _)| warning.code()).collect();

@@ -1,8 +1,10 @@
 //! Whether the sites are alike: means first, then second moments (`docs/derivations/sites.md`, "Comparison").
 //!
-//! A site is compared with the others that are alike. While one differs, the one that differs most is put aside and all
-//! are compared again, so that a site that is far away does not make the others look far from each other. Of two sites
-//! that differ nobody knows which one is strange: both do.
+//! A site is compared with the others that are alike. While one differs, the site without which the others are alike is
+//! put aside, or if there is none the one that differs most, and all are compared again, so that a site that is far
+//! away does not make the others look far from each other. If the others are alike without any one of several sites,
+//! nobody knows which of these is strange: all of them are put aside. A site whose count is not positive is not
+//! compared.
 
 use eigenveil_shared::{
     mechanism::NoiseModel,
@@ -21,52 +23,62 @@ const WAYS: f64 = 4.0;
 /// 97.5 % point of the normal law.
 const NORMAL_975: f64 = 1.959_963_984_540_054;
 
-/// Verdict on each site, and how it differs from the others.
+/// Verdict on each site, and how it differs from the others; `None` of one that is not compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
-    pub(crate) verdicts: Vec<SiteVerdict>,
+    pub(crate) verdicts: Vec<Option<SiteVerdict>>,
+    /// Whether the verdict is shared: without any one of the sites that share it the others are alike.
+    pub(crate) one_of_several: Vec<bool>,
     pub(crate) means: Vec<Option<SiteDifference>>,
     pub(crate) moments: Vec<Option<SiteDifference>>,
 }
 
-/// Compares the sites; `None` of a single one.
+/// Compares the sites; `None` where fewer than two have rows that show.
 pub(crate) fn compare(pool: &Pool<'_>) -> Option<Comparison> {
-    let sites = pool.sites.len();
-    if sites < 2 {
+    let sites = pool.sites.iter();
+    let verdicts = sites.map(|site| (site.rows > 0.0).then_some(SiteVerdict::Alike));
+    let mut verdicts: Vec<Option<SiteVerdict>> = verdicts.collect();
+    let sites = verdicts.len();
+    if verdicts.iter().flatten().count() < 2 {
         return None;
     }
     let frame = Frame::new(pool);
-    let mut verdicts = vec![SiteVerdict::Alike; sites];
-    if frame.centring.is_some() {
-        frame.put_aside(&mut verdicts, SiteVerdict::OtherMeans, MEANS);
+    let mut one_of_several = vec![false; sites];
+    let ways = [
+        (SiteVerdict::OtherMeans, MEANS),
+        (SiteVerdict::OtherMoments, MOMENTS),
+    ];
+    // Without private centring no site differs in its means.
+    for (verdict, difference) in ways {
+        frame.put_aside(&mut verdicts, &mut one_of_several, verdict, difference);
     }
-    frame.put_aside(&mut verdicts, SiteVerdict::OtherMoments, MOMENTS);
-    // None or several: the last two are put aside together.
-    let alike = frame.total(|j| verdicts[j] == SiteVerdict::Alike);
+    // None, or several: the last ones may be put aside together.
+    let alike = frame.total(|j| verdicts[j] == Some(SiteVerdict::Alike));
     let of_alike = (alike.draws > 0.0).then_some(alike);
-    let all = frame.total(|_| true);
+    let all = frame.total(|j| verdicts[j].is_some());
     let difference_of = |j: usize, difference: Difference| {
-        let is_alike = verdicts[j] == SiteVerdict::Alike;
+        let verdict = verdicts[j]?;
         let others = match &of_alike {
-            Some(alike) if is_alike => frame.without(alike, j),
+            Some(alike) if verdict == SiteVerdict::Alike => frame.without(alike, j),
             Some(alike) => alike.clone(),
             None => frame.without(&all, j),
         };
         difference(&frame, &frame.table(j), &others)
     };
-    let means = |j| difference_of(j, MEANS).filter(|_| frame.centring.is_some());
+    let means = |j| difference_of(j, MEANS);
     let moments = |j: usize| {
-        let comparable = verdicts[j] != SiteVerdict::OtherMeans;
+        let comparable = verdicts[j] != Some(SiteVerdict::OtherMeans);
         difference_of(j, MOMENTS).filter(|_| comparable)
     };
     Some(Comparison {
         means: (0..sites).map(means).collect(),
         moments: (0..sites).map(moments).collect(),
         verdicts,
+        one_of_several,
     })
 }
 
-/// A comparison of one table with others; `None` where a count is not positive.
+/// A comparison of one table with others; `None` of means without private centring, and where there are no others.
 type Difference = fn(&Frame<'_>, &Table, &Table) -> Option<SiteDifference>;
 
 const MEANS: Difference = |of, table, others| of.means(table, others);
@@ -180,32 +192,45 @@ impl<'a> Frame<'a> {
     /// Gives sites that differ this verdict, until those that are left are alike.
     fn put_aside(
         &self,
-        verdicts: &mut [SiteVerdict],
+        verdicts: &mut [Option<SiteVerdict>],
+        one_of_several: &mut [bool],
         verdict: SiteVerdict,
         difference: Difference,
     ) {
         loop {
-            let alike: Vec<usize> = (0..verdicts.len())
-                .filter(|&j| verdicts[j] == SiteVerdict::Alike)
-                .collect();
-            if alike.len() < 2 {
-                return;
-            }
-            let total = self.total(|j| verdicts[j] == SiteVerdict::Alike);
-            let excess = |j: usize| {
-                let site_difference = difference(self, &self.table(j), &self.without(&total, j));
+            let is_alike = |j: usize| verdicts[j] == Some(SiteVerdict::Alike);
+            let total = self.total(is_alike);
+            let excess = |total: &Table, j: usize| {
+                let site_difference = difference(self, &self.table(j), &self.without(total, j));
                 site_difference.map_or(0.0, |found| found.excess)
             };
-            let excesses = alike.iter().map(|&j| (j, excess(j)));
-            let Some((worst, most)) = excesses.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            let alike = (0..verdicts.len()).filter(|j| is_alike(*j));
+            let mut excesses: Vec<(usize, f64)> = alike.map(|j| (j, excess(&total, j))).collect();
+            // The largest first: of sites that differ without j, too, it is likely to be one.
+            excesses.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let Some(&(worst, most)) = excesses.first() else {
                 return;
             };
             if most <= 1.0 {
                 return;
             }
-            match alike.len() {
-                2 => alike.iter().for_each(|&j| verdicts[j] = verdict),
-                _ => verdicts[worst] = verdict,
+            // Of two each is as far from the other.
+            let only_two = excesses.len() == 2;
+            let differ = excesses
+                .iter()
+                .take_while(|(_, excess)| *excess > 1.0 || only_two);
+            let explains = |j: &usize| {
+                let rest = self.without(&total, *j);
+                let mut others = excesses.iter().filter(|(i, _)| i != j);
+                others.all(|(i, _)| excess(&rest, *i) <= 1.0)
+            };
+            let mut aside: Vec<usize> = differ.map(|(j, _)| *j).filter(explains).collect();
+            if aside.is_empty() {
+                aside.push(worst);
+            }
+            for &j in &aside {
+                verdicts[j] = Some(verdict);
+                one_of_several[j] = aside.len() > 1;
             }
         }
     }
@@ -391,9 +416,9 @@ struct Spread {
 }
 
 /// Factors of the noise of one report and of the sampling of one row in a difference of means; `None` where a count is
-/// not positive.
+/// not positive, or there are no others.
 fn weights(own: &Table, others: &Table) -> Option<[f64; 2]> {
-    (own.rows > 0.0 && others.rows > 0.0).then(|| {
+    (own.rows > 0.0 && others.rows > 0.0 && others.draws > 0.0).then(|| {
         let noise = |of: &Table| of.draws / (of.rows * of.rows);
         let sampling = |of: &Table| 1.0 / of.rows;
         [noise(own) + noise(others), sampling(own) + sampling(others)]
@@ -439,32 +464,33 @@ mod tests {
     use super::{super::pool::tests::study, *};
     use crate::input::site_report::SiteSum;
 
-    /// A table of 10,000 rows around `mean` (without noise) whose features vary by `variances`; with the constant a.
-    fn table(j: usize, a: f64, mean: [f64; 3], variances: [f64; 3]) -> SiteSum {
+    /// A table of this many rows around `mean` (without noise) whose features vary by `variances`; with the constant a.
+    fn table(j: usize, rows: f64, a: f64, mean: [f64; 3], variances: [f64; 3]) -> SiteSum {
         let lift = 1.0 + a * a;
         let mut sum = PackedSymmetric::zeros(4);
         let centre = [mean[0], mean[1], mean[2], a];
-        sum.add_outer(&centre, 1e4 / lift);
+        sum.add_outer(&centre, rows / lift);
         for (i, variance) in variances.into_iter().enumerate() {
             let mut axis = [0.0; 4];
             axis[i] = 1.0;
-            sum.add_outer(&axis, 1e4 * variance / lift);
+            sum.add_outer(&axis, rows * variance / lift);
         }
         SiteSum {
             site: format!("site {j}"),
-            rows_noisy: 1e4,
+            rows_noisy: rows,
             sum,
         }
     }
 
     fn compared(own: &[([f64; 3], [f64; 3])]) -> Comparison {
-        let params = study(3, Some(0.5), SiteWeights::Rows);
         let tables = own.iter().enumerate();
-        let reports: Vec<SiteSum> = tables
-            .map(|(j, (mean, own))| table(j, 0.5, *mean, *own))
-            .collect();
-        let pool = Pool::new(&reports, &params).unwrap();
-        compare(&pool).unwrap()
+        let reports = tables.map(|(j, (mean, own))| table(j, 1e4, 0.5, *mean, *own));
+        compared_reports(&reports.collect::<Vec<_>>())
+    }
+
+    fn compared_reports(reports: &[SiteSum]) -> Comparison {
+        let params = study(3, Some(0.5), SiteWeights::Rows);
+        compare(&Pool::new(reports, &params).unwrap()).unwrap()
     }
 
     const USUAL: ([f64; 3], [f64; 3]) = ([0.1, 0.0, 0.2], [0.3, 0.2, 0.1]);
@@ -473,7 +499,7 @@ mod tests {
     fn one_site_that_differs_is_named_and_no_other_with_what_it_differs_in() {
         use SiteVerdict::{Alike, OtherMeans, OtherMoments};
         let alike = compared(&[USUAL; 4]);
-        assert_eq!(alike.verdicts, [Alike; 4]);
+        assert_eq!(alike.verdicts, [Some(Alike); 4]);
         for found in alike.means.iter().chain(&alike.moments).flatten() {
             assert!(found.excess < 1e-9 && found.size == 0.0, "{found:?}");
             assert!(found.along_feature_se > 0.0 && found.interval.0 == 0.0);
@@ -481,7 +507,9 @@ mod tests {
         let mut shifted = [USUAL; 4];
         shifted[2].0[1] = 0.3;
         let comparison = compared(&shifted);
-        assert_eq!(comparison.verdicts, [Alike, Alike, OtherMeans, Alike]);
+        let named = [Alike, Alike, OtherMeans, Alike].map(Some);
+        assert_eq!(comparison.verdicts, named);
+        assert_eq!(comparison.one_of_several, [false; 4]);
         let means = comparison.means[2].unwrap();
         assert!(
             means.feature == 1 && (means.along_feature - 0.3).abs() < 1e-12,
@@ -495,14 +523,65 @@ mod tests {
         let mut wider = [USUAL; 4];
         wider[0].1[2] = 0.2;
         let comparison = compared(&wider);
-        assert_eq!(comparison.verdicts, [OtherMoments, Alike, Alike, Alike]);
+        let named = [OtherMoments, Alike, Alike, Alike].map(Some);
+        assert_eq!(comparison.verdicts, named);
         let moments = comparison.moments[0].unwrap();
         assert!(moments.feature == 2 && (moments.along_feature - 0.1).abs() < 1e-12);
         // Two that differ from two: nobody says which are right, but all that is found is found of two at least.
         let both = compared(&[USUAL, shifted[2]]);
-        assert_eq!(both.verdicts, [OtherMeans; 2]);
+        assert_eq!(both.verdicts, [Some(OtherMeans); 2]);
+        assert_eq!(both.one_of_several, [true; 2]);
         let size = |j: usize| both.means[j].unwrap().size;
         assert!((size(0) - size(1)).abs() < 1e-12 && size(0) > 0.29);
+    }
+
+    /// A liar with most rows makes an innocent site look the strangest: if the small ones cannot tell, both are named,
+    /// and if they can, the liar alone (excesses by a numpy program: 4.2 and 3.7, then 0.8 at most without either; with
+    /// the larger tables 5.8 and 3.2, and 4.6 without the innocent).
+    #[test]
+    fn a_large_site_that_differs_does_not_get_another_one_named_alone() {
+        use SiteVerdict::{Alike, OtherMeans};
+        for (rows, innocent) in [(100.0, OtherMeans), (1_000.0, Alike)] {
+            let (mean, variances) = USUAL;
+            let mut reports = vec![
+                table(0, 5_000.0, 0.5, mean, variances),
+                table(1, 20_000.0, 0.5, [0.1, 0.15, 0.2], variances),
+            ];
+            reports.extend((2..10).map(|j| table(j, rows, 0.5, mean, variances)));
+            let comparison = compared_reports(&reports);
+            let mut named = [Some(Alike); 10];
+            (named[0], named[1]) = (Some(innocent), Some(OtherMeans));
+            assert_eq!(comparison.verdicts, named);
+            let shared = innocent == OtherMeans;
+            assert_eq!(comparison.one_of_several[..3], [shared, shared, false]);
+        }
+    }
+
+    /// One that says it has no rows is not alike, whatever it sends, and is not among the others of the rest.
+    #[test]
+    fn a_site_without_rows_is_not_compared() {
+        let (mean, variances) = USUAL;
+        for rows in [0.0, -5.0] {
+            let mut reports: Vec<SiteSum> = (0..4)
+                .map(|j| table(j, 1e4, 0.5, mean, variances))
+                .collect();
+            let alike = compared_reports(&reports);
+            let mut without_rows = table(4, rows, 0.5, mean, variances);
+            without_rows.sum.add_outer(&[0.0, 1.0, 0.0, 0.0], 122.0);
+            reports.push(without_rows);
+            let comparison = compared_reports(&reports);
+            assert_eq!(comparison.verdicts[..4], alike.verdicts);
+            assert_eq!(comparison.verdicts[4], None);
+            let [means, moments] = [&comparison.means, &comparison.moments].map(|of| of[4]);
+            assert!(means.is_none() && moments.is_none());
+            assert_eq!(
+                comparison.means[0].map(|of| of.size),
+                alike.means[0].map(|of| of.size)
+            );
+            // Nor is the only one that has rows.
+            let params = study(3, Some(0.5), SiteWeights::Rows);
+            assert!(compare(&Pool::new(&reports[3..], &params).unwrap()).is_none());
+        }
     }
 
     /// Numbers by scipy: `norm.isf`.

@@ -144,16 +144,16 @@ fn influence(pool: &Pool<'_>) -> f64 {
 
 /// A warning of sites that are not like the others.
 fn differing(sites: &SitesEstimate) -> Option<Warning> {
-    let with = |verdict: SiteVerdict| -> Vec<String> {
-        let lines = sites.sites.iter();
-        let differing = lines.filter(|line| line.verdict == Some(verdict));
-        differing.map(|line| line.site.clone()).collect()
+    let named = |is_named: &dyn Fn(&SiteLine) -> bool| -> Vec<String> {
+        let lines = sites.sites.iter().filter(|line| is_named(line));
+        lines.map(|line| line.site.clone()).collect()
     };
-    let means = with(SiteVerdict::OtherMeans);
-    let moments = with(SiteVerdict::OtherMoments);
+    let means = named(&|line| line.verdict == Some(SiteVerdict::OtherMeans));
+    let moments = named(&|line| line.verdict == Some(SiteVerdict::OtherMoments));
     (!means.is_empty() || !moments.is_empty()).then_some(Warning::SitesDiffer {
         means,
         moments,
+        undecided: named(&|line| line.one_of_several),
         of: sites.sites.len(),
     })
 }
@@ -287,7 +287,8 @@ impl<'a> Found<'a> {
                 reports: site_counts.draws,
                 rows: site.rows,
                 share: pool.share(site),
-                verdict: comparison.map(|found| found.verdicts[j]),
+                verdict: comparison.and_then(|found| found.verdicts[j]),
+                one_of_several: comparison.is_some_and(|found| found.one_of_several[j]),
                 means: comparison.and_then(|found| found.means[j]),
                 moments: comparison.and_then(|found| found.moments[j]),
                 movement,
@@ -300,10 +301,10 @@ impl<'a> Found<'a> {
 }
 
 fn summary(found: &Comparison) -> SiteComparison {
-    let differing = found.verdicts.iter();
+    let compared = || found.verdicts.iter().flatten();
     SiteComparison {
-        sites: found.verdicts.len(),
-        differing: differing.filter(|own| **own != SiteVerdict::Alike).count(),
+        sites: compared().count(),
+        differing: compared().filter(|own| **own != SiteVerdict::Alike).count(),
         false_alarm_rate: FALSE_ALARM_RATE,
     }
 }

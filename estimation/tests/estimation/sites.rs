@@ -477,6 +477,42 @@ fn a_batch_effect_is_seen_and_no_innocent_site_is_named() {
     }
 }
 
+/// Sentences say of two sites that nobody can tell which one is strange, and of one that counts no rows that it is not
+/// compared.
+#[test]
+fn what_a_comparison_cannot_tell_is_said() {
+    let params = study(4, 1.0, Some(0.5), SiteWeights::Rows);
+    let mut rng = ChaCha20Rng::seed_from_u64(9);
+    let mut table = |j: usize, mean: f64| {
+        let rows = drawn_rows(&mut rng, 2_000, [mean, 0.0, 2.0 * mean, -mean]);
+        exact(&params, j, &rows)
+    };
+    let (usual, other) = (table(0, 1.0), table(1, -1.0));
+    let estimate = estimated(&[usual.clone(), other], &params, 1);
+    let lines = &estimate.sites.as_ref().unwrap().sites;
+    assert!(lines.iter().all(|line| line.one_of_several));
+    let sentences = sites_in_sentences(&estimate).join(" ");
+    for said in [&estimate.warnings[0], &sentences] {
+        assert!(said.contains("nobody can tell which one differs"), "{said}");
+        assert!(!said.contains("not like the others"), "{said}");
+    }
+    let mut reports: Vec<SiteSum> = (0..3).map(|_| usual.clone()).collect();
+    for (j, report) in reports.iter_mut().enumerate() {
+        report.site = format!("site {j}");
+    }
+    reports.push(exact(&params, 3, &[]));
+    reports[3].sum.add_outer(&[0.0, 1.0, 0.0, 0.0, 0.0], 122.0);
+    let estimate = estimated(&reports, &params, 1);
+    let sites = estimate.sites.as_ref().unwrap();
+    assert_eq!(sites.sites[3].verdict, None);
+    assert!(!sites.sites[3].one_of_several);
+    assert_eq!(sites.comparison.unwrap().sites, 3);
+    let sentences = sites_in_sentences(&estimate).join(" ");
+    assert!(sentences.contains("Not compared: site 3."), "{sentences}");
+    let mut codes = estimate.warning_codes.iter();
+    assert!(codes.all(|code| code != "sites-differ"));
+}
+
 /// One of ten sites sends rows that it made up, all in one direction: its movement, its verdict and the robust estimate
 /// show it, and the warning names it.
 #[test]

@@ -402,6 +402,11 @@ async fn tokens_of_sites_have_names_and_numbers() {
             "the name of a site",
         ),
         (
+            json!({"sites": [{"site": "North"}, {"site": "North\u{a0}"}]}),
+            E::InvalidName,
+            "ends with a blank",
+        ),
+        (
             json!({"sites": [{"site": "a", "max_rows": 9}]}),
             E::InvalidRequest,
             "at most 9 rows",

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::site_study::SiteWeights;
+use crate::{
+    site_study::SiteWeights,
+    wording::{MAX_NAMED, first_few},
+};
 
 /// Fewest sites whose spread tells how sites like these differ.
 pub const MIN_SITES_OF_SPREAD: usize = 3;
@@ -38,7 +41,7 @@ pub struct SitesEstimate {
     pub error_of_sites: Option<f64>,
     /// One for each component.
     pub intervals: Vec<VarianceIntervals>,
-    /// Whether the sites are alike; `null` of a single site.
+    /// Whether the sites are alike; `null` with fewer than two sites whose counts are above 0.
     pub comparison: Option<SiteComparison>,
     /// The estimate in which no site counts for more than alike sites would; `null` with fewer than five sites, and
     /// where `movement` of the sites is `null`.
@@ -93,9 +96,9 @@ impl SiteVerdict {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SiteComparison {
-    /// Sites compared.
+    /// Sites compared: those whose counts are above 0.
     pub sites: usize,
-    /// Sites that differ.
+    /// Sites that differ, those included of which nobody can tell which one does.
     pub differing: usize,
     /// Probability that any site is said to differ where all are alike.
     pub false_alarm_rate: f64,
@@ -133,8 +136,11 @@ pub struct SiteLine {
     pub rows: f64,
     /// Its share w in the estimate; below 0 where noise hides how few rows it has.
     pub share: f64,
-    /// How it compares with the others; `null` of a single site.
+    /// How it compares with the others; `null` where it is not compared: of a single site, and where its count is not
+    /// above 0, as noise then hides whether it has rows.
     pub verdict: Option<SiteVerdict>,
+    /// Whether it is one of several of which nobody can tell which one differs: the others are alike without any one.
+    pub one_of_several: bool,
     /// Its means beside theirs; `null` without private centring, and where it has no rows that show.
     pub means: Option<SiteDifference>,
     /// Its second moments beside theirs; `null` of a site that differs in its means.
@@ -206,8 +212,16 @@ impl SitesEstimate {
     pub fn missing_in_sentences(&self) -> Vec<String> {
         let sites = self.sites.len();
         let mut missing = Vec::new();
-        if sites < 2 {
-            missing.push("One site has nothing to be compared with: whether sites are alike takes two of them.".to_owned());
+        if self.comparison.is_none() {
+            missing.push("One site alone has nothing to be compared with: whether sites are alike takes two of them, with counts above 0.".to_owned());
+        }
+        let without_rows = self.sites.iter().filter(|line| line.rows <= 0.0);
+        let without_rows: Vec<String> = without_rows.map(|line| line.site.clone()).collect();
+        if !without_rows.is_empty() {
+            let named = first_few(without_rows.into_iter(), MAX_NAMED, |more| {
+                format!(" and {more} more")
+            });
+            missing.push(format!("Not compared: {named}. Noise hides whether there are any rows; by how much the components move without them shows what the report does."));
         }
         if sites < MIN_SITES_OF_SPREAD {
             missing.push(format!("How much sites like these differ is not known: the spread between sites takes {MIN_SITES_OF_SPREAD} of them, and there {}.", are(sites)));
@@ -241,6 +255,7 @@ mod tests {
             rows: *own,
             share: own / all,
             verdict: None,
+            one_of_several: false,
             means: None,
             moments: None,
             movement: None,
@@ -258,7 +273,11 @@ mod tests {
             error_of_rows: None,
             error_of_sites: None,
             intervals: Vec::new(),
-            comparison: None,
+            comparison: (rows.len() > 1).then_some(SiteComparison {
+                sites: rows.len(),
+                differing: 0,
+                false_alarm_rate: 1e-3,
+            }),
             robust: None,
             sites: rows.iter().enumerate().map(line).collect(),
         }
@@ -298,5 +317,7 @@ mod tests {
         let uneven = missing(&[900.0, 50.0, 50.0]);
         assert!(uneven.contains("90 % of the weight"), "{uneven}");
         assert_eq!(missing(&[9.0; 5]), "");
+        let hidden = missing(&[9.0, 9.0, 9.0, 9.0, 0.0]);
+        assert!(hidden.contains("Not compared: site 4."), "{hidden}");
     }
 }

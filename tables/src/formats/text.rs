@@ -16,7 +16,7 @@ use crate::{
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
     encoding::{check_byte_order_mark, decode_cell, in_utf8},
     error::{Error, Result},
-    problems::{Unreadable, UnreadableReason},
+    problems::{TOO_LONG, Unreadable, UnreadableReason},
     settings::{Header, SPACE_SEPARATED_MESSAGE, Settings},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, check_is_text, lines_of, no_rows},
     text_columns::{Reading, RefusedColumns, TextCells, encode},
@@ -52,19 +52,37 @@ pub(crate) fn as_text<'a>(bytes: &'a [u8], settings: &Settings) -> Result<Cow<'a
     Ok(text)
 }
 
+/// Whether these are the rows of a site without a header: then no line may decide how the others are read, as one row
+/// could otherwise change all of a sum.
+///
+/// # Errors
+/// `keep` or `drop`, with which the number of columns would be that of most lines.
+fn has_site_rows_only(settings: &Settings, expected: Option<&ExpectedColumns>) -> Result<bool> {
+    let rows_only = settings.header == Header::No && expected.is_some_and(|expected| expected.site);
+    if rows_only && settings.selects() {
+        return Err(Error::new(
+            "`keep` and `drop` need a header in a site's table, as the number of its columns would be that of most lines otherwise; name the columns in line 1, or write those of the study alone, in its order",
+        ));
+    }
+    Ok(rows_only)
+}
+
 /// Removes the lines above the header or the first row; returns the delimiters that there may be.
 fn remove_preamble(
     lines: &mut Vec<(usize, &[u8])>,
     is_tsv: bool,
     settings: &Settings,
     reports: bool,
+    rows_only: bool,
 ) -> Vec<u8> {
     // A `sep=` line, which spreadsheets write, is neither a row nor a header.
-    let declared = lines.first().and_then(|(_, line)| separator(line));
+    let first = lines.first().filter(|_| !rows_only);
+    let declared = first.and_then(|(_, line)| separator(line));
     lines.drain(..usize::from(declared.is_some()));
     let candidates = match (settings.delimiter.or(declared), is_tsv) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
+        (None, false) if rows_only => vec![b','],
         (None, false) => DELIMITERS.to_vec(),
     };
     if settings.header != Header::No {
@@ -92,9 +110,10 @@ pub(crate) fn find_form(
     expected: Option<&ExpectedColumns>,
 ) -> Result<TextForm> {
     let reports = expected.is_some_and(|expected| expected.reports);
-    let candidates = remove_preamble(lines, is_tsv, settings, reports);
+    let rows_only = has_site_rows_only(settings, expected)?;
+    let candidates = remove_preamble(lines, is_tsv, settings, reports, rows_only);
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
-    if first.len() > MAX_LINE_BYTES {
+    if first.len() > MAX_LINE_BYTES && !rows_only {
         return Err(Error::new(format!(
             "its first line has {} bytes; a line may have {MAX_LINE_BYTES}",
             first.len()
@@ -107,8 +126,7 @@ pub(crate) fn find_form(
     } else {
         // Without a header the number of fields is the study's dimension, if all columns except that of labels are
         // used.
-        let all_columns = settings.keep.is_none() && settings.drop.is_none();
-        let fields = expected.filter(|_| all_columns);
+        let fields = expected.filter(|_| !settings.selects());
         let fields =
             fields.map(|expected| expected.dimension + usize::from(settings.label.is_some()));
         by_lines(lines, &candidates, fields, reports)
@@ -133,7 +151,7 @@ pub(crate) fn find_form(
         if spaced {
             return Err(Error::new(SPACE_SEPARATED_MESSAGE));
         }
-        check_tabs(first, is_tsv)?;
+        check_tabs(first, is_tsv && !rows_only)?;
     } else if count == 1 && majority_decides && by_lines(lines, &DELIMITERS, None, reports).1 > 1 {
         return Err(Error::new(format!(
             "`delimiter` is wrong: {:?} separates none of its columns",
@@ -144,8 +162,7 @@ pub(crate) fn find_form(
         !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
     };
     let bad_lines = lines.iter().filter(|line| has_other_count(line)).count();
-    let form_decides = !header && expected.is_none_or(|expected| !expected.site);
-    if 2 * bad_lines > lines.len() && (form_decides || majority_decides) {
+    if 2 * bad_lines > lines.len() && (!(header || rows_only) || majority_decides) {
         return Err(field_count_error(lines, count, header, delimiter, expected));
     }
     check_columns(count)?;
@@ -245,7 +262,7 @@ impl TextForm {
 }
 
 /// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names. If
-/// it yields only one, as for a title, the lines below decide on the delimiter.
+/// it yields only one, as for a title, the lines below decide on the delimiter, unless they are a site's.
 fn by_header(
     lines: &[(usize, &[u8])],
     candidates: &[u8],
@@ -268,7 +285,9 @@ fn by_header(
         .rev()
         .max_by_key(|&(matched, count, _)| (matched, count));
     match best {
-        Some((_, 1, _)) => (by_lines(&lines[1..], candidates, None, reports).0, 1),
+        Some((_, 1, _)) if expected.is_none_or(|expected| !expected.site) => {
+            (by_lines(&lines[1..], candidates, None, reports).0, 1)
+        }
         best => best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count)),
     }
 }
@@ -617,6 +636,11 @@ fn field_count_error(
         .map(|(line, text)| (*line, splitter.split_into(text, count)))
         .find(|&(_, field_count)| field_count != count)
         .unwrap_or_default();
+    if field_count == usize::MAX {
+        return Error::new(format!(
+            "most lines do not have {count} fields: line {line}{TOO_LONG}"
+        ));
+    }
     let separated = match delimiter {
         b'\t' => "tabs".to_owned(),
         other => format!("'{}'", char::from(other)),

@@ -255,6 +255,7 @@ fn a_plan_of_sites_has_a_curator_and_single_rows_beside_them() {
             "a curator an error of",
         ],
     );
+    refuses(&sites, &[("--sites 10 --rows 9", "--sites is 10; 9 rows")]);
 }
 
 #[test]

@@ -312,6 +312,48 @@ fn a_later_table_sends_persons_who_were_never_charged() {
     assert_eq!(sites.server.cli(&line).status.code(), Some(2));
 }
 
+/// A program that writes 7 as 7.0 would have everybody charged again.
+#[test]
+fn persons_whose_numbers_are_spelled_otherwise_are_not_charged_again() {
+    let sites = Consortium::new("--rows-per-person 3");
+    let write = |name: &str, before: &str, after: &str| {
+        let rows = (0..30).map(|person| format!("{before}{person}{after},1,2,3\n"));
+        let rows: String = rows.collect();
+        sites.folder.write(name, format!("who,a,b,c\n{rows}"))
+    };
+    let token = || sites.token("North", "");
+    let report = |rows: &str, token: &str, more: &str| {
+        let study = &sites.study;
+        sites.server.cli(&format!(
+            "report --header yes --study {study} --site North --person who --rows {rows} --ledger {} --tokens {token} {more}",
+            sites.folder.at("North.ledger")
+        ))
+    };
+    let first = write("first.csv", "", "");
+    has(
+        &json_of(&report(&first, &token(), "--approve --json")),
+        "accepted=1 charged.rows=30",
+    );
+    let floats = write("floats.csv", "", ".0");
+    let output = report(&floats, &token(), "--approve");
+    refused(
+        &output,
+        2,
+        &["row 1 ", "another spelling", "nothing was charged"],
+    );
+    // Text that means no number stays another person, and the site is told.
+    let letters = write("letters.csv", "n", "");
+    let checked = report(&letters, &token(), "--check");
+    says(
+        &succeeded(&checked),
+        &[
+            "persons: 30",
+            "the ledger knows 30 persons, and none of these",
+        ],
+    );
+    sites.spent(3, 1);
+}
+
 #[test]
 fn a_row_study_and_one_of_sites_are_not_mistaken() {
     let sites = Consortium::new("");

@@ -75,7 +75,8 @@ class Estimate(_rows.Copies):
     support_ : list of str, or None
         The features that a sparse estimate selected.
     sites_ : dict, or None
-        Of a study of sites: ``sites``, a line for each, with ``verdict``, ``means`` and ``moments`` beside the others, and
+        Of a study of sites: ``sites``, a line for each, with ``verdict`` (``None`` where it is not compared),
+        ``one_of_several`` (nobody can tell which of these differs), ``means`` and ``moments`` beside the others, and
         ``movement`` of the components without it; ``intervals`` of each component's variance by target; ``rows``,
         ``error_of_rows``, ``error_of_sites``, ``robust``, …
     """

@@ -536,6 +536,9 @@ class SiteReported(_rows.Copies):
         Rows that cannot be used and are in neither the sum nor the count.
     waiting : int
         Rows or persons that were never charged and are in no report before an earlier one has arrived or was given up.
+    known_others : int
+        Persons whom the ledger knows, if none of the table's is among them: if some were in an earlier table, their
+        identifiers are spelled otherwise, and they would be charged again. Otherwise 0.
     sent : Sent or None
         What became of the report; ``None`` if it was not approved.
     acknowledged, given_up : int
@@ -552,6 +555,7 @@ class SiteReported(_rows.Copies):
     beyond_cap: int
     unusable: int
     waiting: int
+    known_others: int
     sent: Sent | None = None
     acknowledged: int = 0
     given_up: int = 0

@@ -15,21 +15,28 @@ type PersonHash = [u8; 32];
 /// identifier. Made by [`RowLedger::site_persons`].
 pub struct SitePersons {
     salt: [u8; 32],
+    numbers_of: fn(&str) -> Vec<String>,
     /// The persons, numbered by their first row.
     numbers: HashMap<PersonHash, usize>,
+    /// Hashes of a number and of an identifier that can mean it, but is spelled otherwise.
+    spellings: Vec<(PersonHash, PersonHash)>,
     of_rows: Vec<usize>,
 }
 
 impl SitePersons {
     /// Adds the next row, which belongs to the person with this identifier.
     pub fn push(&mut self, identifier: &str) {
-        let hash = Sha256::new()
-            .chain_update(self.salt)
-            .chain_update(identifier)
-            .finalize();
+        let salt = self.salt;
+        let hash = salted(&salt, identifier);
         let count = self.numbers.len();
-        let number = *self.numbers.entry(hash.into()).or_insert(count);
-        self.of_rows.push(number);
+        let person = *self.numbers.entry(hash).or_insert(count);
+        if person == count {
+            let numbers = (self.numbers_of)(identifier).into_iter();
+            let others = numbers.filter(|number| number != identifier);
+            let others = others.map(|number| (salted(&salt, &number), hash));
+            self.spellings.extend(others);
+        }
+        self.of_rows.push(person);
     }
 
     /// Number of rows.
@@ -41,6 +48,11 @@ impl SitePersons {
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
+}
+
+fn salted(salt: &[u8; 32], text: &str) -> PersonHash {
+    let hash = Sha256::new().chain_update(salt).chain_update(text);
+    hash.finalize().into()
 }
 
 /// The number of persons alone.
@@ -73,6 +85,11 @@ pub(super) struct UnchargedPersons {
 }
 
 impl UnchargedPersons {
+    /// Whether the ledger knows none of the persons of the table.
+    pub(super) fn are_all_new(&self) -> bool {
+        self.new == self.known.len() as u64
+    }
+
     /// The person of each row, in the table's own numbering; `None` if the person was charged.
     pub(super) fn of_rows<'a>(
         &'a self,
@@ -98,9 +115,17 @@ impl UnchargedPersons {
                 number += 1;
             }
         }
+        let mut spellings = 0;
+        let mut insert = ledger
+            .prepare_cached("INSERT OR IGNORE INTO spelling (number, person) VALUES (?1, ?2)")?;
+        for (spelled, hash) in &persons.spellings {
+            if self.known[persons.numbers[hash]] == Known::New {
+                spellings += insert.execute(params![spelled, hash])? as u64;
+            }
+        }
         ledger.execute(
             "UPDATE file_state SET row_count = row_count + ?1",
-            [number - next],
+            [number - next + spellings],
         )?;
         let mut numbers = self.numbers.clone();
         if next < number {
@@ -111,11 +136,15 @@ impl UnchargedPersons {
 }
 
 impl RowLedger {
-    /// The persons of a table of which no row is read yet, for [`SitePersons::push`].
-    pub fn site_persons(&self) -> Result<SitePersons> {
+    /// The persons of a table of which no row is read yet, for [`SitePersons::push`]. `numbers_of` gives the numbers
+    /// that an identifier can mean, as `eigenveil_tables::numbers_of` does: a later table that spells a known one
+    /// otherwise (`7.0` after `7`) is refused, and within a table whoever reads its column refuses that.
+    pub fn site_persons(&self, numbers_of: fn(&str) -> Vec<String>) -> Result<SitePersons> {
         Ok(SitePersons {
             salt: self.salt()?,
+            numbers_of,
             numbers: HashMap::new(),
+            spellings: Vec::new(),
             of_rows: Vec::new(),
         })
     }
@@ -137,13 +166,16 @@ impl RowLedger {
     /// The persons among these whom the ledger has not charged for this study.
     ///
     /// # Errors
-    /// `usage` if the ledger knows rows by their place.
+    /// `usage` if the ledger knows rows by their place, or a number among the identifiers in another spelling.
     pub(super) fn uncharged(&self, study: &str, persons: &SitePersons) -> Result<UnchargedPersons> {
         let known_persons = self.known_persons()?;
         if known_persons == 0 && self.has_files()? {
             return Err(self.other_participants(
                 "knows participants by the place of their row, and this table says whose its rows are",
             ));
+        }
+        if known_persons > 0 {
+            self.check_spellings(persons)?;
         }
         let uncharged_ranges = self.missing(study, known_persons)?;
         let is_uncharged = |number: u64| {
@@ -172,6 +204,33 @@ impl RowLedger {
             new: new as u64,
             known,
         })
+    }
+
+    /// Refuses a number by which the ledger knows somebody in another spelling: it would be another person.
+    fn check_spellings(&self, persons: &SitePersons) -> Result<()> {
+        let query = "SELECT EXISTS (SELECT 1 FROM person WHERE hash = ?1 AND hash <> ?2)
+             OR EXISTS (SELECT 1 FROM spelling WHERE number = ?1 AND person <> ?2)";
+        let as_spelled = persons.numbers.keys().map(|hash| (hash, hash));
+        let otherwise = persons
+            .spellings
+            .iter()
+            .map(|(number, hash)| (number, hash));
+        let mut respelled: Option<usize> = None;
+        for (number, hash) in as_spelled.chain(otherwise) {
+            if self.store.one(query, [number, hash], |row| row.get(0))? {
+                let person = persons.numbers[hash];
+                respelled = Some(respelled.map_or(person, |first| first.min(person)));
+            }
+        }
+        let row =
+            respelled.and_then(|first| persons.of_rows.iter().position(|person| *person == first));
+        match row {
+            None => Ok(()),
+            Some(row) => Err(Error::usage(format!(
+                "row {} has the number of a person of an earlier table in another spelling, as 7.0 and 7, and would be charged as somebody else: nothing was charged or sent; write the identifiers as that table has them",
+                row + 1
+            ))),
+        }
     }
 
     /// Refuses rows that are known by their place in a ledger that knows persons.

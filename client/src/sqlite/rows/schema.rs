@@ -42,7 +42,7 @@ pub(super) const SITES_LAYOUT: i32 = 2;
 /// are acknowledged or given up are counted. Each charged row has a report, or counts in that of a site.
 const CONSISTENCY_CHECK: &str = "
     row_count = (SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state IN (1, 3))
-        + (SELECT count(*) FROM person)
+        + (SELECT count(*) FROM person) + (SELECT count(*) FROM spelling)
     AND (SELECT total(rows) FROM charge WHERE study NOT IN (SELECT study FROM site))
         = (SELECT count(*) FROM report WHERE key >> 40 NOT IN (SELECT study FROM site))
     AND (SELECT total(rows) FROM charge WHERE study IN (SELECT study FROM site))
@@ -152,11 +152,16 @@ const REPORT_TRIGGERS: &str = "
 ";
 
 /// A site's reports: one for many charged rows, under the key of the first of them. Persons are known by the hashes of
-/// their identifiers and counted from 0, as rows are; a ledger has either persons or files.
+/// their identifiers and counted from 0, as rows are; a ledger has either persons or files. A number that an identifier
+/// can mean, but that is spelled otherwise, has a hash of its own.
 const SITES: &str = "
     CREATE TABLE person (
         hash BLOB PRIMARY KEY CHECK (length(hash) = 32),
         number INTEGER NOT NULL CHECK (number >= 0)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE spelling (
+        number BLOB PRIMARY KEY CHECK (length(number) = 32),
+        person BLOB NOT NULL REFERENCES person
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE site (
         study INTEGER PRIMARY KEY REFERENCES study,
@@ -170,6 +175,10 @@ const SITES: &str = "
     CREATE TRIGGER persons_stay BEFORE DELETE ON person
         BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never deleted'); END;
     CREATE TRIGGER persons_are_fixed BEFORE UPDATE ON person
+        BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never changed'); END;
+    CREATE TRIGGER spellings_stay BEFORE DELETE ON spelling
+        BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never deleted'); END;
+    CREATE TRIGGER spellings_are_fixed BEFORE UPDATE ON spelling
         BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never changed'); END;
     CREATE TRIGGER sites_stay BEFORE DELETE ON site
         BEGIN SELECT RAISE(ABORT, 'a site of a ledger is never deleted'); END;

@@ -35,8 +35,8 @@ use super::{
     prepare::{PROGRESS_INTERVAL, insert_charge, insert_file, insert_study},
     queue::RowCounts,
     receipt::{SiteRecord, SiteReportRecord},
-    schema::key,
-    tables::{ACKNOWLEDGED, GIVEN_UP, PENDING},
+    schema::{key, row_of},
+    tables::{ACKNOWLEDGED, GIVEN_UP, PENDING, REFUSED},
 };
 use crate::{
     book::EntryState,
@@ -92,6 +92,8 @@ pub struct TableCounts {
     pub unusable: u64,
     /// Rows, or persons, that were never charged and are in no report until an earlier one is acknowledged or given up.
     pub waiting: u64,
+    /// Persons whom the ledger knows, if none of the table's is among them; otherwise 0.
+    pub known_others: u64,
 }
 
 /// Rows or persons whom a table would charge.
@@ -121,6 +123,16 @@ impl Uncharged {
     }
 }
 
+/// A report that is pending or refused, which is to be sent before another one is made.
+#[derive(Clone, Debug, PartialEq)]
+struct Unsent {
+    row: u64,
+    /// Rows, or persons, that it counts for.
+    units: u64,
+    /// The stored token with which it is sent.
+    token: Option<ParticipantToken>,
+}
+
 /// A site's table, admitted by [`RowLedger::admit_site`]; nothing is stored yet.
 pub struct AdmittedTable<'a> {
     /// The study's reports in the ledger; refused ones that the request sends again are pending.
@@ -131,8 +143,12 @@ pub struct AdmittedTable<'a> {
     pub(crate) request: &'a SiteUploadRequest,
     table: &'a dyn SiteTable,
     uncharged: Uncharged,
+    /// Persons whom the ledger knows, if none of the table's is among them.
+    known_others: u64,
     /// `None`: no report is made.
     shares: Option<RowShares>,
+    /// The report that is still to be sent; none if one is made.
+    unsent: Option<Unsent>,
     moved: bool,
     limits: Limits,
     sum: Option<TableSum>,
@@ -141,13 +157,13 @@ pub struct AdmittedTable<'a> {
 impl RowLedger {
     /// Checks the whole upload of a site's table but for what its server says of the token
     /// ([`AdmittedTable::check_token`]), and stores nothing. While an earlier report of the study is pending or
-    /// refused, that one is to be sent, and none is made.
+    /// refused, that one is to be sent, with the token that is given, and none is made.
     ///
     /// # Errors
     /// Those of [`admit_upload`](Self::admit_upload), except for tokens. Before a new report: `token-required`;
     /// `invalid-request` for a table beyond the terms of the study; `usage` for several tokens and for fewer rows than
     /// `min_rows`. `usage` for another site than before, and where the ledger knows rows and the table says whose they
-    /// are, or the other way round.
+    /// are, or the other way round; `usage` for a known number in another spelling.
     pub fn admit_site<'a>(
         &self,
         study: &'a SiteStudy,
@@ -185,6 +201,10 @@ impl RowLedger {
             request.check_new(study, shares)?;
             self.check_charges(study, admitted.limits, cost, &uncharged)?;
         }
+        let known_others = match &uncharged {
+            Uncharged::Persons(persons) if persons.are_all_new() => self.known_persons()?,
+            _ => 0,
+        };
         Ok(AdmittedTable {
             counts,
             cost,
@@ -192,6 +212,8 @@ impl RowLedger {
             request,
             table,
             uncharged,
+            known_others,
+            unsent: self.unsent(study)?,
             shares,
             moved: admitted.moved,
             limits: admitted.limits,
@@ -280,11 +302,8 @@ impl RowLedger {
     pub fn take_part_as_site(&mut self, mut table: AdmittedTable<'_>) -> Result<u64> {
         let (study, request) = (table.study, table.request);
         self.apply(study, &request.upload, table.moved, table.limits)?;
-        if let Some(token) = request.token()
-            && self.refused_for_tokens(study)? > 0
-        {
-            let refused = self.refused(study, 1)?;
-            self.set_tokens(study, refused.iter().map(|refused| (refused.row, token)))?;
+        if let (Some(unsent), Some(token)) = (&table.unsent, request.token()) {
+            self.set_tokens(study, [(unsent.row, token)])?;
         }
         if table.shares.is_none() {
             return Ok(0);
@@ -369,6 +388,34 @@ impl RowLedger {
         })
     }
 
+    /// The report of the study that is pending or refused: there is one at most.
+    fn unsent(&self, study: &SiteStudy) -> Result<Option<Unsent>> {
+        let has_sites = self.has_sites()?;
+        let Some(known) = self.known(study.id())?.filter(|_| has_sites) else {
+            return Ok(None);
+        };
+        self.store.first(
+            "SELECT s.key, s.units, t.bytes FROM site_report AS s
+             JOIN report AS r ON r.key = s.key LEFT JOIN token AS t ON t.key = s.key
+             WHERE s.key >= ?1 AND s.key < ?2 AND r.state IN (?3, ?4)",
+            [
+                key(known.number, 0),
+                key(known.number + 1, 0),
+                PENDING,
+                REFUSED,
+            ],
+            |row| {
+                Ok(Unsent {
+                    row: row_of(row.get(0)?),
+                    units: row.get(1)?,
+                    token: row
+                        .get::<_, Option<_>>(2)?
+                        .map(ParticipantToken::from_bytes),
+                })
+            },
+        )
+    }
+
     /// The site that reports to the study with this number, as the ledger has it; `None` for a study of single rows.
     pub(super) fn site_of(&self, study: i64) -> Result<Option<SiteRecord>> {
         if !self.has_sites()? {
@@ -444,18 +491,32 @@ fn shares_of(study: &SiteStudy, table: &dyn SiteTable, uncharged: &Uncharged) ->
 }
 
 impl AdmittedTable<'_> {
-    /// The token with which a new report will be sent; `None` if no report is made.
+    /// The token that is given for a new report, or in place of the one that the report that is still to be sent has;
+    /// `None` if none is to be stored.
     pub fn token(&self) -> Option<&ParticipantToken> {
-        self.shares.as_ref().and(self.request.token())
+        let token = self.request.token()?;
+        let is_new = match &self.unsent {
+            Some(unsent) => unsent.token.as_ref() != Some(token),
+            None => self.shares.is_some(),
+        };
+        is_new.then_some(token)
     }
 
-    /// Refuses a token of another site, one that was used, and one for smaller tables, before anything is charged.
+    /// Refuses a token of another site, one that was used, and one for smaller tables, before anything is stored.
     ///
     /// # Errors
     /// `usage`; `token-spent`.
     pub fn check_token(&self, found: &SiteToken) -> Result<()> {
         let nothing = "nothing was charged or sent";
-        let (units, unit) = (self.counts().charged, self.study.params().terms().unit());
+        let unit = self.study.params().terms().unit();
+        let (subject, units, without) = match &self.unsent {
+            Some(unsent) => (
+                "the report that is still to be sent",
+                unsent.units,
+                ", or leave `tokens` out: the report has one",
+            ),
+            None => ("the table", self.counts().charged, ""),
+        };
         if found.site != self.request.site {
             return Err(Error::usage(format!(
                 "the token is that of site {:?}, not of {:?} (`site`); {nothing}: give the token of this site",
@@ -474,7 +535,7 @@ impl AdmittedTable<'_> {
         }
         if units > found.max_rows {
             return Err(Error::usage(format!(
-                "the table has {units} {unit}, and the token of {:?} is for at most {}; {nothing}: ask whoever runs the study for a token for more",
+                "{subject} has {units} {unit}, and the token of {:?} is for at most {}; {nothing}: ask whoever runs the study for a token for more{without}",
                 found.site, found.max_rows
             )));
         }
@@ -551,6 +612,7 @@ impl AdmittedTable<'_> {
             beyond_cap: shares.beyond_cap() as u64,
             unusable: self.sum.as_ref().map_or(0, TableSum::unusable) as u64,
             waiting: 0,
+            known_others: self.known_others,
         }
     }
 }

@@ -126,8 +126,8 @@ impl TableSum {
         }
     }
 
-    /// Adds one of its person's c rows. One that cannot be used is a row of zeros that does not count: the time until
-    /// the report leaves says nothing about it.
+    /// Adds one of its person's c rows. One that cannot be used is a row of zeros that does not count: the time that
+    /// this takes says nothing about it. (What is told of unusable cells takes time elsewhere.)
     fn add(&mut self, row: &BoundedRow, c: u16, is_usable: bool) {
         let grid = self.mechanism.grid();
         let used = u8::from(is_usable);

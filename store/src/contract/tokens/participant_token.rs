@@ -17,6 +17,13 @@ pub(crate) struct NewToken {
 /// Rejects a site's token that nobody could use, or whose name cannot be shown.
 pub(crate) fn check_site(study: &Study, site: &str, max_rows: u64) -> Result<()> {
     check_name("the name of a site", site).map_err(|error| error.with_field("sites"))?;
+    if site.trim() != site {
+        return Err(error!(
+            InvalidName,
+            "the name of a site begins or ends with a blank, so that it looks like another one's; leave the blank out"
+        )
+        .with_field("sites"));
+    }
     let terms = study.params().sites()?.terms();
     if (terms.min_rows..=terms.max_rows).contains(&max_rows) {
         return Ok(());

@@ -404,9 +404,22 @@ fn lines_that_programs_add_are_skipped() {
 }
 
 #[test]
+fn a_gene_is_no_other_format() {
+    let table = local("PAR1,b\n1,2\n3,PAR1").unwrap();
+    assert_eq!(table.names().unwrap(), ["PAR1", "b"]);
+}
+
+#[test]
 fn overlong_lines_are_refused() {
     let commas = ",".repeat(MAX_LINE_BYTES + 1);
     assert!(local(&commas).is_err());
+    let long = "7,".repeat(MAX_LINE_BYTES / 2 + 1);
+    let below = local(&format!("a,b\n1,2\n3,4\n{long}\n")).unwrap();
+    let error = below.check_readable().unwrap_err();
+    assert_says(&error, &["line 4 is longer than 16 MiB"], &["fields"]);
+    let all = format!("a,b\n{long}\n{long}\n{long}\n");
+    let error = local(&all).map(drop).unwrap_err();
+    assert_says(&error, &["line 2 is longer than 16 MiB"], &["18446"]);
     let wide = "7,".repeat(crate::table::MAX_COLUMNS + 1);
     let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
     assert!(error.contains("columns; at most"), "{error}");
@@ -600,7 +613,10 @@ fn bytes_of_other_encodings_and_formats() {
     for (bytes, words) in [
         (&b"\x1f\x8b\x08"[..], "gzip"),
         (b"PK\x03\x04a", "Excel"),
-        (b"PAR1aPAR1", "`format` parquet"),
+        (
+            include_bytes!("../../../tests/parquet/pyarrow.parquet"),
+            "`format` parquet",
+        ),
         (b"a\0,\0b\0\n\0", "UTF-16"),
         (b"a b\n1 2\n3 4\n5 6\n", "awk"),
         (b"a b\n1,5 2,5\n3,5 4,5\n5,5 6\n", "awk"),

@@ -13,7 +13,7 @@ use eigenveil_client::{
 };
 use eigenveil_shared::{ErrorCode, preprocess::Row, privacy::STOPPING, wording::counted};
 use eigenveil_tables::{
-    BlockTable, ExpectedColumns, IdentifierColumn, Label, ReadAt as _, Settings,
+    BlockTable, ExpectedColumns, IdentifierColumn, Label, ReadAt as _, Settings, numbers_of,
 };
 use sha2::{Digest, Sha256};
 
@@ -103,7 +103,7 @@ pub(super) async fn run(
     if args.check {
         return check(&study, &ledger, &admitted, &table, json);
     }
-    if admitted.token().is_some() {
+    if admitted.counts().charged > 0 {
         ask(args, &study, &admitted, &table)?;
     }
     let patient = HttpSettings {
@@ -147,7 +147,7 @@ fn read_table(args: &ReportArgs, study: &SiteStudy, ledger: &RowLedger) -> Resul
     let input = files::open(args.rows())?;
     let reading = output::bar(input.size(), "reading");
     let mut identifiers = IdentifierColumn::default();
-    let mut persons = ledger.site_persons()?;
+    let mut persons = ledger.site_persons(numbers_of)?;
     let table = BlockTable::open(
         args.rows(),
         input,
@@ -161,7 +161,8 @@ fn read_table(args: &ReportArgs, study: &SiteStudy, ledger: &RowLedger) -> Resul
     );
     reading.finish_and_clear();
     let table = table?;
-    identifiers.finish()?;
+    let exact = identifiers.finish();
+    exact.map_err(|error| error.context(args.rows().display()))?;
     Ok(SiteFile {
         table,
         persons: args.person.is_some().then_some(persons),
@@ -194,6 +195,12 @@ fn preview(study: &SiteStudy, admitted: &AdmittedTable<'_>, table: &SiteFile) ->
         lines.push(format!(
             "persons: {}; rows left out because their person was charged before: {}, because a person has more than {cap}: {}",
             counts.charged, counts.charged_before, counts.beyond_cap
+        ));
+    }
+    if counts.known_others > 0 {
+        lines.push(format!(
+            "the ledger knows {} persons, and none of these: if some were in an earlier table, their identifiers are spelled otherwise (07 and 7, N7 and n7), and they would be charged again",
+            counts.known_others
         ));
     }
     if counts.charged > 0 {
