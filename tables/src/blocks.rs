@@ -720,12 +720,12 @@ mod tests {
             header: Header::No,
             ..Settings::default()
         };
-        let wide = |text: &str| -> Vec<u8> {
+        let wide = |text: &str| {
             let units = text.encode_utf16().flat_map(u16::to_le_bytes);
             b"\xff\xfe".iter().copied().chain(units).collect()
         };
         let narrow = |text: &str| text.as_bytes().to_vec();
-        let encodings: [&dyn Fn(&str) -> Vec<u8>; 2] = [&narrow, &wide];
+        let encodings: [fn(&str) -> Vec<u8>; 2] = [narrow, wide];
         // Half of the lines suit one reading, half another one, and the line decides between them.
         let semicolons = "0.6;0.8\n".repeat(100);
         let commas = "0.6,0.8\n".repeat(100);

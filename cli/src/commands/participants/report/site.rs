@@ -162,7 +162,7 @@ fn read_table(args: &ReportArgs, study: &SiteStudy, ledger: &RowLedger) -> Resul
     reading.finish_and_clear();
     let table = table?;
     let exact = identifiers.finish();
-    exact.map_err(|error| error.context(args.rows().display()))?;
+    exact.map_err(|error| CliError::from(error).context(args.rows().display()))?;
     Ok(SiteFile {
         table,
         persons: args.person.is_some().then_some(persons),
