@@ -186,10 +186,12 @@ impl Sqlite {
         let looked_at = database_files::look(&directory)?;
         let reserve = ReserveFile::beside(&directory.database());
         let open = || -> Result<_, Failure> {
-            let mut connection =
-                schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
+            let mut connection = schema::open_for_writing(&directory.database())?;
             // Before anything is read that the writer caches.
             let files = DatabaseFiles::take(&mut connection, &directory, &looked_at)?;
+            if let Some(bytes) = config.max_store_bytes {
+                schema::limit_size(&connection, bytes)?;
+            }
             Ok((connection, files))
         };
         let named = |failure: Failure| failure.of_file(&directory.database()).into_error();

@@ -371,7 +371,7 @@ mod tests {
     fn parts_of_a_bucket_are_sorted_one_after_the_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("parts.db");
-        let mut connection = schema::open_for_writing(&path, None).unwrap();
+        let mut connection = schema::open_for_writing(&path).unwrap();
         connection
             .execute(
                 "INSERT INTO studies
