@@ -203,21 +203,32 @@ fn work(store: &Store, control: &WorkerControl, metrics: &Metrics) {
                     tracing::warn!(%error, "tidying the store failed; it will be retried");
                 }
                 let mut idle = close_ended_studies(store);
-                if computes {
-                    if let Err(error) = store.fold_in_background(&stopping) {
-                        tracing::warn!(%error, "adding up seeds for later estimates failed; it will be retried");
-                    }
-                    if store.studies().iter().any(|study| study.has_seeds()) {
-                        idle = idle.min(FOLD_EVERY);
-                    }
+                if swept.is_err() {
+                    idle = idle.min(RETRY_DELAY);
                 }
-                control.wait(swept.map_or(RETRY_DELAY.min(idle), |()| idle));
+                if computes {
+                    idle = idle.min(fold(store, &stopping));
+                }
+                control.wait(idle);
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {
                 tracing::error!(%error, "reading the queue of estimates failed");
                 control.wait(RETRY_DELAY);
             }
+        }
+    }
+}
+
+/// Adds up seeds for a while; returns how long to sleep.
+fn fold(store: &Store, stopping: &dyn Fn() -> bool) -> Duration {
+    match store.fold_in_background(stopping) {
+        Ok(true) => Duration::ZERO,
+        Ok(false) if store.studies().iter().any(|study| study.has_seeds()) => FOLD_EVERY,
+        Ok(false) => MAX_IDLE,
+        Err(error) => {
+            tracing::warn!(%error, "adding up seeds for later estimates failed; it will be retried");
+            FOLD_EVERY
         }
     }
 }

@@ -32,8 +32,8 @@ pub struct StoreConfig {
     /// Bytes of the reports that one study of sites keeps, 8 a number: on disk, and in memory while an estimate is
     /// computed; further ones are refused. Default 1 GiB.
     pub max_site_bytes: u64,
-    /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² a bucket. Of larger studies none
-    /// is kept, and each estimate adds all seeds up. With a sum are kept 8 bytes a seed. Default 1 GiB: p up to 2,895.
+    /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² for each of 32 buckets, and 8 a
+    /// report. Beyond it each estimate adds up the later seeds. Default 1 GiB: p = 2,780 with 10⁷ reports.
     pub max_fold_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports are refused until studies are deleted. Absent: limited by
     /// the disk only.
@@ -57,7 +57,7 @@ pub struct StoreConfig {
     pub sparse_streaming_min_dimension: usize,
     /// Connections that commit reports to a shared database. Default 4.
     pub store_connections: usize,
-    /// Seeds of a bucket that are added up together, at least. Default 4,096.
+    /// New seeds of a bucket for which its sum is kept, at least. Default 4,096.
     pub min_folded_seeds: usize,
 }
 

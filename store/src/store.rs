@@ -4,12 +4,12 @@ mod bearer_tokens;
 mod enrolment;
 
 use std::{
-    collections::HashMap,
     fs::File,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use eigenveil_estimation::{
@@ -36,18 +36,22 @@ use crate::{
         listener::{Listener, Notice},
         memory::{MemoryBudget, Reservation},
         report::{NewReport, Outcomes, Reports},
-        study::{NewStudy, Study, StudyId, StudyKey, check_about, study_not_found},
+        study::{NewStudy, Study, StudyId, check_about, study_not_found},
         sums::{BucketSums, answer_counts},
         transfer::{Imported, VerifiedExport},
     },
     counters::StoreCounters,
     environment::Environment,
-    folds::{Folding, StoredSeeds, Use, fold_study},
+    folds::{Folding, Rounds, StoredSeeds, Use, fold_study, move_on},
     sqlite,
 };
 
 /// Time between two looks whether uploads still wait.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Longest time for which folding waits for them, range by range: it goes on under any load.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Time after which folding in the background lets other work go first.
+const TURN: Duration = Duration::from_secs(1);
 
 /// The store of one server. Clones share it; it closes when the last one is dropped.
 ///
@@ -73,8 +77,8 @@ pub(crate) struct Shared {
     config: StoreConfig,
     ingest: Arc<MemoryBudget>,
     counters: StoreCounters,
-    /// State and number of reports with which a study was last folded in the background.
-    folded: Mutex<HashMap<StudyKey, (StudyState, u64)>>,
+    /// Buckets to be folded in the background.
+    rounds: Mutex<Rounds>,
 }
 
 impl Store {
@@ -101,7 +105,7 @@ impl Store {
                     "other bodies wait to be stored: retry after a second",
                 ),
                 counters,
-                folded: Mutex::default(),
+                rounds: Mutex::new(Rounds::new()),
             }),
         })
     }
@@ -315,64 +319,80 @@ impl Store {
         StoredSeeds::read(self.engine(), self.config(), study, what, cancel)
     }
 
-    /// Adds up the seeds of a study, if it has any, and keeps their sums for [`folded_seeds`](Self::folded_seeds), as far
-    /// as `max_fold_bytes` allows. Works on
-    /// [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads. Blocks.
+    /// Adds up the seeds that a study has now, if it has any, and keeps their sums for
+    /// [`folded_seeds`](Self::folded_seeds): where enough of them are new, and as far as `max_fold_bytes` and the disk
+    /// allow. Works on [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads. Blocks.
     ///
     /// # Errors
     /// `estimate-failed` if it was cancelled; those of the store. Whatever was kept before stays.
     pub fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
-        self.fold_with(study, cancel, &|| ())
+        let folding = Folding {
+            config: self.config(),
+            cancel,
+            pause: &|| (),
+        };
+        fold_study(self.engine(), study, &folding)
     }
 
-    /// Folds what all studies have got since it was last done, for estimates to come; while uploads wait for a commit it
-    /// waits, too. Ends early if `stopping` returns true. Blocks.
+    /// Folds for about a second what studies have got, for estimates to come; each range waits a while for uploads that
+    /// wait for a commit. Returns whether there may be more; ends early if `stopping` returns true. Blocks.
     ///
     /// # Errors
-    /// Those of [`fold`](Self::fold).
-    pub fn fold_in_background(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
+    /// Those of [`fold`](Self::fold), once all studies have had their turn.
+    pub fn fold_in_background(&self, stopping: &dyn Fn() -> bool) -> Result<bool> {
+        let begun = Instant::now();
         let pause = || {
-            while self.counters().queue_depth.get() > 0 && !stopping() {
+            let begun = Instant::now();
+            while self.counters().queue_depth.get() > 0 && begun.elapsed() < PATIENCE && !stopping()
+            {
                 sleep(PAUSE);
             }
         };
-        let folded = || {
-            self.shared
-                .folded
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
+        let folding = Folding {
+            config: self.config(),
+            cancel: Cancel::when(stopping),
+            pause: &pause,
         };
+        let mut ended = Ok(false);
         for study in self.studies() {
-            let (state, n) = (study.state(), study.reports_accepted());
-            let before = folded().get(&study.key).copied();
-            // What is closed is written anew.
-            let (_, before) = before.filter(|(of, _)| *of == state).unwrap_or((state, 0));
-            if !study.has_seeds() || n < before + self.config().min_folded_seeds as u64 {
-                continue;
+            while let Some(bucket) = self.next_bucket(&study) {
+                if begun.elapsed() > TURN || stopping() {
+                    return Ok(true);
+                }
+                let moved_on = catch_unwind(AssertUnwindSafe(|| {
+                    move_on(self.engine(), &study, bucket, &mut None, &folding)
+                }));
+                if matches!(moved_on, Ok(Err(_))) && stopping() {
+                    return Ok(true);
+                }
+                // A bucket that fails has had its turn.
+                let has_more = matches!(moved_on, Ok(Ok(true)));
+                self.rounds().done(&study, has_more);
+                match moved_on {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => {
+                        // Not one that was deleted meanwhile.
+                        if error.code() != ErrorCode::StudyNotFound {
+                            ended = Err(error);
+                        }
+                        break;
+                    }
+                    Err(_) => {
+                        tracing::error!(study = %study.id(), "adding up seeds failed because of a bug; the reports are unchanged: please report this");
+                    }
+                }
             }
-            match self.fold_with(&study, Cancel::when(stopping), &pause) {
-                _ if stopping() => return Ok(()),
-                // Deleted meanwhile, or tried again when there is more to keep.
-                Err(error)
-                    if matches!(
-                        error.code(),
-                        ErrorCode::StudyNotFound | ErrorCode::StoreFull
-                    ) => {}
-                result => result?,
-            }
-            folded().insert(study.key, (state, n));
         }
-        Ok(())
+        ended
     }
 
-    fn fold_with(&self, study: &Study, cancel: Cancel<'_>, pause: &dyn Fn()) -> Result<()> {
-        let config = self.config();
-        let folding = Folding {
-            config,
-            cancel,
-            pause,
-        };
-        fold_study(self.engine(), study, &folding)
+    fn next_bucket(&self, study: &Study) -> Option<u32> {
+        self.rounds().next(study, self.config())
+    }
+
+    fn rounds(&self) -> MutexGuard<'_, Rounds> {
+        let rounds = self.shared.rounds.lock();
+        rounds.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The settings.

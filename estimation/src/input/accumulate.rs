@@ -203,14 +203,9 @@ impl SeedSum {
 
     /// Adds the direction of one seed.
     pub fn add(&mut self, seed: &Seed) {
-        self.add_times(seed, 1);
-    }
-
-    /// Adds the direction of one seed so many times.
-    pub fn add_times(&mut self, seed: &Seed, times: u64) {
         let squared_length = expand(seed, &mut self.normals);
-        self.gram.add(&self.normals, times as f64 / squared_length);
-        self.count += times;
+        self.gram.add(&self.normals, squared_length.recip());
+        self.count += 1;
     }
 
     /// Adds a direction of length one that needs no expansion from a seed, as in a simulation.

@@ -1,9 +1,6 @@
 //! A bounded part of the seeds, so that the check of a large study costs no more than that of a small one.
 
-use std::{
-    collections::BTreeSet,
-    hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
-};
+use std::hash::{BuildHasher, RandomState};
 
 use eigenveil_shared::mechanism::double_cap::Seed;
 
@@ -15,64 +12,67 @@ pub(crate) fn gives_directions(bucket: u32) -> bool {
     bucket.is_multiple_of(2)
 }
 
-/// The seeds of a bucket whose hashes under a secret key are smallest, each once; none of an even bucket, whose seeds
-/// give the directions of the check. Whoever sends seeds cannot foresee which are taken: the share of chosen ones is the same in the
-/// sample as in the bucket, up to chance. The key stays with the sample, so that two estimates look at the same seeds.
+/// Seeds of a bucket drawn at random, all while they are few; none of an even bucket, whose seeds give the directions of
+/// the check. Chance decides only when a seed is looked at: nobody who sends one can know whether it will be taken, not
+/// even from all that is stored. So the share of chosen ones is the same in the sample as in the bucket, up to chance.
 #[derive(Clone, Debug)]
 pub struct SeedSample {
-    key: u64,
     most: usize,
-    seeds: BTreeSet<(u64, Seed)>,
+    /// Seeds looked at, if any are taken.
+    seen: u64,
+    seeds: Vec<Seed>,
+    chance: RandomState,
 }
 
 impl SeedSample {
-    /// An empty sample under a new key, for one of so many buckets.
+    /// An empty sample, for one of so many buckets.
     pub fn new(bucket: u32, buckets: u32) -> Self {
-        Self::with_key(bucket, buckets, RandomState::new().hash_one(bucket))
-    }
-
-    /// An empty sample under this key.
-    pub fn with_key(bucket: u32, buckets: u32, key: u64) -> Self {
         let odd = (buckets / 2).max(1) as usize;
         Self {
-            key,
             most: match gives_directions(bucket) {
                 true => 0,
                 false => SEEDS / odd,
             },
-            seeds: BTreeSet::new(),
+            seen: 0,
+            seeds: Vec::new(),
+            chance: RandomState::new(),
         }
     }
 
-    /// The key. Whoever knows it can choose seeds that are not taken.
-    pub fn key(&self) -> u64 {
-        self.key
+    /// The sample that was made of `seen` seeds; `None` if it had another number of them.
+    pub fn restored(bucket: u32, buckets: u32, seen: u64, seeds: &[Seed]) -> Option<Self> {
+        let empty = Self::new(bucket, buckets);
+        let is_one = seeds.len() as u64 == seen.min(empty.most as u64);
+        is_one.then(|| Self {
+            seen,
+            seeds: seeds.to_vec(),
+            ..empty
+        })
     }
 
-    /// Looks at further seeds of the bucket.
+    /// Looks at further seeds of the bucket: each of all that were looked at has the same chance to be in the sample.
     pub fn add(&mut self, seeds: &[Seed]) {
         if self.most == 0 {
             return;
         }
         for seed in seeds {
-            let mut hasher = DefaultHasher::new();
-            hasher.write_u64(self.key);
-            hasher.write(seed);
-            let hash = hasher.finish();
-            let is_full = self.seeds.len() == self.most;
-            if is_full && self.seeds.last().is_some_and(|(last, _)| hash > *last) {
+            self.seen += 1;
+            if self.seeds.len() < self.most {
+                self.seeds.push(*seed);
                 continue;
             }
-            self.seeds.insert((hash, *seed));
-            if self.seeds.len() > self.most {
-                self.seeds.pop_last();
+            // A place among all of them: the new one takes it if the sample has it (Vitter's algorithm R).
+            let drawn = u128::from(self.chance.hash_one(self.seen)) * u128::from(self.seen);
+            let place = usize::try_from(drawn >> 64).unwrap_or(usize::MAX);
+            if let Some(taken) = self.seeds.get_mut(place) {
+                *taken = *seed;
             }
         }
     }
 
-    /// The seeds taken, in no order that says anything.
-    pub fn seeds(&self) -> impl Iterator<Item = &Seed> {
-        self.seeds.iter().map(|(_, seed)| seed)
+    /// The seeds taken.
+    pub fn seeds(&self) -> &[Seed] {
+        &self.seeds
     }
 }
 
@@ -82,9 +82,10 @@ mod tests {
 
     use super::*;
 
-    /// However the seeds come, the sample is the same; all of them while there is room; other ones under another key.
+    /// Each seed has the same chance, whether it came early or late, before or after the sample was stored; all are taken
+    /// while there is room; another sample has others.
     #[test]
-    fn a_sample_depends_on_its_key_and_the_set_of_seeds() {
+    fn every_seed_has_the_same_chance() {
         let seeds: Vec<Seed> = (0..20_000_u32)
             .map(|number| {
                 let mut seed = [0; 16];
@@ -92,22 +93,31 @@ mod tests {
                 seed
             })
             .collect();
-        let sample = |key, order: &[&[Seed]]| -> HashSet<Seed> {
-            let mut sample = SeedSample::with_key(3, 32, key);
-            order.iter().for_each(|some| sample.add(some));
-            sample.seeds().copied().collect()
+        let sample = |restored_at: usize| -> HashSet<Seed> {
+            let mut sample = SeedSample::new(3, 32);
+            sample.add(&seeds[..restored_at]);
+            let mut sample =
+                SeedSample::restored(3, 32, restored_at as u64, sample.seeds()).unwrap();
+            sample.add(&seeds[restored_at..]);
+            sample.seeds().iter().copied().collect()
         };
-        let one = sample(5, &[&seeds]);
+        let one = sample(9_000);
         assert_eq!(one.len(), SEEDS / 16);
-        let other = sample(5, &[&seeds[9_000..], &seeds[..12_000], &seeds[..100]]);
-        assert_eq!(one, other);
+        for quarter in seeds.chunks(5_000) {
+            // 1,024 with a standard deviation of 25.
+            let taken = quarter.iter().filter(|seed| one.contains(*seed)).count();
+            assert!((870..1_180).contains(&taken), "{taken}");
+        }
         // By chance a fifth of it.
-        let shared = one.intersection(&sample(6, &[&seeds])).count();
+        let shared = one.intersection(&sample(100)).count();
         assert!((600..1_100).contains(&shared), "{shared}");
-        assert_eq!(sample(7, &[&seeds[..4_096]]).len(), 4_096);
+
+        let mut few = SeedSample::new(3, 32);
+        few.add(&seeds[..4_096]);
+        assert_eq!(few.seeds(), &seeds[..4_096]);
+        assert!(SeedSample::restored(3, 32, 4_097, &seeds[..4_095]).is_none());
         let mut even = SeedSample::new(2, 32);
         even.add(&seeds);
-        assert_eq!(even.seeds().count(), 0);
-        assert_ne!(even.key(), SeedSample::new(2, 32).key());
+        assert!(even.seeds().is_empty());
     }
 }

@@ -108,9 +108,14 @@ pub(crate) trait Snapshot {
 pub(crate) trait Seeds {
     /// Passes the seeds of one moment to `read`.
     fn read_seeds(&self, study: &Study, read: &mut ReadSeeds<'_>) -> Result<()>;
-    /// Keeps this fold in the place of the one that ends with the row `from`; false if that is no longer kept, or the
-    /// fold no longer has all seeds up to its last row.
-    fn keep_fold(&self, study: &Study, bucket: u32, from: i64, fold: NewFold) -> Result<bool>;
+    /// Whether so many bytes of a fold leave enough room to reports.
+    fn has_room(&self, bytes: u64) -> bool;
+    /// Keeps this fold in the place of what is kept; false if that is no longer of this generation, or the fold has not as
+    /// many seeds as there are up to its last row.
+    fn keep_fold(&self, study: &Study, bucket: u32, generation: i64, fold: NewFold)
+    -> Result<bool>;
+    /// Drops the fold that is kept, if it is of this generation.
+    fn drop_fold(&self, study: &Study, bucket: u32, generation: i64) -> Result<()>;
 }
 
 pub(crate) type ReadSeeds<'a> = dyn FnMut(&dyn SeedReader) -> Result<(), Failure> + 'a;
@@ -121,15 +126,25 @@ pub(crate) type RowSink<'a> = dyn FnMut(i64, &[u8]) -> Result<bool, Failure> + '
 pub(crate) trait SeedReader {
     /// Number of reports that the study has accepted.
     fn accepted(&self) -> u64;
-    /// Last row and number of seeds of the bucket's fold. Where none is kept there are 0 seeds; the row lies before all
-    /// others then, and is another one each time that a fold is dropped.
-    fn folded(&self, bucket: u32) -> Result<(i64, u64), Failure>;
-    /// The bytes of that fold.
+    /// What is kept of a bucket.
+    fn kept(&self, bucket: u32) -> Result<Kept, Failure>;
+    /// The bytes of its fold.
     fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure>;
-    /// Passes its runs of fingerprints, the latest first, each with its last row.
-    fn runs(&self, bucket: u32, take: &mut RowSink<'_>) -> Result<(), Failure>;
-    /// Passes the rows of seeds after one, in order.
+    /// Its last row; without rows one before all.
+    fn last(&self, bucket: u32) -> Result<i64, Failure>;
+    /// Passes its rows of seeds after one, in order.
     fn rows(&self, bucket: u32, after: i64, take: &mut RowSink<'_>) -> Result<(), Failure>;
+}
+
+/// What is kept of a bucket.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// A larger one each time that a fold is kept or dropped, or rows get another order.
+    pub(crate) generation: i64,
+    /// The fold's last row; without a fold one before all rows.
+    pub(crate) upto: i64,
+    /// Number of its seeds; 0 without a fold.
+    pub(crate) n: u64,
 }
 
 /// A fold to be kept.
@@ -139,9 +154,6 @@ pub(crate) struct NewFold {
     /// Number of its seeds.
     pub(crate) n: u64,
     pub(crate) body: Vec<u8>,
-    /// The fingerprints of those after the row `run_after`, in the place of all later runs.
-    pub(crate) run: Vec<u8>,
-    pub(crate) run_after: i64,
 }
 
 /// Estimates: requested, computed in order, finished or cancelled.

@@ -9,8 +9,8 @@
 //! commit is does not matter. Equal fingerprints, which folds keep sorted, are a suspicion; then the seeds are read.
 
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
+    iter::repeat_n,
     panic::resume_unwind,
 };
 
@@ -87,34 +87,34 @@ pub(super) struct Place {
     pub(super) is_after_fold: bool,
 }
 
-/// How often each suspected seed is in a place.
-pub(super) type Places = BTreeMap<(Seed, Place), u64>;
-
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     /// The seeds that came more than once, ascending, and where each counts.
     counted: Vec<(Seed, Place)>,
-    /// Buckets whose folds have seeds that they should not have, and how often.
-    in_folds: Vec<(u32, Seed, u64)>,
+    /// Seeds that should not be in the fold of their bucket, each as often as it should not.
+    in_folds: Vec<(u32, Seed)>,
     excluded: u64,
 }
 
 impl Copies {
-    pub(super) fn of(places: Places) -> Self {
-        let places: Vec<_> = places.into_iter().collect();
+    /// From where suspected seeds are: each as often as it is there.
+    pub(super) fn of(mut places: Vec<(Seed, Place)>) -> Self {
+        places.sort_unstable();
         let mut copies = Self::default();
-        for same in places.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
-            let ((seed, first), _) = same[0];
-            let times: u64 = same.iter().map(|(_, times)| times).sum();
-            if times == 1 {
+        for same in places.chunk_by(|(a, _), (b, _)| a == b) {
+            let (seed, first) = same[0];
+            if same.len() == 1 {
                 continue;
             }
             copies.counted.push((seed, first));
-            copies.excluded += times - 1;
-            for ((_, place), times) in same.iter().filter(|((_, place), _)| !place.is_after_fold) {
-                let extra = times - u64::from(*place == first);
-                if extra > 0 {
-                    copies.in_folds.push((place.bucket, seed, extra));
+            copies.excluded += same.len() as u64 - 1;
+            for together in same.chunk_by(|(_, a), (_, b)| a == b) {
+                let (_, place) = together[0];
+                if !place.is_after_fold {
+                    let extra = together.len() - usize::from(place == first);
+                    copies
+                        .in_folds
+                        .extend(repeat_n((place.bucket, seed), extra));
                 }
             }
         }
@@ -126,10 +126,10 @@ impl Copies {
         self.excluded
     }
 
-    /// The seeds that the fold of a bucket has too often, and how often.
-    pub(super) fn in_fold(&self, bucket: u32) -> impl Iterator<Item = (&Seed, u64)> {
-        let of_bucket = self.in_folds.iter().filter(move |(of, ..)| *of == bucket);
-        of_bucket.map(|(_, seed, times)| (seed, *times))
+    /// The seeds that are to be taken out of the fold of a bucket, each as often as it is there too much.
+    pub(super) fn in_fold(&self, bucket: u32) -> Vec<Seed> {
+        let of_bucket = self.in_folds.iter().filter(|(of, _)| *of == bucket);
+        of_bucket.map(|(_, seed)| *seed).collect()
     }
 
     /// Whether a seed of this bucket counts there.
@@ -227,7 +227,7 @@ mod tests {
         let buckets: Vec<[Vec<Seed>; 2]> = (0..4)
             .map(|_| [(); 2].map(|()| (0..30).map(|_| pool[rng.random_range(0..40)]).collect()))
             .collect();
-        let mut places = Places::new();
+        let mut places = Vec::new();
         for (bucket, parts) in (0..).zip(&buckets) {
             for (is_after_fold, seeds) in [false, true].into_iter().zip(parts) {
                 for seed in seeds {
@@ -235,7 +235,7 @@ mod tests {
                         bucket,
                         is_after_fold,
                     };
-                    *places.entry((*seed, position)).or_default() += 1;
+                    places.push((*seed, position));
                 }
             }
         }
@@ -247,11 +247,9 @@ mod tests {
             let mut counted: Vec<Seed> = Vec::new();
             for (bucket, [folded, after]) in (0..).zip(&buckets) {
                 let mut folded = folded.clone();
-                for (seed, times) in copies.in_fold(bucket) {
-                    for _ in 0..times {
-                        let at = folded.iter().position(|other| other == seed).unwrap();
-                        folded.swap_remove(at);
-                    }
+                for seed in copies.in_fold(bucket) {
+                    let at = folded.iter().position(|other| *other == seed).unwrap();
+                    folded.swap_remove(at);
                 }
                 assert!(folded.iter().all(|seed| copies.counts_in(seed, bucket)));
                 counted.extend(folded);

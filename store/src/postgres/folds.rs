@@ -1,5 +1,4 @@
-//! Folds of buckets as rows of `sums`, and runs beside them. Whoever moves one on, merges chunks or sorts them, holds the
-//! bucket's row of `sums`.
+//! Folds of buckets as rows of `sums`. Whoever moves one on, merges chunks or sorts them, holds the bucket's row.
 
 use eigenveil_shared::Result;
 use tokio_postgres::Client;
@@ -11,15 +10,16 @@ use super::{
     unsigned,
 };
 use crate::contract::{
-    engine::{Engine as _, NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
+    engine::{Engine as _, Kept, NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
     failure::Failure,
     study::{Study, StudyKey},
 };
 
 const HOLD: &str = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE";
-// A statement after the row is held: whatever was merged meanwhile, perhaps beyond the fold's end, is seen.
-const SWAP: &str =
-    "UPDATE sums s SET upto = $4, n = $5, body = $6 WHERE study = $1 AND bucket = $2 AND upto = $3
+// A statement after the row is held: whatever was merged meanwhile, perhaps beyond the fold's end, is seen. Nothing is
+// inserted: of a deleted study nothing comes back.
+const SWAP: &str = "UPDATE sums s SET generation = generation + 1, upto = $4, n = $5, body = $6
+    WHERE study = $1 AND bucket = $2 AND generation = $3
     AND $5 = (SELECT coalesce(sum(c.n), 0) FROM chunks c
         WHERE c.study = s.study AND c.bucket = s.bucket AND c.last <= $4)";
 
@@ -40,30 +40,43 @@ impl Seeds for Postgres {
         read_all().map_err(|failure| inner.note(failure))
     }
 
+    /// The database's disk is not known here.
+    fn has_room(&self, _bytes: u64) -> bool {
+        true
+    }
+
     /// Whether the answer to the COMMIT comes is of no interest: what is kept is right, and what is not is made again.
-    fn keep_fold(&self, study: &Study, bucket: u32, from: i64, fold: NewFold) -> Result<bool> {
+    fn keep_fold(
+        &self,
+        study: &Study,
+        bucket: u32,
+        generation: i64,
+        fold: NewFold,
+    ) -> Result<bool> {
         let (study, bucket) = (study.key.0, bucket as i32);
         self.wait(async {
             let session = self.inner.pool.begin().await?;
             session.query_opt(HOLD, &[&study, &bucket]).await?;
-            let n = fold.n as i64;
+            let (upto, n) = (fold.upto, fold.n as i64);
             let swapped = session
-                .execute(SWAP, &[&study, &bucket, &from, &fold.upto, &n, &fold.body])
+                .execute(SWAP, &[&study, &bucket, &generation, &upto, &n, &fold.body])
                 .await?;
-            if swapped > 0 {
-                let delete = "DELETE FROM fold_runs WHERE study = $1 AND bucket = $2 AND upto > $3";
-                session
-                    .execute(delete, &[&study, &bucket, &fold.run_after])
-                    .await?;
-                let insert =
-                    "INSERT INTO fold_runs (study, bucket, upto, body) VALUES ($1, $2, $3, $4)";
-                session
-                    .execute(insert, &[&study, &bucket, &fold.upto, &fold.run])
-                    .await?;
-            }
             session.batch_execute("COMMIT").await?;
             session.done();
             Ok(swapped > 0)
+        })
+    }
+
+    fn drop_fold(&self, study: &Study, bucket: u32, generation: i64) -> Result<()> {
+        let (study, bucket) = (study.key.0, bucket as i32);
+        self.wait(async {
+            let session = self.inner.pool.take().await?;
+            let drop = format!("{DROP} AND generation = $3");
+            session
+                .execute(drop.as_str(), &[&study, &bucket, &generation])
+                .await?;
+            session.done();
+            Ok(())
         })
     }
 }
@@ -81,13 +94,17 @@ impl SeedReader for Reader<'_> {
         self.accepted
     }
 
-    fn folded(&self, bucket: u32) -> Result<(i64, u64), Failure> {
+    fn kept(&self, bucket: u32) -> Result<Kept, Failure> {
         let (study, bucket) = (self.study.key.0, bucket as i32);
-        let select = "SELECT upto, n FROM sums WHERE study = $1 AND bucket = $2";
+        let select = "SELECT generation, upto, n FROM sums WHERE study = $1 AND bucket = $2";
         let row = self
             .inner
             .wait(self.session.query_one(select, &[&study, &bucket]))?;
-        Ok((row.try_get(0)?, unsigned(row.try_get(1)?)))
+        Ok(Kept {
+            generation: row.try_get(0)?,
+            upto: row.try_get(1)?,
+            n: unsigned(row.try_get(2)?),
+        })
     }
 
     fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure> {
@@ -97,23 +114,11 @@ impl SeedReader for Reader<'_> {
             .wait(value(self.session, select, &[&study, &bucket]))
     }
 
-    fn runs(&self, bucket: u32, take: &mut RowSink<'_>) -> Result<(), Failure> {
+    fn last(&self, bucket: u32) -> Result<i64, Failure> {
         let (study, bucket) = (self.study.key.0, bucket as i32);
-        let mut before = i64::MAX;
-        loop {
-            // One at a time: each may have eight megabytes.
-            let select =
-                "SELECT upto, body FROM fold_runs WHERE study = $1 AND bucket = $2 AND upto < $3
-                 ORDER BY upto DESC LIMIT 1";
-            let next = self
-                .inner
-                .wait(self.session.query_opt(select, &[&study, &bucket, &before]));
-            let Some(row) = next? else { return Ok(()) };
-            before = row.try_get(0)?;
-            if !take(before, row.try_get(1)?)? {
-                return Ok(());
-            }
-        }
+        let select = "SELECT seq FROM buckets WHERE study = $1 AND bucket = $2";
+        self.inner
+            .wait(value(self.session, select, &[&study, &bucket]))
     }
 
     fn rows(&self, bucket: u32, after: i64, take: &mut RowSink<'_>) -> Result<(), Failure> {
@@ -122,23 +127,23 @@ impl SeedReader for Reader<'_> {
     }
 }
 
-/// Before the chunks of a bucket, whose row of sums is held, are sorted: drops its runs, since they show which seeds came
-/// earlier, and its sum, too, unless that is of all seeds. Never twice with the same `upto`: whoever has read the chunks
-/// before keeps nothing.
-pub(super) async fn drop_fold(
+const DROP: &str = "UPDATE sums SET generation = generation + 1, upto = 0, n = 0, body = NULL
+    WHERE study = $1 AND bucket = $2";
+
+/// After the chunks of a bucket, whose row of sums is held, were sorted: drops its fold, since that shows which seeds came
+/// earlier, unless it is of all. Whoever has read the chunks before keeps nothing.
+pub(super) async fn after_sorting(
     client: &Client,
     study: StudyKey,
     bucket: i32,
-    has_some_only: bool,
+    has_all: bool,
 ) -> Result<(), Failure> {
-    let delete = "DELETE FROM fold_runs WHERE study = $1 AND bucket = $2";
-    client.execute(delete, &[&study.0, &bucket]).await?;
-    if has_some_only {
-        let reset = "UPDATE sums SET upto = least(upto, 0) - 1, n = 0, body = NULL WHERE study = $1 AND bucket = $2";
-        let rows = client.execute(reset, &[&study.0, &bucket]).await?;
-        require("sums", rows, 1)?;
-    }
-    Ok(())
+    let update = match has_all {
+        true => "UPDATE sums SET generation = generation + 1 WHERE study = $1 AND bucket = $2",
+        false => DROP,
+    };
+    let rows = client.execute(update, &[&study.0, &bucket]).await?;
+    require("sums", rows, 1)
 }
 
 #[cfg(test)]
@@ -254,26 +259,25 @@ mod tests {
                 upto,
                 n,
                 body: Vec::new(),
-                run: Vec::new(),
-                run_after: -1,
             };
             commit(store, study, 0..16, |number| number).await;
             assert!(!engine.keep_fold(study, 0, 0, fold(8, 4_097)).unwrap());
             store.fold(study, Cancel::NEVER).unwrap();
             assert_eq!(kept(servers), "16 8192");
             assert!(!engine.keep_fold(study, 0, 0, fold(8, 4_096)).unwrap());
+            engine.drop_fold(study, 0, 0).unwrap();
             assert_eq!(kept(servers), "16 8192");
             commit(store, study, 16..26, |number| number).await;
             // All that is not folded becomes one chunk.
             store.sweep(&|| false).unwrap();
             assert_eq!(chunks(servers), "16 26");
-            assert!(!engine.keep_fold(study, 0, 16, fold(24, 12_288)).unwrap());
-            assert!(engine.keep_fold(study, 0, 16, fold(26, 13_312)).unwrap());
+            assert!(!engine.keep_fold(study, 0, 1, fold(24, 12_288)).unwrap());
+            assert!(engine.keep_fold(study, 0, 1, fold(26, 13_312)).unwrap());
         });
     }
 
-    /// Small chunks are merged on either side of a fold's end; a damaged sum is not used; a closed study's is dropped
-    /// unless it is of all seeds, and goes with the study.
+    /// Small chunks are merged on either side of a fold's end; a damaged fold is made anew; a closed study's is dropped
+    /// unless it is of all seeds, and goes with the study, whoever was about to keep another one.
     #[test]
     fn a_fold_keeps_no_chunk_small() {
         with_one_bucket(1, async |servers, studies| {
@@ -296,13 +300,17 @@ mod tests {
             servers
                 .sql("UPDATE eigenveil.sums SET body = set_byte(body, 7, get_byte(body, 7) # 1)");
             assert_eq!(unfolded(store, study), 17 * 512);
+            assert_eq!(kept(servers), "0 0");
+            assert!(!store.is_damaged());
             assert_close(&sums(store, study), &wanted, 1e-6);
+            fold();
+            assert_eq!(kept(servers), "17 8704");
             commit(17..18).await;
             store.set_state(study, StudyState::Closed).await.unwrap();
             sweep();
             assert_eq!(
                 (chunks(servers), kept(servers)),
-                ("18".into(), "-1 0".into())
+                ("18".into(), "0 0".into())
             );
             fold();
             assert_eq!(kept(servers), "18 9216");
@@ -310,14 +318,24 @@ mod tests {
             let summed = sums(store, study);
             servers.sql("UPDATE eigenveil.studies SET rewritten_stage = 0");
             sweep();
-            let runs = "SELECT count(*) FROM eigenveil.fold_runs";
-            assert_eq!(
-                (kept(servers), servers.sql(runs)),
-                ("18 9216".into(), "0".into())
-            );
+            assert_eq!(kept(servers), "18 9216");
             assert_eq!(sums(store, study), summed);
             store.delete_study(study).await.unwrap();
+            let generation = servers.sql("SELECT generation FROM eigenveil.sums");
+            let generation: i64 = generation.parse().unwrap();
+            let keep = |generation| {
+                let fold = NewFold {
+                    upto: 18,
+                    n: 9_216,
+                    body: Vec::new(),
+                };
+                let engine = fleet(store);
+                engine.keep_fold(study, 0, generation, fold).unwrap()
+            };
+            assert!(keep(generation));
             sweep();
+            assert_eq!(kept(servers), "");
+            assert!(!keep(generation + 1));
             assert_eq!(kept(servers), "");
         });
     }
@@ -345,8 +363,6 @@ mod tests {
                 upto: 1,
                 n: 4_096,
                 body: Vec::new(),
-                run: Vec::new(),
-                run_after: -1,
             };
             assert!(!fleet(store).keep_fold(study, 0, 0, old).unwrap());
             store.fold(study, Cancel::NEVER).unwrap();

@@ -13,7 +13,7 @@ use super::{
     Inner,
     chunks::{Run, next_chunks},
     connection::value,
-    folds::drop_fold,
+    folds::after_sorting,
     statements::require,
     unsigned,
 };
@@ -91,13 +91,13 @@ const ARRIVAL_ROWS: &str =
     ON CONFLICT (study, bucket, seconds, start) DO UPDATE SET n = a.n + excluded.n";
 
 const VACUUM: &str =
-    "VACUUM (FREEZE, INDEX_CLEANUP ON) identifiers, tokens, chunks, sums, fold_runs, arrivals";
+    "VACUUM (FREEZE, INDEX_CLEANUP ON) identifiers, tokens, chunks, sums, arrivals";
 // Frozen up to a transaction later than the study's last step: so nothing is left of what that step replaced, as it
 // would be for a snapshot that somebody holds, or without the right to a VACUUM.
 const ENDED: &str = "UPDATE studies s SET rewritten_stage = $2
     WHERE state = 'closed' AND rewritten_stage = $1 AND NOT EXISTS (
         WITH vacuumed AS (SELECT oid, reltoastrelid, relfrozenxid FROM pg_class WHERE oid IN ('identifiers'::regclass,
-            'tokens'::regclass, 'chunks'::regclass, 'sums'::regclass, 'fold_runs'::regclass, 'arrivals'::regclass))
+            'tokens'::regclass, 'chunks'::regclass, 'sums'::regclass, 'arrivals'::regclass))
         SELECT 1 FROM pg_class c WHERE age(c.relfrozenxid) >= age(s.xmin) AND (
             c.oid IN (SELECT oid FROM vacuumed)
             OR c.oid IN (SELECT reltoastrelid FROM vacuumed WHERE reltoastrelid != 0)))";
@@ -229,7 +229,7 @@ pub(super) async fn sort_bucket(
     }
     if seeds > 0 {
         // The sum of all of them is that in any order.
-        drop_fold(client, study, bucket, folded != seeds).await?;
+        after_sorting(client, study, bucket, folded == seeds).await?;
     }
     Ok(true)
 }

@@ -107,7 +107,6 @@ impl Inner {
             ("identifiers", "id", REMOVED),
             ("tokens", "key", REMOVED),
             ("chunks", "(bucket, last)", 1_000),
-            ("fold_runs", "(bucket, upto)", 64),
             // Of up to 34 MB each.
             ("site_reports", "number", 8),
         ] {

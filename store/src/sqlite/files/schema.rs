@@ -163,24 +163,16 @@ const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (study_pk, number)
     ) STRICT;
 ", "
-    -- A cache: the sum of the n seeds of a bucket in its rows up to upto, with a checksum and a sample of them. No body:
-    -- there is none, and upto is below every row, never twice the same.
+    -- A cache: of the n seeds of a bucket in its rows up to upto the sum, a sample and fingerprints, with a checksum. No
+    -- body: none, and upto is below every row. generation: a larger one with each change, also of the rows' order.
     CREATE TABLE folds (
-        study_pk INTEGER NOT NULL REFERENCES studies,
-        bucket   INTEGER NOT NULL,
-        upto     INTEGER NOT NULL,
-        n        INTEGER NOT NULL CHECK (n >= 0),
-        body     BLOB,
+        study_pk   INTEGER NOT NULL REFERENCES studies,
+        bucket     INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        upto       INTEGER NOT NULL,
+        n          INTEGER NOT NULL CHECK (n >= 0),
+        body       BLOB,
         PRIMARY KEY (study_pk, bucket)
-    ) STRICT;
-
-    -- The fingerprints of those seeds, in sorted runs, each of the rows up to upto and after the run before.
-    CREATE TABLE fold_runs (
-        study_pk INTEGER NOT NULL REFERENCES studies,
-        bucket   INTEGER NOT NULL,
-        upto     INTEGER NOT NULL,
-        body     BLOB NOT NULL,
-        PRIMARY KEY (study_pk, bucket, upto)
     ) STRICT;
 "];
 
@@ -364,7 +356,7 @@ mod tests {
         let connect = || Connection::open(database_path(&config.data_dir)).unwrap();
         drop(open().unwrap());
         // As the version before has it, and larger than the limit.
-        let older = "DROP TABLE folds; DROP TABLE fold_runs; PRAGMA user_version = 3;
+        let older = "DROP TABLE folds; PRAGMA user_version = 3;
             INSERT INTO settings (key, value) VALUES ('filler', zeroblob(2000000)); VACUUM";
         connect().execute_batch(older).unwrap();
         drop(open().unwrap());

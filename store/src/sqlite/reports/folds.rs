@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use super::seeds::read_rows;
 use crate::{
     contract::{
-        engine::{NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
+        engine::{Kept, NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
         failure::Failure,
         study::{Study, StudyKey},
     },
@@ -31,17 +31,49 @@ impl Seeds for Sqlite {
     }
 
     /// Leaves the last of the space to reports.
-    fn keep_fold(&self, study: &Study, bucket: u32, from: i64, fold: NewFold) -> Result<bool> {
-        let bytes = (fold.body.len() + fold.run.len()) as u64;
+    fn has_room(&self, bytes: u64) -> bool {
         let size = metadata(self.directory.database()).map_or(0, |file| file.len());
         let limit = self.config.max_store_bytes.unwrap_or(u64::MAX);
-        if !self.reserve.has_room_for(bytes) || size.saturating_add(bytes) > limit - limit / 8 {
-            return Err(Failure::Full.into_error());
-        }
+        self.reserve.has_room_for(bytes) && size.saturating_add(bytes) <= limit - limit / 8
+    }
+
+    fn keep_fold(
+        &self,
+        study: &Study,
+        bucket: u32,
+        generation: i64,
+        fold: NewFold,
+    ) -> Result<bool> {
+        self.write_fold(study, move |transaction, pk| {
+            keep(transaction, pk, bucket, generation, &fold)
+        })
+    }
+
+    fn drop_fold(&self, study: &Study, bucket: u32, generation: i64) -> Result<()> {
+        self.write_fold(study, move |transaction, pk| {
+            let before = kept(transaction, pk, bucket)?;
+            if before.generation == generation {
+                put(transaction, pk, bucket, after(before, None), None)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Sqlite {
+    /// A transaction after which nothing of replaced folds is left in free pages: they show which seeds came earlier.
+    fn write_fold<T: Send + 'static>(
+        &self,
+        study: &Study,
+        write: impl FnOnce(&Transaction<'_>, StudyKey) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
         let (pk, id) = (study.key, study.id());
         self.write_blocking(move |transaction| {
             rows::require(transaction, pk, id)?;
-            keep(transaction, pk, bucket, from, &fold)
+            transaction.pragma_update(None, "secure_delete", true)?;
+            let written = write(transaction, pk);
+            transaction.pragma_update(None, "secure_delete", "FAST")?;
+            written
         })
     }
 }
@@ -57,13 +89,8 @@ impl SeedReader for Reader<'_> {
         self.accepted
     }
 
-    fn folded(&self, bucket: u32) -> Result<(i64, u64), Failure> {
-        let select = "SELECT upto, n FROM folds WHERE study_pk = ? AND bucket = ?";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let row = statement.query_row(params![self.study_pk, bucket], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        });
-        Ok(row.optional()?.unwrap_or((-1, 0)))
+    fn kept(&self, bucket: u32) -> Result<Kept, Failure> {
+        kept(self.connection, self.study_pk, bucket)
     }
 
     fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure> {
@@ -75,18 +102,11 @@ impl SeedReader for Reader<'_> {
         Ok(body.flatten())
     }
 
-    fn runs(&self, bucket: u32, take: &mut RowSink<'_>) -> Result<(), Failure> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT upto, body FROM fold_runs WHERE study_pk = ? AND bucket = ? ORDER BY upto DESC",
-        )?;
-        let mut rows = statement.query(params![self.study_pk, bucket])?;
-        while let Some(row) = rows.next()? {
-            let body = row.get_ref(1)?.as_blob().map_err(Failure::damaged)?;
-            if !take(row.get(0)?, body)? {
-                break;
-            }
-        }
-        Ok(())
+    fn last(&self, bucket: u32) -> Result<i64, Failure> {
+        let select =
+            "SELECT coalesce(max(commit_seq), -1) FROM seeds WHERE study_pk = ? AND bucket = ?";
+        let mut statement = self.connection.prepare_cached(select)?;
+        Ok(statement.query_row(params![self.study_pk, bucket], |row| row.get(0))?)
     }
 
     fn rows(&self, bucket: u32, after: i64, take: &mut RowSink<'_>) -> Result<(), Failure> {
@@ -94,53 +114,89 @@ impl SeedReader for Reader<'_> {
     }
 }
 
+fn kept(connection: &Connection, study_pk: StudyKey, bucket: u32) -> Result<Kept, Failure> {
+    let select = "SELECT generation, upto, n FROM folds WHERE study_pk = ? AND bucket = ?";
+    let mut statement = connection.prepare_cached(select)?;
+    let kept = statement.query_row(params![study_pk, bucket], |row| {
+        Ok(Kept {
+            generation: row.get(0)?,
+            upto: row.get(1)?,
+            n: row.get(2)?,
+        })
+    });
+    Ok(kept.optional()?.unwrap_or(Kept {
+        generation: 0,
+        upto: -1,
+        n: 0,
+    }))
+}
+
+/// What is kept in the place of that: a fold, or none.
+fn after(before: Kept, fold: Option<&NewFold>) -> Kept {
+    Kept {
+        generation: before.generation + 1,
+        upto: fold.map_or(-1, |fold| fold.upto),
+        n: fold.map_or(0, |fold| fold.n),
+    }
+}
+
+fn put(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+    bucket: u32,
+    kept: Kept,
+    body: Option<&[u8]>,
+) -> Result<(), Failure> {
+    transaction.execute(
+        "INSERT INTO folds (study_pk, bucket, generation, upto, n, body) VALUES (?, ?, ?, ?, ?, ?)
+         ON CONFLICT (study_pk, bucket) DO UPDATE SET
+             generation = excluded.generation, upto = excluded.upto, n = excluded.n, body = excluded.body",
+        params![study_pk, bucket, kept.generation, kept.upto, kept.n, body],
+    )?;
+    Ok(())
+}
+
 fn keep(
     transaction: &Transaction<'_>,
     study_pk: StudyKey,
     bucket: u32,
-    from: i64,
+    generation: i64,
     fold: &NewFold,
 ) -> Result<bool, Failure> {
-    let written = transaction.execute(
-        "INSERT INTO folds (study_pk, bucket, upto, n, body) SELECT ?1, ?2, ?4, ?5, ?6
-         WHERE ?3 = coalesce((SELECT upto FROM folds WHERE study_pk = ?1 AND bucket = ?2), -1)
-         ON CONFLICT (study_pk, bucket) DO UPDATE SET upto = excluded.upto, n = excluded.n, body = excluded.body",
-        params![study_pk, bucket, from, fold.upto, fold.n, fold.body],
+    let before = kept(transaction, study_pk, bucket)?;
+    // Of the new rows only: what those before are is said by the generation.
+    let added: u64 = transaction.query_row(
+        "SELECT coalesce(sum(n), 0) FROM seeds
+         WHERE study_pk = ? AND bucket = ? AND commit_seq > ? AND commit_seq <= ?",
+        params![study_pk, bucket, before.upto, fold.upto],
+        |row| row.get(0),
     )?;
-    if written == 0 {
+    if before.generation != generation || before.n + added != fold.n {
         return Ok(false);
     }
-    // Runs show which seeds came earlier: nothing of them stays in free pages.
-    transaction.pragma_update(None, "secure_delete", true)?;
-    transaction.execute(
-        "DELETE FROM fold_runs WHERE study_pk = ? AND bucket = ? AND upto > ?",
-        params![study_pk, bucket, fold.run_after],
-    )?;
-    transaction.pragma_update(None, "secure_delete", "FAST")?;
-    transaction.execute(
-        "INSERT INTO fold_runs (study_pk, bucket, upto, body) VALUES (?, ?, ?, ?)",
-        params![study_pk, bucket, fold.upto, fold.run],
-    )?;
+    let kept = after(before, Some(fold));
+    put(transaction, study_pk, bucket, kept, Some(&fold.body))?;
     Ok(true)
 }
 
-/// Before rows of the bucket are sorted and numbered anew: a fold of all seeds stays what it is, and any other is dropped.
-/// Runs go in any case, since they show which seeds came earlier.
+/// Before rows of the bucket are sorted and numbered anew, where whatever is replaced is overwritten: a fold of all seeds
+/// stays what it is, and any other is dropped, since it shows which seeds came earlier.
 pub(crate) fn before_sorting(
     transaction: &Transaction<'_>,
     study_pk: StudyKey,
     bucket: u32,
 ) -> Result<(), Failure> {
-    transaction.execute(
-        "DELETE FROM fold_runs WHERE study_pk = ? AND bucket = ?",
+    let before = kept(transaction, study_pk, bucket)?;
+    let all: u64 = transaction.query_row(
+        "SELECT coalesce(sum(n), 0) FROM seeds WHERE study_pk = ? AND bucket = ?",
         params![study_pk, bucket],
+        |row| row.get(0),
     )?;
-    // Never twice the same row: whoever has read the seeds before keeps nothing.
+    if before.n != all {
+        return put(transaction, study_pk, bucket, after(before, None), None);
+    }
     transaction.execute(
-        "INSERT INTO folds (study_pk, bucket, upto, n) SELECT ?1, ?2, -2, 0
-         WHERE coalesce((SELECT n FROM folds WHERE study_pk = ?1 AND bucket = ?2), 0)
-             != (SELECT sum(n) FROM seeds WHERE study_pk = ?1 AND bucket = ?2)
-         ON CONFLICT (study_pk, bucket) DO UPDATE SET upto = min(upto, -1) - 1, n = 0, body = NULL",
+        "UPDATE folds SET generation = generation + 1 WHERE study_pk = ? AND bucket = ?",
         params![study_pk, bucket],
     )?;
     Ok(())
@@ -148,22 +204,16 @@ pub(crate) fn before_sorting(
 
 /// Removes some of what is kept of a study; returns the number of rows.
 pub(crate) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<usize, Failure> {
-    let mut removed = 0;
-    for table in ["folds", "fold_runs"] {
-        // Each has up to eight megabytes, or a sum.
-        removed += transaction.execute(
-            &format!(
-                "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE study_pk = ? LIMIT 4)"
-            ),
-            [study_pk],
-        )?;
-    }
-    Ok(removed)
+    // By default each has up to 32 MiB.
+    Ok(transaction.execute(
+        "DELETE FROM folds WHERE rowid IN (SELECT rowid FROM folds WHERE study_pk = ? LIMIT 4)",
+        [study_pk],
+    )?)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{cell::Cell, path::Path, sync::Arc};
 
     use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource as _};
     use eigenveil_shared::api::StudyState;
@@ -173,8 +223,10 @@ mod tests {
     use crate::{
         Store, Study,
         config::StoreConfig,
+        contract::engine::NewFold,
         database_path,
         environment::Environment,
+        folds::{Folding, fold_study},
         testing::fixtures::{create, of_seeds, with_payload},
     };
 
@@ -222,9 +274,21 @@ mod tests {
             self.runtime.block_on(sent).unwrap();
         }
 
-        fn number(&self, query: &str) -> i64 {
-            let result = self.database.query_row(query, [], |row| row.get(0));
-            result.unwrap()
+        /// Generation, last row and seeds of the fold; zeros where there never was one.
+        fn kept(&self) -> (i64, i64, i64) {
+            let select = "SELECT coalesce(max(generation), 0), coalesce(max(upto), 0), coalesce(max(n), 0) FROM folds";
+            let row = self.database.query_row(select, [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            });
+            row.unwrap()
+        }
+
+        /// Closed and sorted.
+        fn close(&self) {
+            let close = self.store.set_state(&self.study, StudyState::Closed);
+            self.runtime.block_on(close).unwrap();
+            self.store.sweep(&|| false).unwrap();
+            assert!(self.store.is_rewritten(&self.study).unwrap());
         }
 
         /// Copies, and seeds that an estimate expands.
@@ -244,36 +308,93 @@ mod tests {
         }
     }
 
-    /// A fingerprint is written anew as often as its run doubles; copies are found in all runs.
+    /// The larger a fold is, the more seeds it takes to write it anew; fewer are left to estimates. Copies are found in
+    /// folds and after them.
     #[test]
-    fn runs_of_equal_length_are_merged() {
+    fn a_fold_is_seldom_written_anew() {
         let case = OneBucket::new(|_| ());
         for number in 0..50 {
             case.send(64 * number, 64);
             case.fold();
         }
-        let lengths = "SELECT group_concat((length(body) - 8) / 512, ' ') FROM (SELECT body FROM fold_runs ORDER BY upto)";
-        let lengths: String = case
-            .database
-            .query_row(lengths, [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(lengths, "32 16 2");
+        // 64 at a time up to an eighth of 512, then 128, …
+        assert_eq!(case.kept(), (21, 49, 3_200));
         assert_eq!(case.read(), (0, 0));
-        // A copy of a seed of the first run, after all folds.
+        case.send(3_200, 64);
+        case.fold();
+        assert_eq!((case.kept(), case.read()), ((21, 49, 3_200), (0, 64)));
+        // A copy of a seed of the fold.
         case.send(9_000, 1);
-        assert_eq!(case.read(), (1, 0));
-        // Runs that are gone or damaged are made anew of the seeds.
-        for change in [
-            "UPDATE fold_runs SET body = zeroblob(length(body)) WHERE upto = 49",
-            "DELETE FROM fold_runs",
+        assert_eq!(case.read(), (1, 64));
+    }
+
+    /// However many reports come meanwhile: what came after it had begun is left for later.
+    #[test]
+    fn folding_ends_while_seeds_come() {
+        let case = OneBucket::new(|_| ());
+        let next = Cell::new(0);
+        let send = || {
+            assert!(next.get() < 20_000, "it never ends");
+            case.send(next.get(), 100);
+            next.set(next.get() + 100);
+        };
+        (0..3).for_each(|_| send());
+        let folding = Folding {
+            config: case.store.config(),
+            cancel: Cancel::NEVER,
+            pause: &|| (0..4).for_each(|_| send()),
+        };
+        fold_study(&*case.store.shared.engine, &case.study, &folding).unwrap();
+        assert_eq!(case.kept(), (1, 2, 300));
+        // Before each of three ranges, and before the fold was kept.
+        assert_eq!(case.read(), (0, 1_600));
+    }
+
+    /// A fold is a cache: the store is not damaged, one without copies is what an estimate gets meanwhile, and the fold is
+    /// made anew.
+    #[test]
+    fn a_damaged_fold_is_made_anew() {
+        for damage in [
+            "UPDATE folds SET body = zeroblob(length(body))",
+            "UPDATE folds SET body = substr(body, 1, 100)",
+            "UPDATE folds SET body = NULL",
+            "UPDATE folds SET n = n + 1",
+            "UPDATE folds SET n = 1 << 62",
+            "UPDATE folds SET upto = upto + 1",
         ] {
-            case.database.execute(change, []).unwrap();
-            assert_eq!(case.read(), (1, 0));
+            let case = OneBucket::new(|_| ());
+            case.send(0, 100);
+            case.fold();
+            case.send(100, 100);
+            case.database.execute_batch(damage).unwrap();
+            assert_eq!(case.read(), (0, 200), "{damage}");
+            assert_eq!(case.kept(), (2, -1, 0), "{damage}");
+            assert!(!case.store.is_damaged());
+            case.fold();
+            assert_eq!((case.kept(), case.read()), ((3, 1, 200), (0, 0)));
         }
     }
 
-    /// A closed study is sorted: a fold of some of its seeds goes, one of all stays, and runs go in any case. After that
-    /// whoever has read the seeds before keeps nothing.
+    /// A fold of rows as they were before they were sorted is no longer of those that are there.
+    #[test]
+    fn a_fold_of_other_seeds_is_made_anew() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 100);
+        case.fold();
+        let before = "CREATE TABLE saved AS SELECT upto, n, body FROM folds";
+        case.database.execute_batch(before).unwrap();
+        case.send(100, 100);
+        case.close();
+        let put_back = "UPDATE folds SET (upto, n, body) = (SELECT upto, n, body FROM saved)";
+        case.database.execute_batch(put_back).unwrap();
+        assert_eq!(case.read(), (0, 200));
+        assert!(!case.store.is_damaged());
+        case.fold();
+        assert_eq!(case.read(), (0, 0));
+    }
+
+    /// A closed study is sorted: a fold of some of its seeds goes, and one of all stays. Whoever has read the seeds before
+    /// keeps nothing, nor a fold of too few.
     #[test]
     fn sorting_drops_what_is_no_longer_true() {
         for last in [10, 64] {
@@ -282,32 +403,95 @@ mod tests {
             case.send(100, last);
             case.fold();
             assert_eq!(case.read(), (0, u64::from(last % 64)));
-            let close = case.store.set_state(&case.study, StudyState::Closed);
-            case.runtime.block_on(close).unwrap();
-            case.store.sweep(&|| false).unwrap();
-            assert!(case.store.is_rewritten(&case.study).unwrap());
-            assert_eq!(case.number("SELECT count(*) FROM fold_runs"), 0);
-            let (kept, expanded) = if last == 64 { (164, 0) } else { (0, 110) };
-            assert_eq!(case.number("SELECT n FROM folds"), kept);
+            let (before, ..) = case.kept();
+            case.close();
+            let (generation, _, kept) = case.kept();
+            assert_eq!(kept, if last == 64 { 164 } else { 0 });
+            let expanded = if last == 64 { 0 } else { 110 };
             assert_eq!(case.read(), (0, expanded));
-            if kept == 0 {
-                assert_eq!(case.number("SELECT upto FROM folds"), -2);
-                case.fold();
-                assert_eq!(case.read(), (0, 0));
-            }
+            let keep = |generation, n| {
+                let fold = NewFold {
+                    upto: 1,
+                    n,
+                    body: Vec::new(),
+                };
+                let engine = &case.store.shared.engine;
+                engine.keep_fold(&case.study, 0, generation, fold).unwrap()
+            };
+            let all = u64::from(100 + last);
+            assert!(generation > before && !keep(before, all));
+            assert!(!keep(generation, all - 1) && !keep(generation, all + 1));
+            case.fold();
+            assert_eq!(case.read(), (0, 0));
         }
     }
 
-    /// Where the sums are larger than the limit nothing is kept, and everything counts.
+    /// Nor do free pages have what shows which seeds came earlier.
+    #[test]
+    fn nothing_is_left_of_a_fold_that_was_dropped() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 4_000);
+        case.fold();
+        let select = "SELECT body FROM folds";
+        let body: Vec<u8> = case
+            .database
+            .query_row(select, [], |row| row.get(0))
+            .unwrap();
+        // Those that lie in pages of their own.
+        let pieces = body.chunks_exact(1_000).skip(9).map(|some| &some[..64]);
+        let pieces: Vec<&[u8]> = pieces.collect();
+        let left = || {
+            let folder = tempfile::tempdir().unwrap();
+            let main = Path::new(case.database.path().unwrap());
+            let copy = folder.path().join("copy.db");
+            std::fs::copy(main, &copy).unwrap();
+            let logs = [main, &*copy].map(|path| path.with_extension("db-wal"));
+            std::fs::copy(&logs[0], &logs[1]).unwrap();
+            let database = Connection::open(&copy).unwrap();
+            let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+            database.query_row(checkpoint, [], |_| Ok(())).unwrap();
+            let bytes = std::fs::read(&copy).unwrap();
+            let is_left = |piece: &&&[u8]| bytes.windows(64).any(|part| part == **piece);
+            pieces.iter().filter(is_left).count()
+        };
+        assert!(left() > 15, "{}", left());
+        let (generation, ..) = case.kept();
+        let engine = &case.store.shared.engine;
+        engine.drop_fold(&case.study, 0, generation).unwrap();
+        assert_eq!(left(), 0);
+    }
+
+    /// Where what is kept would be larger than the limit nothing is kept, and everything counts.
     #[test]
     fn the_limit_decides_what_is_kept() {
-        // One sum of three features.
-        for (limit, kept) in [(8 * 6 - 1, 0), (8 * 6, 1)] {
+        // A sum of three features, and the fingerprints.
+        let needed = 8 * 6 + 8 * 200;
+        for (limit, kept) in [(needed - 1, 0), (needed, 200)] {
             let case = OneBucket::new(|config| config.max_fold_bytes = limit);
             case.send(0, 200);
             case.fold();
-            assert_eq!(case.number("SELECT count(*) FROM folds"), kept);
-            assert_eq!(case.read(), (0, if kept == 1 { 0 } else { 200 }));
+            assert_eq!(case.kept().2, kept);
+            assert_eq!(case.read(), (0, 200 - kept as u64));
         }
+    }
+
+    /// A panic is told, and neither ends the folding nor comes again at once.
+    #[test]
+    fn folding_in_the_background_survives_a_panic() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 100);
+        let asked = Cell::new(0);
+        let panics = || {
+            asked.set(asked.get() + 1);
+            assert!(asked.get() != 2, "a bug");
+            false
+        };
+        let fold = || while case.store.fold_in_background(&panics).unwrap() {};
+        fold();
+        fold();
+        assert_eq!(case.kept().2, 0);
+        case.send(100, 100);
+        fold();
+        assert_eq!(case.kept().2, 200);
     }
 }

@@ -1,13 +1,5 @@
--- The fingerprints of the seeds that a row of sums counts, in sorted runs, each of the commits up to upto and after the
--- run before. They do not compress.
-CREATE TABLE fold_runs (
-  study  bigint,
-  bucket int,
-  upto   bigint,
-  body   bytea NOT NULL,
-  PRIMARY KEY (study, bucket, upto)
-);
-ALTER TABLE fold_runs ALTER body SET STORAGE EXTERNAL;
+-- A larger one each time that the fold of a bucket is kept or dropped, or its chunks are sorted.
+ALTER TABLE sums ADD COLUMN generation bigint NOT NULL DEFAULT 0;
 
--- Sums of seeds have a checksum and a sample since this version: they are made anew.
-UPDATE sums SET upto = least(upto, 0) - 1, n = 0, body = NULL WHERE upto > 0;
+-- A fold has fingerprints, a sample and a checksum since this version: those before are made anew.
+UPDATE sums SET generation = 1, upto = 0, n = 0, body = NULL WHERE upto != 0;
