@@ -43,10 +43,12 @@ impl Rounds {
     /// study changes something: its seeds are sorted.
     pub(crate) fn next(&mut self, study: &Study, config: &StoreConfig) -> Option<u32> {
         let (state, reports) = (study.state(), study.reports_accepted());
-        if most_seeds(config, study) == 0 || reports < config.min_folded_seeds as u64 {
+        let (buckets, p) = (study.buckets(), study.params().sum_dimension());
+        let enough = |of_bucket| enough_seeds(config.min_folded_seeds, p, of_bucket);
+        // Nothing is read in vain: whoever reads keeps a database's log from being cut, which a small disk feels.
+        if most_seeds(config, study) == 0 || reports < u64::from(buckets) * enough(0) {
             return None;
         }
-        let buckets = study.buckets();
         let new = || Round {
             state,
             reports,
@@ -55,9 +57,7 @@ impl Rounds {
         };
         let round = self.of_studies.entry(study.key).or_insert_with(new);
         if round.done >= buckets {
-            let p = study.params().sum_dimension();
-            let of_bucket = round.reports / u64::from(buckets);
-            let enough = enough_seeds(config.min_folded_seeds, p, of_bucket);
+            let enough = enough(round.reports / u64::from(buckets));
             let is_due = round.has_more
                 || round.state != state
                 || reports >= round.reports + u64::from(buckets) * enough;
