@@ -25,16 +25,16 @@ const FURTHER_LOSS: [(f64, f64, f64); 7] = [
     (0.0, 20.0, 32.0),
 ];
 
-/// Information of one answer among three, J(ε) = ((e^ε − 1)/(e^ε + 2))²: 0.032, 0.133, 0.463 and 0.897 at ε = 0.5, 1, 2
-/// and 4.
-pub fn information(epsilon: f64) -> f64 {
+/// Information of one of B answers, J(ε) = ((e^ε − 1)/(e^ε + B − 1))²: of three, as about a number that everybody has,
+/// 0.032, 0.133, 0.463 and 0.897 at ε = 0.5, 1, 2 and 4.
+pub fn information(epsilon: f64, answers: u8) -> f64 {
     let odds_less_one = libm::expm1(epsilon);
-    (odds_less_one / (odds_less_one + 3.0)).powi(2)
+    (odds_less_one / (odds_less_one + f64::from(answers))).powi(2)
 }
 
 /// By how much a share of made-up answers moves a share of answers among three: (e^ε + 2)/(e^ε − 1), 2.7 at ε = 1.
 pub(super) fn reach_of_made_up(epsilon: f64) -> f64 {
-    information(epsilon).sqrt().recip()
+    information(epsilon, 3).sqrt().recip()
 }
 
 /// A request for a plan of a preparation.
@@ -115,7 +115,7 @@ pub fn plan_preparation(request: &PreparationPlanRequest) -> Result<PreparationP
         )));
     }
     Budget::pure(epsilon)?.check_study_limit()?;
-    let information = information(epsilon.max(MIN_EPSILON));
+    let information = information(epsilon.max(MIN_EPSILON), 3);
     let enough = ENOUGH_ANSWERS * columns as f64 / information;
     let prepare = (MAX_SHARE * n as f64).min(enough).ceil();
     let effective_answers = prepare * information / columns as f64;

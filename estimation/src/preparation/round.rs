@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     Error, Result, error,
+    mechanism::randomised_response::Question,
     preparation::{ColumnKind, NumberRange, PreparationColumn, PreparationParams},
 };
 
@@ -82,6 +83,11 @@ impl<'a> Rounds<'a> {
         self.first.params.columns()
     }
 
+    /// The question about a column, as the first round asks it.
+    pub(super) fn question(self, column: usize) -> &'a Question {
+        &self.first.params.mechanism().questions()[column]
+    }
+
     pub(super) fn epsilon(self) -> f64 {
         self.first.params.budget().epsilon()
     }
@@ -93,8 +99,7 @@ impl<'a> Rounds<'a> {
 
     /// The counts of all rounds of the answers to a question without rungs.
     pub(super) fn totals(self, column: usize) -> Vec<u64> {
-        let answers = self.first.params.mechanism().questions()[column].answers();
-        let mut totals = vec![0; usize::from(answers)];
+        let mut totals = vec![0; usize::from(self.question(column).answers())];
         for counts in self.all().flat_map(|round| round.counts_of(column)) {
             for (total, count) in totals.iter_mut().zip(counts) {
                 *total += count;

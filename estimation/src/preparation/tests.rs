@@ -158,7 +158,7 @@ fn rates_have_the_errors_of_the_formula() {
         }
     }
     let none = Rates::new(vec![0; 3], 1.0).of(1);
-    assert_eq!((none.share, none.error), (0.0, 1.0));
+    assert_eq!((none.share, none.error), (1.0 / 3.0, 1.0));
 }
 
 /// Answers of `n` people with these rows.
@@ -318,7 +318,7 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
         few.contains("40 effective answers; 150 need about"),
         "{few}"
     );
-    let n_more = ((150.0 - 300.0 * information(1.0)) / information(1.0)).ceil();
+    let n_more = ((150.0 - 300.0 * information(1.0, 3)) / information(1.0, 3)).ceil();
     assert!((820.0..835.0).contains(&n_more), "{n_more}");
     let none = messages(honest, 1.0, 0, uniform);
     assert!(none.contains("not worth using"), "{none}");
@@ -336,6 +336,72 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
     let messages = seldom.columns[0].messages.join("; ");
     assert!(messages.contains("leave the column out"), "{messages}");
     assert_eq!(seldom.features[0].observed, Some(0.1));
+}
+
+/// Constants of few answers, or of hardly anybody who has a value, are ones that a study may have, and more people are
+/// asked for.
+#[test]
+fn constants_of_few_answers_stay_in_the_range() {
+    for epsilon in [1.0, 4.0] {
+        let number = column(ColumnKind::number(0.0, 24.0)).may_be_missing();
+        let params = one(number, epsilon);
+        let question = &params.mechanism().questions()[0];
+        for (missing, values, words) in [
+            (0, 0, "more people"),
+            (0, 1, "more people"),
+            (1, 0, "more people"),
+            (200, 3, "more people"),
+            (20_000, 0, "leave the column out"),
+        ] {
+            let mut counts = vec![0; params.mechanism().counts()];
+            let answers = (0..missing).map(|at| (at, 3));
+            for (at, answer) in answers.chain((0..values).map(|at| (at, 1))) {
+                counts[question.count((at % 12) as u8, answer)] += 1;
+            }
+            let estimate = estimated(&params, &counts);
+            let (found, feature) = (&estimate.columns[0], &estimate.features[0]);
+            assert!(
+                (0.0..=24.0).contains(&feature.center) && (0.6..=12.0).contains(&feature.scale),
+                "{missing} {values} {feature:?}"
+            );
+            let says = found.messages.join("; ");
+            assert!(says.contains(words), "{missing} {values} {says}");
+            assert!(values > 0 || found.mean_error.is_none(), "{found:?}");
+        }
+    }
+    // Neither answer of a question that nobody was asked is likelier.
+    let yes_no = one(column(ColumnKind::YesNo).may_be_missing(), 1.0);
+    let found = estimated(&yes_no, &[0; 3]);
+    close(found.columns[0].mean.unwrap(), 0.5);
+    assert!(found.columns[0].mean_error.is_none());
+    assert_eq!(
+        (found.features[0].center, found.features[0].scale),
+        (0.5, 0.5)
+    );
+}
+
+/// Of as many people fewer effective answers come of more answers to choose from, and of cells that are missing.
+#[test]
+fn effective_answers_depend_on_the_question() {
+    let effective = |column: PreparationColumn| {
+        let params = one(column, 1.0);
+        let counts = vec![100; params.mechanism().counts()];
+        let found = &estimated(&params, &counts).columns[0];
+        (found.effective_answers, found.answers as f64)
+    };
+    for (kind, answers) in [
+        (ColumnKind::number(0.0, 1.0), 3),
+        (ColumnKind::YesNo, 2),
+        (ColumnKind::categories(["a", "b", "c"]), 4),
+    ] {
+        let (found, n) = effective(column(kind));
+        let odds = 1_f64.exp();
+        let share = (odds - 1.0) / (odds + f64::from(answers) - 1.0);
+        close(found / n, share * share);
+    }
+    // Of a yes-no column of which a third is missing B is 3, and two thirds count.
+    let (found, n) = effective(column(ColumnKind::YesNo).may_be_missing());
+    close(found / n, information(1.0, 3) * 2.0 / 3.0);
 }
 
 #[test]
@@ -376,7 +442,7 @@ fn rounds_that_do_not_belong_together_are_refused() {
 #[test]
 fn a_plan_divides_people() {
     for (epsilon, j) in [(0.5, 0.032), (1.0, 0.133), (2.0, 0.463), (4.0, 0.897)] {
-        assert!((information(epsilon) - j).abs() < 1e-3, "{epsilon}");
+        assert!((information(epsilon, 3) - j).abs() < 1e-3, "{epsilon}");
     }
     let plan = |columns, n, epsilon| {
         plan_preparation(&PreparationPlanRequest {
