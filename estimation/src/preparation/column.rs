@@ -12,6 +12,7 @@ use super::{
     error_bars::errors,
     fit::{Fit, Mixture, Moments},
     information::{ADVISED_ANSWERS, FEWEST_ANSWERS, information},
+    made_up::{crowded, reach},
     rates::{Rate, Rates},
     round::Rounds,
 };
@@ -61,6 +62,8 @@ pub struct PreparedColumn {
     /// Answers of people who have a value, times the information of one, J(ε): 150 are advised, and fewer than 50 are too
     /// few.
     pub effective_answers: f64,
+    /// A share g of all devices that make up answers about this column moves each of its shares by at most this times g.
+    pub reach_of_made_up: f64,
     /// Mean of a number or yes-no column.
     pub mean: Option<f64>,
     /// Its standard error; ±2 of them hold the mean in 19 of 20 cases. `None` where nobody has answered, or nobody has a
@@ -93,11 +96,13 @@ impl Estimated {
     pub(super) fn new(rounds: Rounds<'_>, at: usize, cancel: Cancel<'_>) -> Result<Self> {
         let column = &rounds.columns()[at];
         let answers = rounds.answers_about(at);
+        let of_one = information(rounds.epsilon(), rounds.question(at).answers());
         let mut prepared = PreparedColumn {
             name: column.name.clone(),
             kind: column.to_string(),
             answers,
             effective_answers: 0.0,
+            reach_of_made_up: reach(rounds.columns().len(), of_one),
             mean: None,
             mean_error: None,
             deviation: None,
@@ -116,7 +121,6 @@ impl Estimated {
             _ => yes_no(&mut prepared, column, &rates()),
         };
         let there = 1.0 - prepared.missing.map_or(0.0, |missing| missing.share);
-        let of_one = information(rounds.epsilon(), rounds.question(at).answers());
         prepared.effective_answers = answers as f64 * of_one * there;
         if prepared.effective_answers < FEWEST_ANSWERS {
             // What so few show is chance.
@@ -126,6 +130,7 @@ impl Estimated {
         let too_few = too_few(&prepared, rounds.columns().len(), of_one);
         prepared.messages.extend(too_few);
         prepared.messages.extend(seldom(&prepared));
+        prepared.messages.extend(crowded(rounds, at));
         Ok(Self {
             column: prepared,
             features,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     column::{Estimated, PreparedColumn},
-    information::{FEWEST_ANSWERS, reach_of_made_up},
+    information::FEWEST_ANSWERS,
     round::{Round, Rounds},
     second_round::second_round,
 };
@@ -24,9 +24,6 @@ pub struct PreparationEstimate {
     pub epsilon: f64,
     /// People who answered in each round.
     pub people: Vec<u64>,
-    /// A share g of made-up answers moves a share of answers by at most this times g; number columns that are never
-    /// missing.
-    pub reach_of_made_up: f64,
     /// Estimates of each column.
     pub columns: Vec<PreparedColumn>,
     /// Features of the study to come.
@@ -128,7 +125,6 @@ pub fn estimate_preparation(
     Ok(PreparationEstimate {
         epsilon: rounds.epsilon(),
         people: rounds.all().map(Round::people).collect(),
-        reach_of_made_up: reach_of_made_up(rounds.epsilon()),
         columns,
         features,
         warnings,

@@ -32,11 +32,6 @@ pub fn information(epsilon: f64, answers: u8) -> f64 {
     (odds_less_one / (odds_less_one + f64::from(answers))).powi(2)
 }
 
-/// By how much a share of made-up answers moves a share of answers among three: (e^ε + 2)/(e^ε − 1), 2.7 at ε = 1.
-pub(super) fn reach_of_made_up(epsilon: f64) -> f64 {
-    information(epsilon, 3).sqrt().recip()
-}
-
 /// A request for a plan of a preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

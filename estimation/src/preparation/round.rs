@@ -11,6 +11,7 @@ use eigenveil_shared::{
 pub struct Round<'a> {
     params: &'a PreparationParams,
     counts: &'a [u64],
+    people: u64,
 }
 
 impl<'a> Round<'a> {
@@ -21,7 +22,11 @@ impl<'a> Round<'a> {
     pub fn new(params: &'a PreparationParams, counts: &'a [u64]) -> Result<Self> {
         let expected = params.mechanism().counts();
         match counts.len() == expected {
-            true => Ok(Self { params, counts }),
+            true => Ok(Self {
+                params,
+                counts,
+                people: counts.iter().sum(),
+            }),
             false => Err(Error::estimate_failed(format!(
                 "there are {} counts of answers, but the questions have {expected} answers",
                 counts.len()
@@ -36,7 +41,7 @@ impl<'a> Round<'a> {
 
     /// Number of people who answered.
     pub fn people(self) -> u64 {
-        self.counts.iter().sum()
+        self.people
     }
 
     /// The counts of a column, by comb and answer.

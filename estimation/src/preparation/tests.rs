@@ -404,6 +404,48 @@ fn effective_answers_depend_on_the_question() {
     close(found / n, information(1.0, 3) * 2.0 / 3.0);
 }
 
+/// A share of all devices that lie about one column of four moves it by more than their share of honest draws would, at
+/// most by the reach, and shows by its number.
+#[test]
+fn made_up_answers_reach_one_column() {
+    let columns = (0..4).map(|at| PreparationColumn::new(format!("x{at}"), ColumnKind::YesNo));
+    let params = PreparationParams::freeze(columns.collect(), 1.0, None).unwrap();
+    let [high, low] = params.mechanism().probabilities(2);
+    let (n, liars) = (4_000_000.0, 40_000.0);
+    let found = |liars: f64| {
+        // Three in ten honest ones would say yes, if they told the truth.
+        let (each, yes) = ((n - liars) / 4.0, 0.3 * high + 0.7 * low);
+        let honest = [each * (1.0 - yes), each * yes];
+        let mut counts: Vec<u64> = honest.repeat(4).iter().map(|x| x.round() as u64).collect();
+        counts[1] += liars as u64;
+        estimated(&params, &counts).columns[0].clone()
+    };
+    let (honest, lied) = (found(0.0), found(liars));
+    let (moved, reach) = (
+        lied.mean.unwrap() - honest.mean.unwrap(),
+        lied.reach_of_made_up,
+    );
+    close(reach, 4.0 * (1_f64.exp() + 1.0) / (1_f64.exp() - 1.0));
+    let share = liars / n;
+    assert!(
+        moved < reach * share && moved > 0.5 * reach * share,
+        "{moved}"
+    );
+    let says = |column: &PreparedColumn| column.messages.join("; ");
+    assert!(
+        says(&lied).contains("are about it, where devices"),
+        "{lied:?}"
+    );
+    assert_eq!(says(&honest), "");
+    // All for one pair of values: no more than often about the column, but not about the pair.
+    let params = one(column(ColumnKind::number(0.0, 24.0)), 2.0);
+    let mut counts = answered(&params, 12_000, |rng| vec![24.0 * rng.random::<f64>()]);
+    assert_eq!(says(&estimated(&params, &counts).columns[0]), "");
+    counts[0] += 300;
+    let lied = &estimated(&params, &counts).columns[0];
+    assert!(says(lied).contains("with the same two values"), "{lied:?}");
+}
+
 #[test]
 fn rounds_that_do_not_belong_together_are_refused() {
     let first = one(column(ColumnKind::number(0.0, 1.0)), 1.0);

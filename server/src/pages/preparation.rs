@@ -130,7 +130,7 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
         div .scroll tabindex="0" role="region" aria-label="Columns with their constants" {
             table #prepared {
                 caption { "What the answers show" }
-                thead { tr { th scope="col" { "Column" } th scope="col" { "Answers" } th scope="col" { "Effective" } th scope="col" { "Mean" } th scope="col" { "±" } th scope="col" { "Deviation" } th scope="col" { "Within" } th scope="col" { "Missing" } } }
+                thead { tr { th scope="col" { "Column" } th scope="col" { "Answers" } th scope="col" { "Effective" } th scope="col" { "Mean" } th scope="col" { "±" } th scope="col" { "Deviation" } th scope="col" { "Within" } th scope="col" { "Missing" } th scope="col" { "Reach" } } }
                 tbody { @for column in &estimate.columns {
                     tr {
                         th scope="row" { (column.name) }
@@ -141,6 +141,7 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
                         td { (digits(column.deviation)) }
                         td { @if let Some(factor) = column.deviation_factor { "×" (three_digits(factor)) } @else { "–" } }
                         td { @if let Some(missing) = column.missing { (percent(missing.share)) } @else { "–" } }
+                        td { (three_digits(column.reach_of_made_up)) }
                     }
                     @for category in &column.categories {
                         tr {
@@ -148,13 +149,13 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
                             td {} td {}
                             td { (three_digits(category.share.share)) }
                             td { (three_digits(2.0 * category.share.error)) }
-                            td {} td {} td {}
+                            td {} td {} td {} td {}
                         }
                     }
                 } }
             }
         }
-        p .muted { "Effective answers: 150 a column are advised, and fewer than 50 are too few. ±: two standard errors. Deviation and its factor (three standard errors) are those of the column clipped to its interval. A share g of made-up answers moves a share of answers by at most " (three_digits(estimate.reach_of_made_up)) " g." }
+        p .muted { "Effective answers: 150 a column are advised, and fewer than 50 are too few. ±: two standard errors. Deviation and its factor (three standard errors) are those of the column clipped to its interval. Reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most." }
         @if !messages.is_empty() {
             ul #messages { @for message in messages { li { (message) } } }
         }

@@ -124,8 +124,8 @@ fn print(
     (study, answers): (&str, &PreparationAnswers),
 ) -> Result<()> {
     output::text(&format!(
-        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8}",
-        "column", "answers", "N", "mean", "±", "deviation", "within", "missing"
+        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}",
+        "column", "answers", "N", "mean", "±", "deviation", "within", "missing", "reach"
     ))?;
     for column in estimate.columns.iter().take(MAX_COLUMNS_SHOWN) {
         print_column(column)?;
@@ -135,9 +135,8 @@ fn print(
         more => output::text(&format!("… and {more} columns more"))?,
     }
     output::text(&format!(
-        "\nN: effective answers; ±: two standard errors; within: factor of the clipped column's deviation, to three standard errors. Each person gave one answer at epsilon {}; a share g of made-up answers moves a share of answers by at most {} g",
-        estimate.epsilon,
-        three_digits(estimate.reach_of_made_up)
+        "\nN: effective answers; ±: two standard errors; within: factor of the clipped column's deviation, to three standard errors; reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most. Each person gave one answer at epsilon {}",
+        estimate.epsilon
     ))?;
     let messages = estimate.columns.iter().flat_map(|column| &column.messages);
     for message in messages.chain(&estimate.warnings) {
@@ -174,7 +173,7 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
         .missing
         .map_or_else(|| "-".to_owned(), |m| percent(m.share));
     output::text(&format!(
-        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8}",
+        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}",
         column.name,
         column.answers,
         column.effective_answers.round(),
@@ -185,7 +184,8 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
             || "-".to_owned(),
             |factor| format!("×{}", three_digits(factor))
         ),
-        missing
+        missing,
+        three_digits(column.reach_of_made_up)
     ))?;
     for category in &column.categories {
         output::text(&format!(
