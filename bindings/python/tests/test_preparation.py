@@ -49,6 +49,14 @@ def test_features_come_from_two_rounds_of_answers(analyst, rows, tmp_path):
         analyst.prepare(study)
 
 
+def test_a_text_that_is_not_listed_is_another_category(analyst, tmp_path, caplog):
+    pandas = pytest.importorskip("pandas")
+    study = analyst.create_preparation("towns", {"town": "categories Rome|Milan"}, epsilon=1)
+    towns = pandas.DataFrame({"town": ["Turin"] * 30 + ["Rome"]})
+    done = eigenveil.report(study, towns, ledger=tmp_path / "towns.ledger")
+    assert done.sent.accepted == 31 and "categories" not in caplog.text
+
+
 def test_columns_that_cannot_be_asked_about_are_refused(analyst):
     for kind in ["number 3 1", "number 1", "number 0 inf", "categories A", "ordinal"]:
         with pytest.raises(errors.InputError):
