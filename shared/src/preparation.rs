@@ -337,6 +337,12 @@ impl PreparationParams {
         self.after
     }
 
+    /// The fingerprint of the first round, which in a first round is its own. Rounds with the same one are one
+    /// preparation, to which each person answers once.
+    pub fn first_round(&self) -> Fingerprint {
+        self.after.unwrap_or_else(|| self.fingerprint())
+    }
+
     /// The mechanism, with a question for each column.
     pub fn mechanism(&self) -> &RandomisedResponse {
         &self.mechanism

@@ -29,7 +29,7 @@ def test_features_come_from_two_rounds_of_answers(analyst, rows, tmp_path):
     found = analyst.prepare(first)
     assert found["people"] == [3000] and len(found["features"]) == 4
     second = analyst.create_second_round("second", first)
-    with pytest.raises(errors.LedgerError, match="first round"):
+    with pytest.raises(errors.LedgerError, match="one of the rounds"):
         eigenveil.report(second, rows[:3000], ledger=tmp_path / "first.ledger")
     eigenveil.report(second, rows[3000:], ledger=tmp_path / "second.ledger")
     found = analyst.prepare(second)
