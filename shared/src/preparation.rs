@@ -144,6 +144,15 @@ impl PreparationColumn {
         })
     }
 
+    /// The column as the first round asks about it.
+    fn without_interval(&self) -> Self {
+        let mut column = self.clone();
+        if let ColumnKind::Number(range) = &mut column.kind {
+            range.within = None;
+        }
+        column
+    }
+
     /// Names of the features of the study to come: the column's own, or `column=category` for each category.
     pub fn feature_names(&self) -> Vec<String> {
         match &self.kind {
@@ -341,6 +350,39 @@ impl PreparationParams {
     /// preparation, to which each person answers once.
     pub fn first_round(&self) -> Fingerprint {
         self.after.unwrap_or_else(|| self.fingerprint())
+    }
+
+    /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same ε.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub fn check_second(&self, second: &Self) -> Result<()> {
+        if self.after.is_some() {
+            return Err(Error::invalid_request(
+                "a third round would not make the constants better; use what the second one has found",
+            ));
+        }
+        let fingerprint = self.fingerprint();
+        if second.after != Some(fingerprint) {
+            return Err(error!(
+                InvalidRequest,
+                "the second round follows {}, not the first round with fingerprint {fingerprint}; give the two that belong together",
+                match second.after {
+                    Some(other) => format!("one with fingerprint {other}"),
+                    None => "none".to_owned(),
+                }
+            ));
+        }
+        let columns = second
+            .columns
+            .iter()
+            .map(PreparationColumn::without_interval);
+        if !columns.eq(self.columns.iter().cloned()) || second.budget != self.budget {
+            return Err(Error::invalid_request(
+                "the second round has other columns or another epsilon than the first one, so that their answers cannot be fitted together; make it from the first one",
+            ));
+        }
+        Ok(())
     }
 
     /// The mechanism, with a question for each column.

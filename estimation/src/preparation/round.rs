@@ -1,9 +1,9 @@
 //! The answers of one round, and those of two rounds that belong together.
 
 use eigenveil_shared::{
-    Error, Result, error,
+    Error, Result,
     mechanism::randomised_response::Question,
-    preparation::{ColumnKind, NumberRange, PreparationColumn, PreparationParams},
+    preparation::{PreparationColumn, PreparationParams},
 };
 
 /// The answers of a round: its parameters, and how often each answer was given.
@@ -75,7 +75,7 @@ impl<'a> Rounds<'a> {
             ));
         }
         if let Some(second) = second {
-            check_belongs(first.params, second.params)?;
+            first.params.check_second(second.params)?;
         }
         Ok(Self { first, second })
     }
@@ -112,33 +112,4 @@ impl<'a> Rounds<'a> {
         }
         totals
     }
-}
-
-/// Refuses two rounds that do not ask about the same columns at the same ε, one after the other.
-fn check_belongs(first: &PreparationParams, second: &PreparationParams) -> Result<()> {
-    let fingerprint = first.fingerprint();
-    if second.after() != Some(fingerprint) {
-        return Err(error!(
-            InvalidRequest,
-            "the second round follows {}, not the first round with fingerprint {fingerprint}; give the two that belong together",
-            match second.after() {
-                Some(other) => format!("one with fingerprint {other}"),
-                None => "none".to_owned(),
-            }
-        ));
-    }
-    let without_interval = |column: &PreparationColumn| PreparationColumn {
-        kind: match &column.kind {
-            ColumnKind::Number(NumberRange { lo, hi, .. }) => ColumnKind::number(*lo, *hi),
-            other => other.clone(),
-        },
-        ..column.clone()
-    };
-    let columns = second.columns().iter().map(without_interval);
-    if !columns.eq(first.columns().iter().cloned()) || second.budget() != first.budget() {
-        return Err(Error::invalid_request(
-            "the second round has other columns or another epsilon than the first one, so that their answers cannot be fitted together; make it from the first one",
-        ));
-    }
-    Ok(())
 }
