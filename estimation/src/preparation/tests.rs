@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     ErrorCode,
+    about::{FeatureNotice, StudyNotice},
     api::PreparationRequest,
     preparation::{ColumnKind, NumberRange, PreparationColumn, PreparationParams},
     preprocess::Row,
@@ -258,11 +259,39 @@ fn a_table_of_all_kinds_is_found_again() {
     );
     // Both categories have one scale.
     assert_eq!(estimate.features[3].scale, estimate.features[4].scale);
+    let notice = |description: Option<String>, party: &str| {
+        let about = StudyNotice {
+            responsible_party: Some(party.to_owned()),
+            features: Some(vec![
+                FeatureNotice {
+                    description,
+                    ..FeatureNotice::default()
+                };
+                5
+            ]),
+            ..StudyNotice::default()
+        };
+        let notices = estimate.notices("3fa2", &about);
+        let checked = StudyNotice {
+            features: Some(notices.clone()),
+            ..about
+        };
+        checked.check().unwrap();
+        notices[0].description.clone().unwrap()
+    };
+    let origin = "40000 people's answers to preparation 3fa2 (one round, epsilon 2)";
+    let says = notice(None, "Institute of Wine");
     assert!(
-        estimate
-            .origin("3fa2")
-            .contains("40000 people's answers to preparation 3fa2")
+        says.contains(origin) && says.ends_with("asked by Institute of Wine"),
+        "{says}"
     );
+    let says = notice(Some("Size".to_owned()), &"x".repeat(200));
+    assert!(
+        says.starts_with("Size. Center") && says.ends_with("epsilon 2)"),
+        "{says}"
+    );
+    // Exactly what is asked for comes first.
+    assert_eq!(notice(Some("y".repeat(300)), "z"), "y".repeat(300));
 }
 
 /// Which of these words a message of the only column has.
@@ -450,8 +479,12 @@ fn made_up_answers_reach_one_column() {
 fn rounds_that_do_not_belong_together_are_refused() {
     let first = one(column(ColumnKind::number(0.0, 1.0)), 1.0);
     let zeros = vec![0; first.mechanism().counts()];
-    let round = Round::new(&first, &zeros).unwrap();
-    assert!(Round::new(&first, &zeros[1..]).is_err());
+    let nobody = Round::new(&first, &zeros).unwrap();
+    let error = second_round(nobody).unwrap_err();
+    assert!(error.detail().contains("nobody has answered"), "{error}");
+    let ones = vec![1; zeros.len()];
+    let round = Round::new(&first, &ones).unwrap();
+    assert!(Round::new(&first, &ones[1..]).is_err());
     let mut request = second_round(round).unwrap();
     let freeze = |request: &PreparationRequest, epsilon: f64, after: Option<&str>| {
         let after = after.map(|text| text.parse().unwrap());

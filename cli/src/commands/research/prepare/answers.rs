@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     preparation::{FEWEST_ANSWERS, PreparationEstimate, PreparedColumn, estimate_answers},
 };
 use eigenveil_shared::{
-    about::{FeatureNotice, MAX_DESCRIPTION, StudyNotice},
+    about::{FeatureNotice, StudyNotice},
     api::PreparationAnswers,
     preprocess::Feature,
     wording::percent,
@@ -62,7 +62,6 @@ fn features_csv(
     study: &str,
     about: &StudyNotice,
 ) -> Result<Vec<u8>> {
-    let origin = estimate.origin(study);
     let observed = estimate
         .features
         .iter()
@@ -78,9 +77,8 @@ fn features_csv(
     let heads = constants.iter().chain(missing).chain(&meaning);
     let written = writer.write_record(heads);
     written.map_err(|error| CliError::failed(error.to_string()))?;
-    for (at, feature) in estimate.features.iter().enumerate() {
-        let notice = about.feature(at).cloned().unwrap_or_default();
-        let line = line(feature, observed, &notice, &origin);
+    for (feature, notice) in estimate.features.iter().zip(estimate.notices(study, about)) {
+        let line = line(feature, observed, notice);
         let written = writer.write_record(line);
         written.map_err(|error| CliError::failed(error.to_string()))?;
     }
@@ -88,7 +86,7 @@ fn features_csv(
     bytes.map_err(|error| CliError::failed(error.to_string()))
 }
 
-fn line(feature: &Feature, observed: bool, notice: &FeatureNotice, origin: &str) -> Vec<String> {
+fn line(feature: &Feature, observed: bool, notice: FeatureNotice) -> Vec<String> {
     let Feature {
         name,
         center,
@@ -103,18 +101,8 @@ fn line(feature: &Feature, observed: bool, notice: &FeatureNotice, origin: &str)
             feature.section.clone().unwrap_or_default(),
         ]);
     }
-    let both = notice
-        .description
-        .as_ref()
-        .map(|own| format!("{own}. {origin}"));
-    let description = match both {
-        None => origin.to_owned(),
-        Some(both) if both.len() <= MAX_DESCRIPTION => both,
-        // What a feature means comes first.
-        Some(_) => notice.description.clone().unwrap_or_default(),
-    };
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    line.extend([text(&notice.label), text(&notice.unit), description]);
+    let meaning = [notice.label, notice.unit, notice.description];
+    line.extend(meaning.map(Option::unwrap_or_default));
     line
 }
 
