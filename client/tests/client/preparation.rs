@@ -85,6 +85,7 @@ fn a_device_answers_once_and_is_charged_for_both() {
             "charged epsilon 1, delta 0",
             "charged epsilon 3.5",
             "a: number -8 8 may-be-missing",
+            "a: number -8 8 within -3 3 may-be-missing",
             "one of them is drawn",
         ],
     );

@@ -32,6 +32,9 @@ pub(super) fn questions(params: &PreparationParams, about: &StudyNotice) -> Mark
             }
         }
         p .muted { "Your device draws one of these columns before it looks at your data, and of a number column one of its pairs of values. It then answers one question: is your number below both values, between them, or not below either? Or: which of the words is it? With some probability it gives an answer that was drawn instead of yours. Nobody can see which it did." }
+        @if params.after().is_some() {
+            p .muted { "“Within” is the interval that the first round has found, in which both values lie." }
+        }
         @if columns.iter().any(|column| column.may_be_missing) {
             p .muted { "Where a value may be missing, “missing” is an answer like the others. Elsewhere a device without a value gives an answer that was drawn." }
         }

@@ -258,6 +258,13 @@ async fn pages_show_questions_to_everybody_and_what_was_found_to_readers() {
     ] {
         assert!(asked.contains(words), "{words}");
     }
+    let second = json!({"name": "second", "preparation": {"after": study.fingerprint, "columns": [
+        {"name": "size", "kind": {"number": {"lo": 0.0, "hi": 8.0, "within": [2.0, 6.0]}}},
+        {"name": "smokes", "kind": "yes-no", "may_be_missing": true},
+    ]}});
+    let second = created(&server, second).await;
+    let asked = page(format!("/studies/{}/participate", second.id)).await;
+    assert!(asked.contains("number 0 8 within 2 6"), "{asked}");
     let public = page(format!("/studies/{}", study.id)).await;
     assert!(
         public.contains("for the operator and for analysts"),
