@@ -59,6 +59,11 @@ fn a_device_answers_once_and_is_charged_for_both() {
     assert_eq!(body.len(), 62);
     let format = ReportFormat::of_preparation(&params(None));
     codec::decode_report(&body, &format).unwrap();
+    // Made from the bytes that a device ships with it is the same study.
+    let (bytes, pinned) = (params(None).canonical_bytes(), params(None).fingerprint());
+    let shipped = Study::from_canonical(&SERVER.parse().unwrap(), "first", &bytes, pinned);
+    let again = ledger.participate(&shipped.unwrap(), &row(3.0)).unwrap();
+    assert_eq!(again.entry().study(), "first");
     // The same bytes, whatever the row is then.
     let again = ledger.participate(&first, &row(7.0)).unwrap();
     assert_eq!(ledger.request(again.entry()).unwrap().body, body);
