@@ -522,6 +522,7 @@ fn a_plan_divides_people() {
     let plan = |columns, n, epsilon| {
         plan_preparation(&PreparationPlanRequest {
             columns,
+            answers: 3,
             n,
             epsilon,
         })
@@ -536,12 +537,22 @@ fn a_plan_divides_people() {
     let middle = plan(10, 20_000, 1.0);
     assert_eq!(middle.prepare, 6_000);
     assert!(middle.sentences()[1].contains("80 effective answers a column are few"));
+    // Of the columns below one may be missing, which makes four answers, and one has four categories and another one.
+    let columns = vec![
+        column(ColumnKind::number(0.0, 1.0)).may_be_missing(),
+        PreparationColumn::new("y", ColumnKind::categories(["a", "b", "c", "d"])),
+    ];
+    let request = PreparationPlanRequest::of_columns(columns, 1_000, 1.0).unwrap();
+    let asked = plan_preparation(&request).unwrap();
+    assert_eq!((asked.columns, asked.answers), (2, 5));
+    close(asked.effective_answers, 150.0 * information(1.0, 5));
     let small = plan(60, 2_000, 0.5);
     assert!(!small.is_recommended && small.sentences()[1].contains("not recommended"));
     assert_eq!(small.further_loss, 20.0);
     for (columns, n) in [(0, 10), (10, 0)] {
         let request = PreparationPlanRequest {
             columns,
+            answers: 3,
             n,
             epsilon: 1.0,
         };
@@ -550,6 +561,7 @@ fn a_plan_divides_people() {
     }
     let tiny = PreparationPlanRequest {
         columns: 1,
+        answers: 3,
         n: 1,
         epsilon: f64::NAN,
     };
