@@ -4,7 +4,9 @@
 use eigenveil_estimation::{
     Cancel,
     format::{three_digits, with_thousands},
-    preparation::{PreparationEstimate, estimate_answers},
+    preparation::{
+        PreparationEstimate, PreparationPlanRequest, estimate_answers, plan_preparation,
+    },
 };
 use eigenveil_shared::{
     Result, about::StudyNotice, enrolment::Enrolment, preparation::PreparationParams,
@@ -63,6 +65,49 @@ fn table(params: &PreparationParams, about: &StudyNotice) -> Markup {
                 } }
             }
         }
+    }
+}
+
+/// How many of these people prepare, and what that gives the study to come.
+pub(super) fn plan(params: &PreparationParams, people: u64) -> Markup {
+    let (columns, epsilon) = (params.columns().to_vec(), params.budget().epsilon());
+    let request = PreparationPlanRequest::of_columns(columns, people, epsilon);
+    let plan = match request.and_then(|request| plan_preparation(&request)) {
+        Ok(plan) => plan,
+        Err(error) => return html! { p .wrong { (error.detail()) } },
+    };
+    let rows = [
+        ("People who prepare", with_thousands(plan.prepare)),
+        (
+            "… of them in the first round",
+            with_thousands(plan.first_round),
+        ),
+        ("Left for the study", with_thousands(plan.study)),
+        (
+            "Effective answers a column N",
+            plan.effective_answers.round().to_string(),
+        ),
+        (
+            "A center is within",
+            format!("± {:.2} σ", plan.center_within),
+        ),
+        ("A scale is within", format!("× {:.2}", plan.scale_within)),
+        (
+            "Further loss, and of nine in ten tables",
+            format!(
+                "{} %, {} %",
+                plan.further_loss, plan.further_loss_of_nine_in_ten
+            ),
+        ),
+    ];
+    html! {
+        h2 { "How many prepare" }
+        @for sentence in plan.sentences() { p { (sentence) } }
+        table #plan {
+            caption { "Of " (with_thousands(people)) " people, for preparation and study together" }
+            tbody { @for (what, number) in rows { tr { th scope="row" { (what) } td { (number) } } } }
+        }
+        p .muted { "Of the variance of the study's first components. N is that of the column whose question has most answers; 150 are advised. Ask all in one round where the ranges are real limits, as of scores." }
     }
 }
 
