@@ -379,7 +379,8 @@ impl PreparationParams {
         self.after.unwrap_or_else(|| self.fingerprint())
     }
 
-    /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same ε.
+    /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same
+    /// ε.
     ///
     /// # Errors
     /// `invalid-request`.

@@ -59,15 +59,16 @@ pub struct PreparedColumn {
     pub kind: String,
     /// Answers about it.
     pub answers: u64,
-    /// Answers of people who have a value, times the information of one, J(ε): 150 are advised, and fewer than 50 are too
-    /// few.
+    /// Answers of people who have a value, times the information of one, J(ε): 150 are advised, and fewer than 50 are
+    /// too few.
     pub effective_answers: f64,
-    /// A share g of all devices that make up answers about this column moves each of its shares by at most this times g.
+    /// A share g of all devices that make up answers about this column moves each of its shares by at most this times
+    /// g.
     pub reach_of_made_up: f64,
     /// Mean of a number or yes-no column.
     pub mean: Option<f64>,
-    /// Its standard error; ±2 of them hold the mean in 19 of 20 cases. `None` where nobody has answered, or nobody has a
-    /// value: then mean and deviation say nothing.
+    /// Its standard error; ±2 of them hold the mean in 19 of 20 cases. `None` where nobody has answered, or nobody has
+    /// a value: then mean and deviation say nothing.
     pub mean_error: Option<f64>,
     /// Standard deviation of a number or yes-no column, of numbers that are clipped to `interval`.
     pub deviation: Option<f64>,

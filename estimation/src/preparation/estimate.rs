@@ -34,8 +34,8 @@ pub struct PreparationEstimate {
 }
 
 impl PreparationEstimate {
-    /// What each feature means to the people whom the study to come invites: what the preparation's notice says, and where
-    /// center and scale come from. `study` is the preparation's identifier.
+    /// What each feature means to the people whom the study to come invites: what the preparation's notice says, and
+    /// where center and scale come from. `study` is the preparation's identifier.
     pub fn notices(&self, study: &str, about: &StudyNotice) -> Vec<FeatureNotice> {
         let people: u64 = self.people.iter().sum();
         let rounds = match self.people.len() {

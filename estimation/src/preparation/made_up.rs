@@ -5,7 +5,8 @@ use crate::format::with_thousands;
 
 /// Standard deviations by which a number of answers exceeds its mean that no draw explains.
 const FAR: f64 = 5.0;
-/// Such a deviation is taken to be at least this: small numbers of answers have longer tails than a normal distribution.
+/// Such a deviation is taken to be at least this: small numbers of answers have longer tails than a normal
+/// distribution.
 const LEAST_DEVIATION: f64 = 5.0;
 
 /// By how much each share of the answers about one of `columns` moves at most, for each share of all devices that make

@@ -18,8 +18,8 @@ const SPREADS: f64 = 3.0;
 /// median to three above it, within the range; the other columns are asked about as before.
 ///
 /// # Errors
-/// `invalid-request` for a round that is the second one already, as a third one would not make the constants better, and
-/// for one that nobody has answered.
+/// `invalid-request` for a round that is the second one already, as a third one would not make the constants better,
+/// and for one that nobody has answered.
 pub fn second_round(first: Round<'_>) -> Result<PreparationRequest> {
     let rounds = Rounds::new(first, None)?;
     if first.people() == 0 {

@@ -177,8 +177,8 @@ class Analyst:
     ) -> Study:
         """Creates the second round of a preparation, for other people, in the intervals that the first one has found.
 
-        Whoever took part in the first round is refused by their ledger; :meth:`prepare` takes both rounds together. What
-        is not given is as in the first round, but there is no last day.
+        Whoever took part in the first round is refused by their ledger; :meth:`prepare` takes both rounds together.
+        What is not given is as in the first round, but there is no last day.
         """
         arguments = _preparation(name, None, enrolment, purpose, responsible_party, contact, last_day, draft)
         return self._study(self._core.create_second_round(id_of(first), to_json(arguments)))

@@ -85,8 +85,8 @@ impl RowLedger {
     /// # Errors
     /// `already-participated` if rows took part in this study at another address, or in another study of this server
     /// that had the name by which this one was [called](Study::called), or in another round of the same preparation;
-    /// `wrong-fingerprint`; `study-not-open` and `study-ended` if rows have no report yet; `invalid-about` if reports that
-    /// may be sent were made for another purpose (a study that moves must keep its purpose even with consent);
+    /// `wrong-fingerprint`; `study-not-open` and `study-ended` if rows have no report yet; `invalid-about` if reports
+    /// that may be sent were made for another purpose (a study that moves must keep its purpose even with consent);
     /// `invalid-budget`; [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is read with other settings than for the study's first
     /// reports; `budget-exceeded` if it would exceed a row's limit; `token-required` or `usage` for rows that would be
