@@ -60,7 +60,13 @@ def studied(analyst, rows, features, epsilon, k, name, folder):
     return np.asarray(analyst.estimate(study, k=k).components_)
 
 
-def run(analyst, table, people, epsilon, wider, one_round, seed, folder):
+def run(table, people, epsilon, wider, one_round, seed):
+    # Two rounds with the same questions on one server would be taken for one preparation.
+    with eigenveil.serve() as server, tempfile.TemporaryDirectory() as folder:
+        return measured(server.analyst(), table, people, epsilon, wider, one_round, seed, Path(folder))
+
+
+def measured(analyst, table, people, epsilon, wider, one_round, seed, folder):
     names = table.read_text().split("\n", 1)[0].split(",")
     rows = np.genfromtxt(table, delimiter=",", skip_header=1)
     rng = np.random.default_rng(seed)
@@ -105,19 +111,13 @@ def main():
     parser.add_argument("--one-round", action="store_true")
     given = parser.parse_args()
     tables = [t for t in sorted(given.tables.glob("*.csv")) if given.only in t.stem and (given.only or t.stem != "flchain")]
-    with eigenveil.serve() as server, tempfile.TemporaryDirectory() as folder:
-        analyst = server.analyst()
-        for people in map(int, given.people.split(",")):
-            for epsilon in map(float, given.epsilon.split(",")):
-                for wider in map(float, given.wider.split(",")):
-                    setting = (people, epsilon, wider, given.one_round)
-                    all_losses = [
-                        run(analyst, table, *setting, seed, Path(folder))
-                        for table in tables
-                        for seed in range(given.repeats)
-                    ]
-                    mean = np.mean(all_losses, axis=0)
-                    print(f"mean {people} {epsilon} {wider}: " + " ".join(f"{x:.2f}" for x in mean), flush=True)
+    for people in map(int, given.people.split(",")):
+        for epsilon in map(float, given.epsilon.split(",")):
+            for wider in map(float, given.wider.split(",")):
+                setting = (people, epsilon, wider, given.one_round)
+                all_losses = [run(table, *setting, seed) for table in tables for seed in range(given.repeats)]
+                mean = np.mean(all_losses, axis=0)
+                print(f"mean {people} {epsilon} {wider}: " + " ".join(f"{x:.2f}" for x in mean), flush=True)
 
 
 main()

@@ -75,8 +75,8 @@ impl Study {
         }))
     }
 
-    /// Makes a study like [`new`](Self::new), from canonical bytes with the pinned fingerprint: a device that ships
-    /// with a fingerprint does not trust a server for the parameters.
+    /// Makes a study like [`new`](Self::new), or a preparation, from canonical bytes with the pinned fingerprint: a device
+    /// that ships with a fingerprint does not trust a server for the parameters.
     ///
     /// ```
     /// use eigenveil_client::Study;
@@ -94,16 +94,16 @@ impl Study {
     /// ```
     ///
     /// # Errors
-    /// `wrong-fingerprint`, and every error of [`StudyParams::from_canonical`].
+    /// `wrong-fingerprint`, and every error of [`Parameters::from_canonical`]; `invalid-request` for a study of sites.
     pub fn from_canonical(
         server: &Server,
         id: &str,
         bytes: &[u8],
         expected: Fingerprint,
     ) -> Result<Self> {
-        let study = Self::new(server, id, StudyParams::from_canonical(bytes)?);
-        check_fingerprint(study.fingerprint(), expected)?;
-        Ok(study)
+        let info = StudyInfo::new(server, id, Parameters::from_canonical(bytes)?);
+        check_fingerprint(info.fingerprint(), expected)?;
+        info.try_into()
     }
 
     /// Adds name and notice: the ledgers store them for the receipt, and nothing is perturbed after the last day. A

@@ -201,11 +201,6 @@ impl StudyInfo {
         self.params.privacy()
     }
 
-    /// The fingerprint of the first round, if it is the second round of a preparation.
-    pub(crate) fn first_round(&self) -> Option<Fingerprint> {
-        self.params.preparation().ok()?.after()
-    }
-
     /// Its state when it was read.
     pub fn state(&self) -> StudyState {
         self.state

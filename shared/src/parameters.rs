@@ -154,6 +154,11 @@ impl Parameters {
         }
     }
 
+    /// The fingerprint of the first round of the preparation that it is a round of; `None` for a study of another kind.
+    pub fn first_round(&self) -> Option<Fingerprint> {
+        self.preparation().ok().map(PreparationParams::first_round)
+    }
+
     /// The canonical bytes (`docs/protocol.md`).
     pub fn canonical_bytes(&self) -> Vec<u8> {
         of_any!(self, params => params.canonical_bytes())

@@ -40,7 +40,7 @@ const MAX_SUM_DIMENSION: usize = 4_096;
 const MAY_BE_MISSING: &str = "may-be-missing";
 
 /// The kind of a column, with all that the analyst states about its values. `Display` and `FromStr` have it in words:
-/// `number 0 120`, `yes-no`, `categories Rome|Milan`.
+/// `number 0 120`, in a second round `number 0 120 within 30 80`; `yes-no`; `categories Rome|Milan`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -65,6 +65,23 @@ pub struct NumberRange {
     /// In a second round, the interval within the range that the first round has found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<[f64; 2]>,
+}
+
+impl NumberRange {
+    /// Reads `LO HI`, perhaps with `within FROM TO` behind it.
+    fn read(words: &str) -> Option<Self> {
+        let (range, within) = match words.split_once(" within ") {
+            Some((range, within)) => (range, Some(pair(within)?)),
+            None => (words, None),
+        };
+        let [lo, hi] = pair(range)?;
+        Some(Self { lo, hi, within })
+    }
+}
+
+fn pair(words: &str) -> Option<[f64; 2]> {
+    let numbers = words.split_whitespace().map(|number| number.parse().ok());
+    numbers.collect::<Option<Vec<f64>>>()?.try_into().ok()
 }
 
 impl ColumnKind {
@@ -137,11 +154,21 @@ impl PreparationColumn {
     pub fn parse(name: &str, words: &str) -> Result<Self> {
         let words = words.trim();
         let kind = words.strip_suffix(MAY_BE_MISSING);
+        let kind = kind.filter(|kind| kind.ends_with(char::is_whitespace));
         let column = Self::new(name, kind.unwrap_or(words).parse()?);
         Ok(match kind {
             Some(_) => column.may_be_missing(),
             None => column,
         })
+    }
+
+    /// The column as the first round asks about it.
+    fn without_interval(&self) -> Self {
+        let mut column = self.clone();
+        if let ColumnKind::Number(range) = &mut column.kind {
+            range.within = None;
+        }
+        column
     }
 
     /// Names of the features of the study to come: the column's own, or `column=category` for each category.
@@ -169,7 +196,13 @@ impl fmt::Display for PreparationColumn {
 impl fmt::Display for ColumnKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number(NumberRange { lo, hi, .. }) => write!(f, "number {lo} {hi}"),
+            Self::Number(NumberRange { lo, hi, within }) => {
+                write!(f, "number {lo} {hi}")?;
+                match within {
+                    Some([from, to]) => write!(f, " within {from} {to}"),
+                    None => Ok(()),
+                }
+            }
             Self::YesNo => f.write_str("yes-no"),
             Self::Categories(texts) => write!(f, "categories {}", texts.join("|")),
         }
@@ -180,21 +213,24 @@ impl FromStr for ColumnKind {
     type Err = Error;
 
     fn from_str(words: &str) -> Result<Self> {
-        let (kind, rest) = words.trim().split_once(' ').unwrap_or((words.trim(), ""));
-        let numbers = rest.split_whitespace().map(str::parse::<f64>);
-        let numbers: Vec<f64> = numbers.collect::<Result<_, _>>().unwrap_or_default();
-        match (kind, &numbers[..], rest.trim()) {
-            ("number", [lo, hi], _) => Ok(Self::number(*lo, *hi)),
-            ("yes-no", _, "") => Ok(Self::YesNo),
-            ("categories", _, texts) if !texts.is_empty() => {
-                Ok(Self::categories(texts.split('|').map(str::trim)))
+        let words = words.trim();
+        let (kind, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+        let rest = rest.trim();
+        let kind = match kind {
+            "number" => NumberRange::read(rest).map(Self::Number),
+            "yes-no" if rest.is_empty() => Some(Self::YesNo),
+            "categories" if !rest.is_empty() => {
+                Some(Self::categories(rest.split('|').map(str::trim)))
             }
-            _ => Err(error!(
+            _ => None,
+        };
+        kind.ok_or_else(|| {
+            error!(
                 InvalidRequest,
                 "a column is described by {words:?}; use `number LO HI`, `yes-no` or `categories A|B|C`, and {MAY_BE_MISSING} after it if cells may be missing"
             )
-            .with_field("columns")),
-        }
+            .with_field("columns")
+        })
     }
 }
 
@@ -335,6 +371,46 @@ impl PreparationParams {
     /// The fingerprint of the first round; `None` in a first round.
     pub fn after(&self) -> Option<Fingerprint> {
         self.after
+    }
+
+    /// The fingerprint of the first round, which in a first round is its own. Rounds with the same one are one
+    /// preparation, to which each person answers once.
+    pub fn first_round(&self) -> Fingerprint {
+        self.after.unwrap_or_else(|| self.fingerprint())
+    }
+
+    /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same
+    /// ε.
+    ///
+    /// # Errors
+    /// `invalid-request`.
+    pub fn check_second(&self, second: &Self) -> Result<()> {
+        if self.after.is_some() {
+            return Err(Error::invalid_request(
+                "a third round would not make the constants better; use what the second one has found",
+            ));
+        }
+        let fingerprint = self.fingerprint();
+        if second.after != Some(fingerprint) {
+            return Err(error!(
+                InvalidRequest,
+                "the second round follows {}, not the first round with fingerprint {fingerprint}; give the two that belong together",
+                match second.after {
+                    Some(other) => format!("one with fingerprint {other}"),
+                    None => "none".to_owned(),
+                }
+            ));
+        }
+        let columns = second
+            .columns
+            .iter()
+            .map(PreparationColumn::without_interval);
+        if !columns.eq(self.columns.iter().cloned()) || second.budget != self.budget {
+            return Err(Error::invalid_request(
+                "the second round has other columns or another epsilon than the first one, so that their answers cannot be fitted together; make it from the first one",
+            ));
+        }
+        Ok(())
     }
 
     /// The mechanism, with a question for each column.
@@ -665,6 +741,15 @@ mod tests {
                 column
             );
         }
+        let of_second = "number -1.5 120 within 30 80 may-be-missing";
+        let second = PreparationColumn::parse("age", of_second).unwrap();
+        assert_eq!(second.to_string(), of_second);
+        let range = NumberRange {
+            lo: -1.5,
+            hi: 120.0,
+            within: Some([30.0, 80.0]),
+        };
+        assert_eq!(second.kind, ColumnKind::Number(range));
         let parsed = PreparationColumn::parse("t", " categories New York | Rome ").unwrap();
         assert_eq!(parsed.kind, ColumnKind::categories(["New York", "Rome"]));
         let spaced = PreparationColumn::parse("x", "number  -1e3   2.5").unwrap();
@@ -675,6 +760,9 @@ mod tests {
             "number 1",
             "number 1 x",
             "number 1 2 3",
+            "number 1 4 within 2",
+            "yes-nomay-be-missing",
+            "may-be-missing",
             "yes-no 1",
             "categories",
             "ordinal",

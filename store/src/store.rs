@@ -19,6 +19,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
     error,
+    study::Fingerprint,
 };
 
 #[cfg(test)]
@@ -183,12 +184,44 @@ impl Store {
         self.engine().look_again().await
     }
 
-    /// Checks, freezes and stores a study.
+    /// Checks, freezes and stores a study. The first round of a second one must be here, with answers.
     pub async fn create_study(&self, request: CreateStudyRequest) -> Result<Arc<Study>> {
         let design = NewStudy::from_request(request, &self.shared.config, self.unix_ms())?;
+        if let Ok(second) = design.params.preparation()
+            && let Some(after) = second.after()
+        {
+            self.look_again().await?;
+            let first = self.first_round(after)?;
+            first.params().preparation()?.check_second(second)?;
+            if first.reports_accepted() == 0 {
+                return Err(Error::invalid_request(format!(
+                    "nobody has answered study {}, the first round of this preparation, so that nothing is known to ask about; create the second round when the first one has answers",
+                    first.id()
+                )));
+            }
+        }
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         self.engine().create(StudyId(id), design).await
+    }
+
+    /// The first round of a preparation, by its fingerprint.
+    ///
+    /// # Errors
+    /// `invalid-request` unless one study has it.
+    pub fn first_round(&self, fingerprint: Fingerprint) -> Result<Arc<Study>> {
+        let mut studies = self.studies();
+        studies.retain(|study| study.fingerprint() == fingerprint);
+        match <[_; 1]>::try_from(studies) {
+            Ok([first]) => Ok(first),
+            Err(others) if others.is_empty() => Err(Error::invalid_request(format!(
+                "the first round of this preparation, with fingerprint {fingerprint}, is not on this server; import it, or create the second round where it is"
+            ))),
+            Err(others) => Err(Error::invalid_request(format!(
+                "{} studies have the fingerprint of the first round of this preparation, {fingerprint}; merge them by an export and an import, and delete the others",
+                others.len()
+            ))),
+        }
     }
 
     /// Moves a study to another state; does nothing if it has this state already. Reports committed before the change

@@ -8,12 +8,15 @@ use eigenveil_estimation::{
     preparation::{estimate_answers, second_round_of},
 };
 use eigenveil_shared::{
+    about::{FeatureNotice, StudyNotice},
     api::{CreateStudyRequest, NewSiteToken, PreparationRequest},
-    enrolment::ParticipantToken,
+    enrolment::{Enrolment, ParticipantToken},
+    optional_word,
     preparation::PreparationColumn,
+    preprocess::Feature,
 };
 use pyo3::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     connection::Connection,
@@ -23,6 +26,40 @@ use crate::{
     use_case::request,
     wait::{Control, run_interruptible},
 };
+
+/// Arguments of a preparation, beside its columns.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreparationArguments {
+    name: String,
+    /// `None` for a second round, which has that of the first one.
+    epsilon: Option<f64>,
+    #[serde(default, deserialize_with = "optional_word")]
+    enrolment: Option<Enrolment>,
+    draft: bool,
+    about: StudyNotice,
+}
+
+impl PreparationArguments {
+    /// The request `usual`, with what the arguments say in the place of what it says.
+    fn instead_of(self, usual: CreateStudyRequest) -> CreateStudyRequest {
+        CreateStudyRequest {
+            enrolment: self.enrolment.unwrap_or(usual.enrolment),
+            draft: self.draft,
+            about: self.about.or(usual.about),
+            ..usual
+        }
+    }
+}
+
+/// A feature that a preparation has found, with what it means to participants.
+#[derive(Serialize)]
+struct FoundFeature<'a> {
+    #[serde(flatten)]
+    constants: &'a Feature,
+    #[serde(flatten)]
+    notice: FeatureNotice,
+}
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Analyst")]
 pub(crate) struct PyAnalyst {
@@ -93,8 +130,7 @@ impl PyAnalyst {
         })
     }
 
-    /// Creates a preparation of these columns, by name, each with its kind in words; `arguments` are those of a
-    /// `CreateStudyRequest`.
+    /// Creates a preparation of these columns, by name, each with its kind in words.
     fn create_preparation(
         &self,
         py: Python<'_>,
@@ -108,15 +144,17 @@ impl PyAnalyst {
                 columns: columns.collect::<eigenveil_shared::Result<_>>()?,
                 after: None,
             };
-            let design = CreateStudyRequest {
-                preparation: Some(preparation),
-                ..request(&arguments)?
-            };
+            let given: PreparationArguments = request(&arguments)?;
+            let epsilon = given
+                .epsilon
+                .ok_or_else(|| Failure::input("epsilon is None; give a number"))?;
+            let usual = CreateStudyRequest::of_preparation(&given.name, epsilon, preparation);
+            let design = given.instead_of(usual);
             json(&client.create_study(&design).await?)
         })
     }
 
-    /// Creates the second round of a preparation, at its epsilon.
+    /// Creates the second round of a preparation, like the first one but for what the arguments say.
     fn create_second_round(
         &self,
         py: Python<'_>,
@@ -124,25 +162,27 @@ impl PyAnalyst {
         arguments: String,
     ) -> PyResult<String> {
         self.call_about(py, study, async move |client, study| {
-            let preparation = second_round_of(&client.answers(&study).await?)?;
-            let first = client.study(&study).await?;
-            let design: CreateStudyRequest = request(&arguments)?;
-            let design = CreateStudyRequest {
-                preparation: Some(preparation),
-                epsilon: first.privacy.epsilon,
-                ..design
-            };
+            let given: PreparationArguments = request(&arguments)?;
+            let (first, answers) = (client.study(&study).await?, client.answers(&study).await?);
+            let usual = second_round_of(&first, &answers, &given.name)?;
+            let design = given.instead_of(usual);
             json(&client.create_study(&design).await?)
         })
     }
 
-    /// The constants that a preparation has found, as JSON, with where they come from.
+    /// The constants that a preparation has found, as JSON, with what each feature means to participants.
     fn prepare(&self, py: Python<'_>, study: String) -> PyResult<String> {
         self.call_about(py, study, async move |client, study| {
             let answers = client.answers(&study).await?;
             let estimate = estimate_answers(&answers, &mut |_, _| (), Cancel::NEVER)?;
+            let about = client.study(&study).await?.about;
+            let features = estimate.features.iter();
+            let features = features.zip(estimate.notices(&study, &about));
+            let features: Vec<_> = features
+                .map(|(constants, notice)| FoundFeature { constants, notice })
+                .collect();
             let mut document = serde_json::to_value(&estimate)?;
-            document["origin"] = estimate.origin(&study).into();
+            document["features"] = serde_json::to_value(features)?;
             Ok(document.to_string())
         })
     }

@@ -29,7 +29,7 @@ def test_features_come_from_two_rounds_of_answers(analyst, rows, tmp_path):
     found = analyst.prepare(first)
     assert found["people"] == [3000] and len(found["features"]) == 4
     second = analyst.create_second_round("second", first)
-    with pytest.raises(errors.LedgerError, match="first round"):
+    with pytest.raises(errors.LedgerError, match="one of the rounds"):
         eigenveil.report(second, rows[:3000], ledger=tmp_path / "first.ledger")
     eigenveil.report(second, rows[3000:], ledger=tmp_path / "second.ledger")
     found = analyst.prepare(second)
@@ -37,6 +37,8 @@ def test_features_come_from_two_rounds_of_answers(analyst, rows, tmp_path):
     assert found["people"] == [3000, 3000]
     # A spread of 1 around 4, with 2,000 answers of an information of 0.46 each.
     assert abs(size["mean"] - 4) < 5 * size["mean_error"] and 0.7 < size["deviation"] < 1.5
+    description = found["features"][3]["description"]
+    assert description.startswith("Center and scale are estimated from 6000 people's answers")
     study = analyst.create_study("main", features=found, epsilon=2)
     assert "preparation" in study.about["features"][0]["description"]
     # Whoever prepared is charged for both, if that is allowed.
@@ -47,6 +49,26 @@ def test_features_come_from_two_rounds_of_answers(analyst, rows, tmp_path):
         analyst.create_second_round("third", second)
     with pytest.raises(errors.EigenveilError):
         analyst.prepare(study)
+
+
+def test_a_second_round_is_like_the_first(analyst, tmp_path):
+    told = {"purpose": "How sizes differ", "responsible_party": "Institute", "contact": "a@example.org"}
+    first = analyst.create_preparation("of tokens", {"size": "number 0 10"}, epsilon=2, enrolment="token", **told)
+    with pytest.raises(errors.EigenveilError, match="nobody has answered"):
+        analyst.create_second_round("too early", first)
+    tokens = analyst.tokens(first, 40)
+    eigenveil.report(first, np.full((40, 1), 4.0), ledger=tmp_path / "first.ledger", tokens=tokens)
+    second = analyst.create_second_round("and second", first, contact="b@example.org")
+    assert (second.enrolment, second.epsilon) == ("token", 2.0)
+    assert {key: second.about[key] for key in told} == {**told, "contact": "b@example.org"}
+
+
+def test_a_text_that_is_not_listed_is_another_category(analyst, tmp_path, caplog):
+    pandas = pytest.importorskip("pandas")
+    study = analyst.create_preparation("towns", {"town": "categories Rome|Milan"}, epsilon=1)
+    towns = pandas.DataFrame({"town": ["Turin"] * 30 + ["Rome"]})
+    done = eigenveil.report(study, towns, ledger=tmp_path / "towns.ledger")
+    assert done.sent.accepted == 31 and "categories" not in caplog.text
 
 
 def test_columns_that_cannot_be_asked_about_are_refused(analyst):

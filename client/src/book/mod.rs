@@ -51,7 +51,7 @@ use crate::{
     exchange::ReportResult,
     rules::{
         Limits, PrivacyCost, StudyTerms, TOKEN_ERRORS, charge, check_known, check_move, compose,
-        took_part_in_first_round,
+        took_part_in_other_round,
     },
     study::{PreparedReport, Study, random_bytes},
     study_name::{check_called, find_study},
@@ -195,8 +195,8 @@ impl Book {
     /// `budget-exceeded`; `already-participated` if the device took part in a study with this identifier at another
     /// address, or in another study of this server that had the name by which this one was [called](Study::called);
     /// `wrong-fingerprint` if the study's parameters have changed since the device took part; `already-participated`, too,
-    /// for the second round of a preparation in whose first round the device took part; `study-not-open`,
-    /// `study-ended`, `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
+    /// for a round of a preparation in another round of which the device took part; `study-not-open`, `study-ended`,
+    /// `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
     pub fn take_part(&self, study: &Study, row: &Row, now: u64) -> Result<Step> {
         self.join(study, study.privacy(), now, || {
             check_unweighted(study)?;
@@ -247,10 +247,10 @@ impl Book {
         let known_names = known_names.map(|entry| (entry.study(), entry.terms.name.as_deref()));
         check_called(study, "the device", known_names)?;
         study.check_open(now)?;
-        if let Some(first) = study.first_round()
-            && let Some(entry) = self.entries.iter().find(|entry| entry.fingerprint == first)
+        if let Some(first) = study.parameters().first_round()
+            && let Some(entry) = self.entries.iter().find(|entry| entry.is_round_of(first))
         {
-            return Err(took_part_in_first_round(study, "the device", entry.study()));
+            return Err(took_part_in_other_round(study, "the device", entry.study()));
         }
         let charge = charge(study.id(), study.parameters(), &statement)?;
         let spent: Vec<Budget> = self.charges().collect();

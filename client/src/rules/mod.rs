@@ -54,12 +54,12 @@ pub(crate) fn check_known(
     Ok(())
 }
 
-/// The error for the second round of a preparation, in whose first round `who` took part as study `first`.
-pub(crate) fn took_part_in_first_round(study: &StudyInfo, who: &str, first: &str) -> Error {
+/// The error for a round of a preparation, in another round of which `who` took part as study `other`.
+pub(crate) fn took_part_in_other_round(study: &StudyInfo, who: &str, other: &str) -> Error {
     SharedError::new(
         ErrorCode::AlreadyParticipated,
         format!(
-            "{who} took part in study {first}, the first round of the preparation whose second round is study {}: each person answers in one of the rounds. Leave this round to others; the study that is prepared may still be taken part in",
+            "{who} took part in study {other}, a round of the preparation that study {} is a round of, too: each person answers in one of the rounds. Leave this round to others; the study that is prepared may still be taken part in",
             study.id()
         ),
     )

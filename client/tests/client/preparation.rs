@@ -19,7 +19,12 @@ use crate::{
 
 /// A preparation with the five columns of [`row`], in the first or the second round.
 fn params(after: Option<Fingerprint>) -> PreparationParams {
-    let within = after.map(|_| [-3.0, 3.0]);
+    params_up_to(3.0, after)
+}
+
+/// A second round asks about the values from −3 to `to`.
+fn params_up_to(to: f64, after: Option<Fingerprint>) -> PreparationParams {
+    let within = after.map(|_| [-3.0, to]);
     let range = NumberRange {
         lo: -8.0,
         hi: 8.0,
@@ -54,6 +59,11 @@ fn a_device_answers_once_and_is_charged_for_both() {
     assert_eq!(body.len(), 62);
     let format = ReportFormat::of_preparation(&params(None));
     codec::decode_report(&body, &format).unwrap();
+    // Made from the bytes that a device ships with it is the same study.
+    let (bytes, pinned) = (params(None).canonical_bytes(), params(None).fingerprint());
+    let shipped = Study::from_canonical(&SERVER.parse().unwrap(), "first", &bytes, pinned);
+    let again = ledger.participate(&shipped.unwrap(), &row(3.0)).unwrap();
+    assert_eq!(again.entry().study(), "first");
     // The same bytes, whatever the row is then.
     let again = ledger.participate(&first, &row(7.0)).unwrap();
     assert_eq!(ledger.request(again.entry()).unwrap().body, body);
@@ -80,9 +90,49 @@ fn a_device_answers_once_and_is_charged_for_both() {
             "charged epsilon 1, delta 0",
             "charged epsilon 3.5",
             "a: number -8 8 may-be-missing",
+            "a: number -8 8 within -3 3 may-be-missing",
             "one of them is drawn",
         ],
     );
+}
+
+/// In any order: after a second round no first one, of one first round no two second ones, and no copy of a round under
+/// another identifier.
+#[test]
+fn each_person_answers_in_one_of_all_rounds() {
+    let after = Some(params(None).fingerprint());
+    let rounds = [
+        preparation("first", params(None)),
+        preparation("copy", params(None)),
+        preparation("second", params(after)),
+        preparation("other", params_up_to(2.0, after)),
+    ];
+    for (taken, study) in rounds.iter().enumerate() {
+        let folder = Folder::new();
+        let device = || {
+            let ledger = Ledger::open(folder.at("device"));
+            ledger.unwrap().with_clock(|| NOW)
+        };
+        device().participate(study, &row(1.0)).unwrap();
+        let mut table = RowLedger::open(folder.at("rows"))
+            .unwrap()
+            .with_clock(|| NOW);
+        let two = rows(&table, 2);
+        let report = |number: u64, now| study.report(&row(number as f64), now);
+        let go_on = |_| ControlFlow::Continue(());
+        table.prepare(study, &two, report, go_on).unwrap();
+        for (at, round) in rounds.iter().enumerate() {
+            let request = UploadRequest::default();
+            for answer in [
+                device().participate(round, &row(1.0)).map(drop),
+                table.admit_upload(round, &two, &request).map(drop),
+            ] {
+                let refused = answer.err().and_then(|error| error.code());
+                let expected = (at != taken).then_some(ErrorCode::AlreadyParticipated);
+                assert_eq!(refused, expected, "{at} after {taken}");
+            }
+        }
+    }
 }
 
 /// A cell that is missing, infinite or far off, and a row of nothing, are answered for like any other; nothing tells.

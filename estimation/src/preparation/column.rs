@@ -12,6 +12,7 @@ use super::{
     error_bars::errors,
     fit::{Fit, Mixture, Moments},
     information::{ADVISED_ANSWERS, FEWEST_ANSWERS, information},
+    made_up::{crowded, reach},
     rates::{Rate, Rates},
     round::Rounds,
 };
@@ -58,11 +59,16 @@ pub struct PreparedColumn {
     pub kind: String,
     /// Answers about it.
     pub answers: u64,
-    /// Answers times the information of one, J(ε): 150 are advised, and fewer than 50 are too few.
+    /// Answers of people who have a value, times the information of one, J(ε): 150 are advised, and fewer than 50 are
+    /// too few.
     pub effective_answers: f64,
+    /// A share g of all devices that make up answers about this column moves each of its shares by at most this times
+    /// g.
+    pub reach_of_made_up: f64,
     /// Mean of a number or yes-no column.
     pub mean: Option<f64>,
-    /// Its standard error; ±2 of them hold the mean in 19 of 20 cases.
+    /// Its standard error; ±2 of them hold the mean in 19 of 20 cases. `None` where nobody has answered, or nobody has
+    /// a value: then mean and deviation say nothing.
     pub mean_error: Option<f64>,
     /// Standard deviation of a number or yes-no column, of numbers that are clipped to `interval`.
     pub deviation: Option<f64>,
@@ -91,11 +97,13 @@ impl Estimated {
     pub(super) fn new(rounds: Rounds<'_>, at: usize, cancel: Cancel<'_>) -> Result<Self> {
         let column = &rounds.columns()[at];
         let answers = rounds.answers_about(at);
+        let of_one = information(rounds.epsilon(), rounds.question(at).answers());
         let mut prepared = PreparedColumn {
             name: column.name.clone(),
             kind: column.to_string(),
             answers,
-            effective_answers: answers as f64 * information(rounds.epsilon()),
+            effective_answers: 0.0,
+            reach_of_made_up: reach(rounds.columns().len(), of_one),
             mean: None,
             mean_error: None,
             deviation: None,
@@ -105,24 +113,25 @@ impl Estimated {
             categories: Vec::new(),
             messages: Vec::new(),
         };
+        let rates = || Rates::new(rounds.totals(at), rounds.epsilon());
         let features = match (&column.kind, Mixture::new(rounds, at)) {
             (ColumnKind::Number(range), Some(mixture)) => {
                 numbers(&mut prepared, &mixture, (range, at), rounds, cancel)?
             }
-            (ColumnKind::Categories(_), _) => categories(
-                &mut prepared,
-                column,
-                &Rates::new(rounds.totals(at), rounds.epsilon()),
-            ),
-            _ => yes_no(
-                &mut prepared,
-                column,
-                &Rates::new(rounds.totals(at), rounds.epsilon()),
-            ),
+            (ColumnKind::Categories(_), _) => categories(&mut prepared, column, &rates()),
+            _ => yes_no(&mut prepared, column, &rates()),
         };
-        let too_few = too_few(&prepared, rounds);
+        let there = 1.0 - prepared.missing.map_or(0.0, |missing| missing.share);
+        prepared.effective_answers = answers as f64 * of_one * there;
+        if prepared.effective_answers < FEWEST_ANSWERS {
+            // What so few show is chance.
+            prepared.messages.clear();
+        }
+        let of_one = of_one * there.max(*OBSERVED_RANGE.start());
+        let too_few = too_few(&prepared, rounds.columns().len(), of_one);
         prepared.messages.extend(too_few);
         prepared.messages.extend(seldom(&prepared));
+        prepared.messages.extend(crowded(rounds, at));
         Ok(Self {
             column: prepared,
             features,
@@ -140,8 +149,8 @@ fn numbers(
     let fit = mixture.fit();
     let moments = mixture.moments(&fit);
     let errors = errors(mixture, (&fit, moments), at, cancel)?;
-    // Without answers nothing is known, and drawing none again shows no error.
-    let known = prepared.answers > 0;
+    // Where nobody has answered, or nobody has a value, drawing again shows no error.
+    let known = prepared.answers > 0 && fit.missing < 1.0;
     prepared.mean = Some(moments.mean);
     prepared.mean_error = known.then_some(errors.mean);
     prepared.deviation = Some(moments.deviation);
@@ -150,7 +159,10 @@ fn numbers(
     if rounds.columns()[at].may_be_missing {
         prepared.missing = Some(Share {
             share: fit.missing,
-            error: if known { errors.missing } else { 1.0 },
+            error: match prepared.answers {
+                0 => 1.0,
+                _ => errors.missing,
+            },
         });
     }
     let second = rounds.second.is_some();
@@ -212,7 +224,7 @@ fn yes_no(
     let yes = yes.clamp(YES_RANGE[0], YES_RANGE[1]);
     let deviation = (yes * (1.0 - yes)).sqrt();
     prepared.mean = Some(yes);
-    prepared.mean_error = Some(error);
+    prepared.mean_error = (prepared.answers > 0).then_some(error);
     prepared.deviation = Some(deviation);
     prepared.missing = missing.map(share_of);
     let scale = rounded(deviation);
@@ -271,13 +283,13 @@ fn share_of(rate: Rate) -> Share {
     }
 }
 
-fn too_few(prepared: &PreparedColumn, rounds: Rounds<'_>) -> Option<String> {
+/// `of_one` is the information of one more answer about the column.
+fn too_few(prepared: &PreparedColumn, columns: usize, of_one: f64) -> Option<String> {
     let effective = prepared.effective_answers;
     if effective >= ADVISED_ANSWERS {
         return None;
     }
-    let columns = rounds.columns().len() as f64;
-    let more = columns * (ADVISED_ANSWERS - effective) / information(rounds.epsilon());
+    let more = columns as f64 * (ADVISED_ANSWERS - effective) / of_one;
     let name = &prepared.name;
     let advice = match effective < FEWEST_ANSWERS {
         true => "; with so few its constants are not worth using",
@@ -292,9 +304,9 @@ fn too_few(prepared: &PreparedColumn, rounds: Rounds<'_>) -> Option<String> {
 
 /// A column that a study cannot have.
 fn seldom(prepared: &PreparedColumn) -> Option<String> {
-    let there = 1.0 - prepared.missing?.share;
-    let least = *OBSERVED_RANGE.start();
-    (there < least).then(|| {
+    let Share { share, error } = prepared.missing?;
+    let (there, least) = (1.0 - share, *OBSERVED_RANGE.start());
+    (there + 2.0 * error < least).then(|| {
         format!(
             "{:?}: an estimated {} have a value, and a study needs {} of them: leave the column out",
             prepared.name,

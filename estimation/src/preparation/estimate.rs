@@ -2,7 +2,8 @@
 
 use eigenveil_shared::{
     Error, Result,
-    api::{PreparationAnswers, PreparationRequest, RoundAnswers},
+    about::{FeatureNotice, MAX_DESCRIPTION, StudyNotice},
+    api::{CreateStudyRequest, PreparationAnswers, RoundAnswers, StudyDocument},
     preparation::{PreparationColumn, PreparationParams},
     preprocess::{Feature, LengthShares, Norm, OBSERVED_RANGE, Preprocessing},
     study::from_hex,
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     column::{Estimated, PreparedColumn},
-    information::{FEWEST_ANSWERS, reach_of_made_up},
+    information::FEWEST_ANSWERS,
     round::{Round, Rounds},
     second_round::second_round,
 };
@@ -24,9 +25,6 @@ pub struct PreparationEstimate {
     pub epsilon: f64,
     /// People who answered in each round.
     pub people: Vec<u64>,
-    /// A share g of made-up answers moves a share of answers by at most this times g; number columns that are never
-    /// missing.
-    pub reach_of_made_up: f64,
     /// Estimates of each column.
     pub columns: Vec<PreparedColumn>,
     /// Features of the study to come.
@@ -36,17 +34,35 @@ pub struct PreparationEstimate {
 }
 
 impl PreparationEstimate {
-    /// Where the constants come from, for the people whom the study to come invites; `study` is the preparation.
-    pub fn origin(&self, study: &str) -> String {
+    /// What each feature means to the people whom the study to come invites: what the preparation's notice says, and
+    /// where center and scale come from. `study` is the preparation's identifier.
+    pub fn notices(&self, study: &str, about: &StudyNotice) -> Vec<FeatureNotice> {
         let people: u64 = self.people.iter().sum();
         let rounds = match self.people.len() {
             1 => "one round",
             _ => "two rounds",
         };
-        format!(
+        let origin = format!(
             "Center and scale are estimated from {people} people's answers to preparation {study} ({rounds}, epsilon {})",
             self.epsilon
-        )
+        );
+        let asked = about.responsible_party.iter();
+        let asked = asked.map(|party| format!("{origin}, asked by {party}"));
+        let origins: Vec<String> = asked.chain([origin.clone()]).collect();
+        let notices = (0..self.features.len()).map(|at| {
+            let own = about.feature(at).cloned().unwrap_or_default();
+            let mut with_own = origins.iter().map(|origin| match &own.description {
+                Some(own) => format!("{own}. {origin}"),
+                None => origin.clone(),
+            });
+            // Exactly what is asked for comes first.
+            let description = with_own.find(|text| text.len() <= MAX_DESCRIPTION);
+            FeatureNotice {
+                description: description.or(own.description),
+                ..own
+            }
+        });
+        notices.collect()
     }
 }
 
@@ -73,18 +89,32 @@ pub fn estimate_answers(
     }
 }
 
-/// The questions of a second round, from the document of a server about the first one.
+/// The request for the second round of a preparation, for other people: the questions of [`second_round`] at the first
+/// round's ε, with its enrolment and its notice, but no last day. `answers` is the server's document about `first`.
 ///
 /// # Errors
 /// Those of [`second_round`] and of the parameters; `invalid-request` for a document about a second round.
-pub fn second_round_of(answers: &PreparationAnswers) -> Result<PreparationRequest> {
+pub fn second_round_of(
+    first: &StudyDocument,
+    answers: &PreparationAnswers,
+    name: &str,
+) -> Result<CreateStudyRequest> {
     let params = read_params(answers)?;
-    match (&params[..], &answers.rounds[..]) {
-        ([params], [round]) => second_round(Round::new(params, &round.counts)?),
-        _ => Err(Error::invalid_request(
+    let ([params], [round]) = (&params[..], &answers.rounds[..]) else {
+        return Err(Error::invalid_request(
             "this is the second round of a preparation already, and a third one would not make the constants better; use what it has found",
-        )),
-    }
+        ));
+    };
+    let preparation = second_round(Round::new(params, &round.counts)?)?;
+    let epsilon = params.budget().epsilon();
+    Ok(CreateStudyRequest {
+        enrolment: first.enrolment,
+        about: StudyNotice {
+            last_day: None,
+            ..first.about.clone()
+        },
+        ..CreateStudyRequest::of_preparation(name, epsilon, preparation)
+    })
 }
 
 fn read_params(answers: &PreparationAnswers) -> Result<Vec<PreparationParams>> {
@@ -128,7 +158,6 @@ pub fn estimate_preparation(
     Ok(PreparationEstimate {
         epsilon: rounds.epsilon(),
         people: rounds.all().map(Round::people).collect(),
-        reach_of_made_up: reach_of_made_up(rounds.epsilon()),
         columns,
         features,
         warnings,

@@ -11,6 +11,8 @@ use super::round::Rounds;
 const ITERATIONS: usize = 300;
 /// A spread is at least this share of the interval: cells are as wide.
 pub(super) const SMALLEST_SPREAD: f64 = 1.0 / 40.0;
+/// Smallest share of the people who have a value from which a fit says anything of the values.
+const SMALLEST_MASS: f64 = f64::EPSILON;
 /// Share of the people beyond the second round's interval from which moments are over the whole range.
 const MAX_OUTSIDE: f64 = 0.05;
 
@@ -43,7 +45,7 @@ pub(super) struct Mixture {
 pub(super) struct Fit {
     /// Share of each cell, among the people who have a value.
     pub(super) cells: Vec<f64>,
-    /// Share of the people who have none.
+    /// Share of the people who have none; exactly 1 if the fit knows of nobody who has one. Then the cells are alike.
     pub(super) missing: f64,
 }
 
@@ -77,7 +79,7 @@ impl Mixture {
         let mut rungs: Vec<f64> = rungs.collect();
         rungs.sort_by(f64::total_cmp);
         rungs.dedup();
-        let question = &rounds.first.params().mechanism().questions()[column];
+        let question = rounds.question(column);
         let mechanism = rounds.first.params().mechanism();
         let [high, low] = mechanism.probabilities(question.answers());
         let mut rows = Vec::new();
@@ -154,7 +156,15 @@ impl Mixture {
             true => shares.pop().unwrap_or(0.0),
             false => 0.0,
         };
-        let there = (1.0 - missing).max(f64::MIN_POSITIVE);
+        // Added up: where nearly all are missing, 1 − missing has no digits left.
+        let there: f64 = shares.iter().sum();
+        if there < SMALLEST_MASS {
+            let alike = 1.0 / shares.len() as f64;
+            return Fit {
+                cells: vec![alike; shares.len()],
+                missing: 1.0,
+            };
+        }
         shares.iter_mut().for_each(|share| *share /= there);
         Fit {
             cells: shares,

@@ -1,7 +1,12 @@
 //! How many people a preparation needs, and what it costs the study to come.
 
-use eigenveil_shared::{Error, Result, preparation::MIN_EPSILON, privacy::Budget};
-use serde::{Deserialize, Serialize};
+use eigenveil_shared::{
+    Error, Result,
+    mechanism::randomised_response::Question,
+    preparation::{MIN_EPSILON, PreparationColumn, PreparationParams},
+    privacy::Budget,
+};
+use serde::Serialize;
 
 /// Effective answers a column below which there is a warning.
 pub const ADVISED_ANSWERS: f64 = 150.0;
@@ -25,28 +30,42 @@ const FURTHER_LOSS: [(f64, f64, f64); 7] = [
     (0.0, 20.0, 32.0),
 ];
 
-/// Information of one answer among three, J(ε) = ((e^ε − 1)/(e^ε + 2))²: 0.032, 0.133, 0.463 and 0.897 at ε = 0.5, 1, 2
-/// and 4.
-pub fn information(epsilon: f64) -> f64 {
+/// Information of one of B answers, J(ε) = ((e^ε − 1)/(e^ε + B − 1))²: of three, as about a number that everybody has,
+/// 0.032, 0.133, 0.463 and 0.897 at ε = 0.5, 1, 2 and 4.
+pub fn information(epsilon: f64, answers: u8) -> f64 {
     let odds_less_one = libm::expm1(epsilon);
-    (odds_less_one / (odds_less_one + 3.0)).powi(2)
-}
-
-/// By how much a share of made-up answers moves a share of answers among three: (e^ε + 2)/(e^ε − 1), 2.7 at ε = 1.
-pub(super) fn reach_of_made_up(epsilon: f64) -> f64 {
-    information(epsilon).sqrt().recip()
+    (odds_less_one / (odds_less_one + f64::from(answers))).powi(2)
 }
 
 /// A request for a plan of a preparation.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PreparationPlanRequest {
     /// Columns p.
     pub columns: u64,
+    /// Answers B to the question that has most of them: 3 for a number that everybody has.
+    pub answers: u8,
     /// People n, for preparation and study together.
     pub n: u64,
     /// ε of each report.
     pub epsilon: f64,
+}
+
+impl PreparationPlanRequest {
+    /// The request for these columns.
+    ///
+    /// # Errors
+    /// Those of [`PreparationParams::freeze`].
+    pub fn of_columns(columns: Vec<PreparationColumn>, n: u64, epsilon: f64) -> Result<Self> {
+        let params = PreparationParams::freeze(columns, epsilon, None)?;
+        let questions = params.mechanism().questions();
+        Ok(Self {
+            columns: questions.len() as u64,
+            // There is a question.
+            answers: questions.iter().map(Question::answers).max().unwrap_or(3),
+            n,
+            epsilon,
+        })
+    }
 }
 
 /// How many people prepare, and what that gives. Scripts rely on the keys.
@@ -54,6 +73,8 @@ pub struct PreparationPlanRequest {
 pub struct PreparationPlan {
     /// Columns p.
     pub columns: u64,
+    /// Answers B to the question that has most of them.
+    pub answers: u8,
     /// People n.
     pub n: u64,
     /// ε of each report.
@@ -64,7 +85,7 @@ pub struct PreparationPlan {
     pub first_round: u64,
     /// People who are left for the study.
     pub study: u64,
-    /// Effective answers a column, N = n₁·J(ε)/p.
+    /// Effective answers about the column of this question, N = n₁·J(ε)/p; about others more.
     pub effective_answers: f64,
     /// A center is within so many standard deviations, in 19 of 20 cases where tails are not heavy.
     pub center_within: f64,
@@ -106,6 +127,7 @@ impl PreparationPlan {
 pub fn plan_preparation(request: &PreparationPlanRequest) -> Result<PreparationPlan> {
     let PreparationPlanRequest {
         columns,
+        answers,
         n,
         epsilon,
     } = *request;
@@ -115,7 +137,7 @@ pub fn plan_preparation(request: &PreparationPlanRequest) -> Result<PreparationP
         )));
     }
     Budget::pure(epsilon)?.check_study_limit()?;
-    let information = information(epsilon.max(MIN_EPSILON));
+    let information = information(epsilon.max(MIN_EPSILON), answers);
     let enough = ENOUGH_ANSWERS * columns as f64 / information;
     let prepare = (MAX_SHARE * n as f64).min(enough).ceil();
     let effective_answers = prepare * information / columns as f64;
@@ -126,6 +148,7 @@ pub fn plan_preparation(request: &PreparationPlanRequest) -> Result<PreparationP
     let prepare = (prepare as u64).min(n);
     Ok(PreparationPlan {
         columns,
+        answers,
         n,
         epsilon,
         prepare,

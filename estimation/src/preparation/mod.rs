@@ -13,6 +13,7 @@ mod error_bars;
 mod estimate;
 mod fit;
 mod information;
+mod made_up;
 mod rates;
 mod round;
 mod second_round;

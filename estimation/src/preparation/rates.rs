@@ -33,8 +33,9 @@ impl Rates {
     /// The share of the people whose true answer it is.
     pub(super) fn of(&self, answer: usize) -> Rate {
         if self.total == 0.0 {
+            // Nothing is known, and no answer is likelier than another.
             return Rate {
-                share: 0.0,
+                share: 1.0 / self.counts.len() as f64,
                 error: 1.0,
             };
         }

@@ -1,8 +1,9 @@
 //! The answers of one round, and those of two rounds that belong together.
 
 use eigenveil_shared::{
-    Error, Result, error,
-    preparation::{ColumnKind, NumberRange, PreparationColumn, PreparationParams},
+    Error, Result,
+    mechanism::randomised_response::Question,
+    preparation::{PreparationColumn, PreparationParams},
 };
 
 /// The answers of a round: its parameters, and how often each answer was given.
@@ -10,6 +11,7 @@ use eigenveil_shared::{
 pub struct Round<'a> {
     params: &'a PreparationParams,
     counts: &'a [u64],
+    people: u64,
 }
 
 impl<'a> Round<'a> {
@@ -20,7 +22,11 @@ impl<'a> Round<'a> {
     pub fn new(params: &'a PreparationParams, counts: &'a [u64]) -> Result<Self> {
         let expected = params.mechanism().counts();
         match counts.len() == expected {
-            true => Ok(Self { params, counts }),
+            true => Ok(Self {
+                params,
+                counts,
+                people: counts.iter().sum(),
+            }),
             false => Err(Error::estimate_failed(format!(
                 "there are {} counts of answers, but the questions have {expected} answers",
                 counts.len()
@@ -35,7 +41,7 @@ impl<'a> Round<'a> {
 
     /// Number of people who answered.
     pub fn people(self) -> u64 {
-        self.counts.iter().sum()
+        self.people
     }
 
     /// The counts of a column, by comb and answer.
@@ -69,7 +75,7 @@ impl<'a> Rounds<'a> {
             ));
         }
         if let Some(second) = second {
-            check_belongs(first.params, second.params)?;
+            first.params.check_second(second.params)?;
         }
         Ok(Self { first, second })
     }
@@ -80,6 +86,11 @@ impl<'a> Rounds<'a> {
 
     pub(super) fn columns(self) -> &'a [PreparationColumn] {
         self.first.params.columns()
+    }
+
+    /// The question about a column, as the first round asks it.
+    pub(super) fn question(self, column: usize) -> &'a Question {
+        &self.first.params.mechanism().questions()[column]
     }
 
     pub(super) fn epsilon(self) -> f64 {
@@ -93,8 +104,7 @@ impl<'a> Rounds<'a> {
 
     /// The counts of all rounds of the answers to a question without rungs.
     pub(super) fn totals(self, column: usize) -> Vec<u64> {
-        let answers = self.first.params.mechanism().questions()[column].answers();
-        let mut totals = vec![0; usize::from(answers)];
+        let mut totals = vec![0; usize::from(self.question(column).answers())];
         for counts in self.all().flat_map(|round| round.counts_of(column)) {
             for (total, count) in totals.iter_mut().zip(counts) {
                 *total += count;
@@ -102,33 +112,4 @@ impl<'a> Rounds<'a> {
         }
         totals
     }
-}
-
-/// Refuses two rounds that do not ask about the same columns at the same ε, one after the other.
-fn check_belongs(first: &PreparationParams, second: &PreparationParams) -> Result<()> {
-    let fingerprint = first.fingerprint();
-    if second.after() != Some(fingerprint) {
-        return Err(error!(
-            InvalidRequest,
-            "the second round follows {}, not the first round with fingerprint {fingerprint}; give the two that belong together",
-            match second.after() {
-                Some(other) => format!("one with fingerprint {other}"),
-                None => "none".to_owned(),
-            }
-        ));
-    }
-    let without_interval = |column: &PreparationColumn| PreparationColumn {
-        kind: match &column.kind {
-            ColumnKind::Number(NumberRange { lo, hi, .. }) => ColumnKind::number(*lo, *hi),
-            other => other.clone(),
-        },
-        ..column.clone()
-    };
-    let columns = second.columns().iter().map(without_interval);
-    if !columns.eq(first.columns().iter().cloned()) || second.budget() != first.budget() {
-        return Err(Error::invalid_request(
-            "the second round has other columns or another epsilon than the first one, so that their answers cannot be fitted together; make it from the first one",
-        ));
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The second round: other people are asked about the interval that the first one has found.
 
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     api::PreparationRequest,
     preparation::{ColumnKind, NumberRange, PreparationColumn},
 };
@@ -18,9 +18,15 @@ const SPREADS: f64 = 3.0;
 /// median to three above it, within the range; the other columns are asked about as before.
 ///
 /// # Errors
-/// `invalid-request` for a round that is the second one already: a third one would not make the constants better.
+/// `invalid-request` for a round that is the second one already, as a third one would not make the constants better,
+/// and for one that nobody has answered.
 pub fn second_round(first: Round<'_>) -> Result<PreparationRequest> {
     let rounds = Rounds::new(first, None)?;
+    if first.people() == 0 {
+        return Err(Error::invalid_request(
+            "nobody has answered the first round, so that it has found no intervals to ask about; make the second round when people have",
+        ));
+    }
     let columns = rounds.columns().iter().enumerate();
     let columns = columns.map(|(at, column)| match Mixture::new(rounds, at) {
         Some(mixture) => within(column, &mixture),

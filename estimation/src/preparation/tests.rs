@@ -2,6 +2,7 @@
 
 use eigenveil_shared::{
     ErrorCode,
+    about::{FeatureNotice, StudyNotice},
     api::PreparationRequest,
     preparation::{ColumnKind, NumberRange, PreparationColumn, PreparationParams},
     preprocess::Row,
@@ -158,7 +159,7 @@ fn rates_have_the_errors_of_the_formula() {
         }
     }
     let none = Rates::new(vec![0; 3], 1.0).of(1);
-    assert_eq!((none.share, none.error), (0.0, 1.0));
+    assert_eq!((none.share, none.error), (1.0 / 3.0, 1.0));
 }
 
 /// Answers of `n` people with these rows.
@@ -258,11 +259,39 @@ fn a_table_of_all_kinds_is_found_again() {
     );
     // Both categories have one scale.
     assert_eq!(estimate.features[3].scale, estimate.features[4].scale);
+    let notice = |description: Option<String>, party: &str| {
+        let about = StudyNotice {
+            responsible_party: Some(party.to_owned()),
+            features: Some(vec![
+                FeatureNotice {
+                    description,
+                    ..FeatureNotice::default()
+                };
+                5
+            ]),
+            ..StudyNotice::default()
+        };
+        let notices = estimate.notices("3fa2", &about);
+        let checked = StudyNotice {
+            features: Some(notices.clone()),
+            ..about
+        };
+        checked.check().unwrap();
+        notices[0].description.clone().unwrap()
+    };
+    let origin = "40000 people's answers to preparation 3fa2 (one round, epsilon 2)";
+    let says = notice(None, "Institute of Wine");
     assert!(
-        estimate
-            .origin("3fa2")
-            .contains("40000 people's answers to preparation 3fa2")
+        says.contains(origin) && says.ends_with("asked by Institute of Wine"),
+        "{says}"
     );
+    let says = notice(Some("Size".to_owned()), &"x".repeat(200));
+    assert!(
+        says.starts_with("Size. Center") && says.ends_with("epsilon 2)"),
+        "{says}"
+    );
+    // Exactly what is asked for comes first.
+    assert_eq!(notice(Some("y".repeat(300)), "z"), "y".repeat(300));
 }
 
 /// Which of these words a message of the only column has.
@@ -318,7 +347,7 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
         few.contains("40 effective answers; 150 need about"),
         "{few}"
     );
-    let n_more = ((150.0 - 300.0 * information(1.0)) / information(1.0)).ceil();
+    let n_more = ((150.0 - 300.0 * information(1.0, 3)) / information(1.0, 3)).ceil();
     assert!((820.0..835.0).contains(&n_more), "{n_more}");
     let none = messages(honest, 1.0, 0, uniform);
     assert!(none.contains("not worth using"), "{none}");
@@ -338,12 +367,124 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
     assert_eq!(seldom.features[0].observed, Some(0.1));
 }
 
+/// Constants of few answers, or of hardly anybody who has a value, are ones that a study may have, and more people are
+/// asked for.
+#[test]
+fn constants_of_few_answers_stay_in_the_range() {
+    for epsilon in [1.0, 4.0] {
+        let number = column(ColumnKind::number(0.0, 24.0)).may_be_missing();
+        let params = one(number, epsilon);
+        let question = &params.mechanism().questions()[0];
+        for (missing, values, words) in [
+            (0, 0, "more people"),
+            (0, 1, "more people"),
+            (1, 0, "more people"),
+            (200, 3, "more people"),
+            (20_000, 0, "leave the column out"),
+        ] {
+            let mut counts = vec![0; params.mechanism().counts()];
+            let answers = (0..missing).map(|at| (at, 3));
+            for (at, answer) in answers.chain((0..values).map(|at| (at, 1))) {
+                counts[question.count((at % 12) as u8, answer)] += 1;
+            }
+            let estimate = estimated(&params, &counts);
+            let (found, feature) = (&estimate.columns[0], &estimate.features[0]);
+            assert!(
+                (0.0..=24.0).contains(&feature.center) && (0.6..=12.0).contains(&feature.scale),
+                "{missing} {values} {feature:?}"
+            );
+            let says = found.messages.join("; ");
+            assert!(says.contains(words), "{missing} {values} {says}");
+            assert!(values > 0 || found.mean_error.is_none(), "{found:?}");
+        }
+    }
+    // Neither answer of a question that nobody was asked is likelier.
+    let yes_no = one(column(ColumnKind::YesNo).may_be_missing(), 1.0);
+    let found = estimated(&yes_no, &[0; 3]);
+    close(found.columns[0].mean.unwrap(), 0.5);
+    assert!(found.columns[0].mean_error.is_none());
+    assert_eq!(
+        (found.features[0].center, found.features[0].scale),
+        (0.5, 0.5)
+    );
+}
+
+/// Of as many people fewer effective answers come of more answers to choose from, and of cells that are missing.
+#[test]
+fn effective_answers_depend_on_the_question() {
+    let effective = |column: PreparationColumn| {
+        let params = one(column, 1.0);
+        let counts = vec![100; params.mechanism().counts()];
+        let found = &estimated(&params, &counts).columns[0];
+        (found.effective_answers, found.answers as f64)
+    };
+    for (kind, answers) in [
+        (ColumnKind::number(0.0, 1.0), 3),
+        (ColumnKind::YesNo, 2),
+        (ColumnKind::categories(["a", "b", "c"]), 4),
+    ] {
+        let (found, n) = effective(column(kind));
+        let odds = 1_f64.exp();
+        let share = (odds - 1.0) / (odds + f64::from(answers) - 1.0);
+        close(found / n, share * share);
+    }
+    // Of a yes-no column of which a third is missing B is 3, and two thirds count.
+    let (found, n) = effective(column(ColumnKind::YesNo).may_be_missing());
+    close(found / n, information(1.0, 3) * 2.0 / 3.0);
+}
+
+/// A share of all devices that lie about one column of four moves it by more than their share of honest draws would, at
+/// most by the reach, and shows by its number.
+#[test]
+fn made_up_answers_reach_one_column() {
+    let columns = (0..4).map(|at| PreparationColumn::new(format!("x{at}"), ColumnKind::YesNo));
+    let params = PreparationParams::freeze(columns.collect(), 1.0, None).unwrap();
+    let [high, low] = params.mechanism().probabilities(2);
+    let (n, liars) = (4_000_000.0, 40_000.0);
+    let found = |liars: f64| {
+        // Three in ten honest ones would say yes, if they told the truth.
+        let (each, yes) = ((n - liars) / 4.0, 0.3 * high + 0.7 * low);
+        let honest = [each * (1.0 - yes), each * yes];
+        let mut counts: Vec<u64> = honest.repeat(4).iter().map(|x| x.round() as u64).collect();
+        counts[1] += liars as u64;
+        estimated(&params, &counts).columns[0].clone()
+    };
+    let (honest, lied) = (found(0.0), found(liars));
+    let (moved, reach) = (
+        lied.mean.unwrap() - honest.mean.unwrap(),
+        lied.reach_of_made_up,
+    );
+    close(reach, 4.0 * (1_f64.exp() + 1.0) / (1_f64.exp() - 1.0));
+    let share = liars / n;
+    assert!(
+        moved < reach * share && moved > 0.5 * reach * share,
+        "{moved}"
+    );
+    let says = |column: &PreparedColumn| column.messages.join("; ");
+    assert!(
+        says(&lied).contains("are about it, where devices"),
+        "{lied:?}"
+    );
+    assert_eq!(says(&honest), "");
+    // All for one pair of values: no more than often about the column, but not about the pair.
+    let params = one(column(ColumnKind::number(0.0, 24.0)), 2.0);
+    let mut counts = answered(&params, 12_000, |rng| vec![24.0 * rng.random::<f64>()]);
+    assert_eq!(says(&estimated(&params, &counts).columns[0]), "");
+    counts[0] += 300;
+    let lied = &estimated(&params, &counts).columns[0];
+    assert!(says(lied).contains("with the same two values"), "{lied:?}");
+}
+
 #[test]
 fn rounds_that_do_not_belong_together_are_refused() {
     let first = one(column(ColumnKind::number(0.0, 1.0)), 1.0);
     let zeros = vec![0; first.mechanism().counts()];
-    let round = Round::new(&first, &zeros).unwrap();
-    assert!(Round::new(&first, &zeros[1..]).is_err());
+    let nobody = Round::new(&first, &zeros).unwrap();
+    let error = second_round(nobody).unwrap_err();
+    assert!(error.detail().contains("nobody has answered"), "{error}");
+    let ones = vec![1; zeros.len()];
+    let round = Round::new(&first, &ones).unwrap();
+    assert!(Round::new(&first, &ones[1..]).is_err());
     let mut request = second_round(round).unwrap();
     let freeze = |request: &PreparationRequest, epsilon: f64, after: Option<&str>| {
         let after = after.map(|text| text.parse().unwrap());
@@ -376,11 +517,12 @@ fn rounds_that_do_not_belong_together_are_refused() {
 #[test]
 fn a_plan_divides_people() {
     for (epsilon, j) in [(0.5, 0.032), (1.0, 0.133), (2.0, 0.463), (4.0, 0.897)] {
-        assert!((information(epsilon) - j).abs() < 1e-3, "{epsilon}");
+        assert!((information(epsilon, 3) - j).abs() < 1e-3, "{epsilon}");
     }
     let plan = |columns, n, epsilon| {
         plan_preparation(&PreparationPlanRequest {
             columns,
+            answers: 3,
             n,
             epsilon,
         })
@@ -395,12 +537,22 @@ fn a_plan_divides_people() {
     let middle = plan(10, 20_000, 1.0);
     assert_eq!(middle.prepare, 6_000);
     assert!(middle.sentences()[1].contains("80 effective answers a column are few"));
+    // Of the columns below one may be missing, which makes four answers, and one has four categories and another one.
+    let columns = vec![
+        column(ColumnKind::number(0.0, 1.0)).may_be_missing(),
+        PreparationColumn::new("y", ColumnKind::categories(["a", "b", "c", "d"])),
+    ];
+    let request = PreparationPlanRequest::of_columns(columns, 1_000, 1.0).unwrap();
+    let asked = plan_preparation(&request).unwrap();
+    assert_eq!((asked.columns, asked.answers), (2, 5));
+    close(asked.effective_answers, 150.0 * information(1.0, 5));
     let small = plan(60, 2_000, 0.5);
     assert!(!small.is_recommended && small.sentences()[1].contains("not recommended"));
     assert_eq!(small.further_loss, 20.0);
     for (columns, n) in [(0, 10), (10, 0)] {
         let request = PreparationPlanRequest {
             columns,
+            answers: 3,
             n,
             epsilon: 1.0,
         };
@@ -409,6 +561,7 @@ fn a_plan_divides_people() {
     }
     let tiny = PreparationPlanRequest {
         columns: 1,
+        answers: 3,
         n: 1,
         epsilon: f64::NAN,
     };

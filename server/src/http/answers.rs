@@ -1,13 +1,10 @@
 //! Answers of a preparation.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 use eigenveil_shared::{
-    Error, Result,
+    Result,
     api::{PreparationAnswers, RoundAnswers},
-    error,
-    study::{Fingerprint, to_hex},
+    study::to_hex,
 };
 use eigenveil_store::{Store, Study};
 
@@ -46,7 +43,7 @@ pub(crate) async fn show(
 /// server's studies, or twice.
 pub(crate) fn answers(store: &Store, study: &Study) -> Result<PreparationAnswers> {
     let first = study.params().preparation()?.after();
-    let first = first.map(|first| first_round(store, first)).transpose()?;
+    let first = first.map(|first| store.first_round(first)).transpose()?;
     let rounds = first.as_deref().into_iter().chain([study]);
     let rounds = rounds.map(|study| {
         Ok(RoundAnswers {
@@ -58,20 +55,4 @@ pub(crate) fn answers(store: &Store, study: &Study) -> Result<PreparationAnswers
     Ok(PreparationAnswers {
         rounds: rounds.collect::<Result<_>>()?,
     })
-}
-
-fn first_round(store: &Store, fingerprint: Fingerprint) -> Result<Arc<Study>> {
-    let mut studies = store.studies();
-    studies.retain(|study| study.fingerprint() == fingerprint);
-    match <[_; 1]>::try_from(studies) {
-        Ok([first]) => Ok(first),
-        Err(others) if others.is_empty() => Err(Error::invalid_request(format!(
-            "the first round of this preparation, with fingerprint {fingerprint}, is not on this server; import it"
-        ))),
-        Err(others) => Err(error!(
-            InvalidRequest,
-            "{} studies have the fingerprint of the first round of this preparation, {fingerprint}; merge them by an export and an import, and delete the others",
-            others.len()
-        )),
-    }
 }

@@ -4,7 +4,9 @@
 use eigenveil_estimation::{
     Cancel,
     format::{three_digits, with_thousands},
-    preparation::{PreparationEstimate, estimate_answers},
+    preparation::{
+        PreparationEstimate, PreparationPlanRequest, estimate_answers, plan_preparation,
+    },
 };
 use eigenveil_shared::{
     Result, about::StudyNotice, enrolment::Enrolment, preparation::PreparationParams,
@@ -32,6 +34,9 @@ pub(super) fn questions(params: &PreparationParams, about: &StudyNotice) -> Mark
             }
         }
         p .muted { "Your device draws one of these columns before it looks at your data, and of a number column one of its pairs of values. It then answers one question: is your number below both values, between them, or not below either? Or: which of the words is it? With some probability it gives an answer that was drawn instead of yours. Nobody can see which it did." }
+        @if params.after().is_some() {
+            p .muted { "“Within” is the interval that the first round has found, in which both values lie." }
+        }
         @if columns.iter().any(|column| column.may_be_missing) {
             p .muted { "Where a value may be missing, “missing” is an answer like the others. Elsewhere a device without a value gives an answer that was drawn." }
         }
@@ -60,6 +65,49 @@ fn table(params: &PreparationParams, about: &StudyNotice) -> Markup {
                 } }
             }
         }
+    }
+}
+
+/// How many of these people prepare, and what that gives the study to come.
+pub(super) fn plan(params: &PreparationParams, people: u64) -> Markup {
+    let (columns, epsilon) = (params.columns().to_vec(), params.budget().epsilon());
+    let request = PreparationPlanRequest::of_columns(columns, people, epsilon);
+    let plan = match request.and_then(|request| plan_preparation(&request)) {
+        Ok(plan) => plan,
+        Err(error) => return html! { p .wrong { (error.detail()) } },
+    };
+    let rows = [
+        ("People who prepare", with_thousands(plan.prepare)),
+        (
+            "… of them in the first round",
+            with_thousands(plan.first_round),
+        ),
+        ("Left for the study", with_thousands(plan.study)),
+        (
+            "Effective answers a column N",
+            plan.effective_answers.round().to_string(),
+        ),
+        (
+            "A center is within",
+            format!("± {:.2} σ", plan.center_within),
+        ),
+        ("A scale is within", format!("× {:.2}", plan.scale_within)),
+        (
+            "Further loss, and of nine in ten tables",
+            format!(
+                "{} %, {} %",
+                plan.further_loss, plan.further_loss_of_nine_in_ten
+            ),
+        ),
+    ];
+    html! {
+        h2 { "How many prepare" }
+        @for sentence in plan.sentences() { p { (sentence) } }
+        table #plan {
+            caption { "Of " (with_thousands(people)) " people, for preparation and study together" }
+            tbody { @for (what, number) in rows { tr { th scope="row" { (what) } td { (number) } } } }
+        }
+        p .muted { "Of the variance of the study's first components. N is that of the column whose question has most answers; 150 are advised. Ask all in one round where the ranges are real limits, as of scores." }
     }
 }
 
@@ -130,7 +178,7 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
         div .scroll tabindex="0" role="region" aria-label="Columns with their constants" {
             table #prepared {
                 caption { "What the answers show" }
-                thead { tr { th scope="col" { "Column" } th scope="col" { "Answers" } th scope="col" { "Effective" } th scope="col" { "Mean" } th scope="col" { "±" } th scope="col" { "Deviation" } th scope="col" { "Within" } th scope="col" { "Missing" } } }
+                thead { tr { th scope="col" { "Column" } th scope="col" { "Answers" } th scope="col" { "Effective" } th scope="col" { "Mean" } th scope="col" { "±" } th scope="col" { "Deviation" } th scope="col" { "Within" } th scope="col" { "Missing" } th scope="col" { "Reach" } } }
                 tbody { @for column in &estimate.columns {
                     tr {
                         th scope="row" { (column.name) }
@@ -141,6 +189,7 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
                         td { (digits(column.deviation)) }
                         td { @if let Some(factor) = column.deviation_factor { "×" (three_digits(factor)) } @else { "–" } }
                         td { @if let Some(missing) = column.missing { (percent(missing.share)) } @else { "–" } }
+                        td { (three_digits(column.reach_of_made_up)) }
                     }
                     @for category in &column.categories {
                         tr {
@@ -148,13 +197,13 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
                             td {} td {}
                             td { (three_digits(category.share.share)) }
                             td { (three_digits(2.0 * category.share.error)) }
-                            td {} td {} td {}
+                            td {} td {} td {} td {}
                         }
                     }
                 } }
             }
         }
-        p .muted { "Effective answers: 150 a column are advised, and fewer than 50 are too few. ±: two standard errors. Deviation and its factor (three standard errors) are those of the column clipped to its interval. A share g of made-up answers moves a share of answers by at most " (three_digits(estimate.reach_of_made_up)) " g." }
+        p .muted { "Effective answers: 150 a column are advised, and fewer than 50 are too few. ±: two standard errors. Deviation and its factor (three standard errors) are those of the column clipped to its interval. Reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most." }
         @if !messages.is_empty() {
             ul #messages { @for message in messages { li { (message) } } }
         }

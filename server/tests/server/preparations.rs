@@ -104,18 +104,31 @@ async fn answers_are_counted_and_read_by_whoever_may() {
         .is_problem(422, E::InvalidRequest);
 }
 
-/// A second round is read together with the first one, which it names; and moves without it.
+/// A second round is read together with the first one, which it names, and which must be here with answers.
 #[tokio::test]
 async fn a_second_round_has_the_answers_of_both() {
     let server = Harness::new();
     let first = created(&server, json!({})).await;
-    send(&server, &first, answer(&first, &[0, 0, 0, 0])).await;
+    let refused = async |changes: Value, words: &str| {
+        let response = server.tell("/v1/studies", preparation(&changes)).await;
+        let problem = response.is_problem(422, E::InvalidRequest);
+        assert!(problem.detail.contains(words), "{problem:?}");
+    };
     let second = |after: &str| {
         json!({"name": "second", "preparation": {"after": after, "columns": [
             {"name": "size", "kind": {"number": {"lo": 0.0, "hi": 8.0, "within": [2.0, 6.0]}}},
             {"name": "smokes", "kind": "yes-no", "may_be_missing": true},
         ]}})
     };
+    refused(second(&first.fingerprint), "nobody has answered").await;
+    send(&server, &first, answer(&first, &[0, 0, 0, 0])).await;
+    refused(second(&"ab".repeat(32)), "not on this server").await;
+    let mut other = second(&first.fingerprint);
+    other["epsilon"] = json!(2.0);
+    refused(other, "another epsilon").await;
+    let mut other = second(&first.fingerprint);
+    other["preparation"]["columns"][1]["name"] = json!("drinks");
+    refused(other, "other columns").await;
     let study = created(&server, second(&first.fingerprint)).await;
     send(&server, &study, answer(&study, &[0, 0, 5, 2])).await;
     let document = answers(&server, &study).await;
@@ -140,19 +153,17 @@ async fn a_second_round_has_the_answers_of_both() {
     send(&server, &study, answer(&study, &[0, 0, 6, 0]))
         .await
         .is_problem(422, E::PayloadOutOfRange);
-    // The first round of this one is elsewhere; that of another one is here twice.
-    let alone = created(&server, second(&"ab".repeat(32))).await;
-    let why = server
-        .read(&at(&alone, "/answers"))
-        .await
-        .is_problem(422, E::InvalidRequest);
-    assert!(why.detail.contains("not on this server"), "{why:?}");
+    refused(second(&study.fingerprint), "third round").await;
+    let rows = server.study(3).await;
+    refused(second(&rows.fingerprint), "is no preparation").await;
+    // Of two copies of a first round neither is the one.
     created(&server, json!({"name": "again"})).await;
     let why = server
         .read(&at(&study, "/answers"))
         .await
         .is_problem(422, E::InvalidRequest);
     assert!(why.detail.contains("2 studies"), "{why:?}");
+    refused(second(&first.fingerprint), "2 studies").await;
 }
 
 /// A report of one kind of study reaches no other.
@@ -247,6 +258,13 @@ async fn pages_show_questions_to_everybody_and_what_was_found_to_readers() {
     ] {
         assert!(asked.contains(words), "{words}");
     }
+    let second = json!({"name": "second", "preparation": {"after": study.fingerprint, "columns": [
+        {"name": "size", "kind": {"number": {"lo": 0.0, "hi": 8.0, "within": [2.0, 6.0]}}},
+        {"name": "smokes", "kind": "yes-no", "may_be_missing": true},
+    ]}});
+    let second = created(&server, second).await;
+    let asked = page(format!("/studies/{}/participate", second.id)).await;
+    assert!(asked.contains("number 0 8 within 2 6"), "{asked}");
     let public = page(format!("/studies/{}", study.id)).await;
     assert!(
         public.contains("for the operator and for analysts"),

@@ -175,6 +175,28 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl CreateStudyRequest {
+    /// A request for a preparation with these questions, open to everybody, without a notice.
+    pub fn of_preparation(name: &str, epsilon: f64, preparation: PreparationRequest) -> Self {
+        Self {
+            name: name.to_owned(),
+            dimension: 0,
+            features: None,
+            norm: Norm::default(),
+            centring: None,
+            weights: None,
+            mechanism: None,
+            calibration: Calibration::default(),
+            epsilon,
+            delta: None,
+            default_k: ComponentCount::default(),
+            draft: false,
+            enrolment: Enrolment::default(),
+            about: StudyNotice::default(),
+            sites: None,
+            preparation: Some(preparation),
+        }
+    }
+
     /// The mechanism of the study.
     pub fn mechanism(&self) -> MechanismKind {
         let default = match self.sites {

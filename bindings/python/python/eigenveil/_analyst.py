@@ -133,7 +133,7 @@ class Analyst:
         columns: Mapping[str, str],
         *,
         epsilon: float,
-        enrolment: str = "open",
+        enrolment: str | None = None,
         purpose: str | None = None,
         responsible_party: str | None = None,
         contact: str | None = None,
@@ -168,7 +168,7 @@ class Analyst:
         name: str,
         first: Study | str,
         *,
-        enrolment: str = "open",
+        enrolment: str | None = None,
         purpose: str | None = None,
         responsible_party: str | None = None,
         contact: str | None = None,
@@ -178,8 +178,9 @@ class Analyst:
         """Creates the second round of a preparation, for other people, in the intervals that the first one has found.
 
         Whoever took part in the first round is refused by their ledger; :meth:`prepare` takes both rounds together.
+        What is not given is as in the first round, but there is no last day.
         """
-        arguments = _preparation(name, 1.0, enrolment, purpose, responsible_party, contact, last_day, draft)
+        arguments = _preparation(name, None, enrolment, purpose, responsible_party, contact, last_day, draft)
         return self._study(self._core.create_second_round(id_of(first), to_json(arguments)))
 
     def prepare(self, study: Study | str) -> dict[str, Any]:
@@ -189,12 +190,10 @@ class Analyst:
         -------
         dict
             ``features``, which :meth:`create_study` takes as they are; ``columns``, what was found of each, with errors
-            and ``messages`` to look at; ``warnings``; ``people`` of each round; ``origin``, where the constants come
-            from, which the features tell participants as their description.
+            and ``messages`` to look at; ``warnings``; ``people`` of each round. The features' descriptions tell
+            participants where center and scale come from.
         """
         found: dict[str, Any] = json.loads(self._core.prepare(id_of(study)))
-        for feature in found["features"]:
-            feature["description"] = found["origin"]
         return found
 
     def _study(self, text: str) -> Study:
@@ -298,8 +297,8 @@ class Analyst:
 
 def _preparation(
     name: str,
-    epsilon: float,
-    enrolment: str,
+    epsilon: float | None,
+    enrolment: str | None,
     purpose: str | None,
     responsible_party: str | None,
     contact: str | None,

@@ -87,6 +87,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         persons: false,
         site: false,
         missing_cells: constants.allows_missing_cells(),
+        other_categories: false,
     };
     let settings = args.table.settings();
     let settings = Settings {

@@ -591,6 +591,7 @@ fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &Parameters) -> Resul
     }
     let expected = ExpectedColumns {
         persons: args.person.is_some(),
+        other_categories: params.preparation().is_ok(),
         ..ExpectedColumns::study(params.dimension(), params.feature_names())
     };
     let label = match (&args.person, &args.weight) {

@@ -407,34 +407,23 @@ async fn second_round(
     first: &str,
 ) -> Result<CreateStudyRequest> {
     let id = find_study(client, first).await?;
-    let preparation = second_round_of(&client.answers(&id).await?)?;
-    let first = client.study(&id).await?;
-    let usual = first.enrolment;
-    create.preparation_request(
-        (preparation, usual),
-        first.privacy.epsilon,
-        first.about.features,
-    )
+    let (first, answers) = (client.study(&id).await?, client.answers(&id).await?);
+    create.preparation_request(second_round_of(&first, &answers, &create.name)?)
 }
 
 impl CreateArgs {
-    /// A preparation with these questions; flags without effect are refused by the request itself.
-    fn preparation_request(
-        &self,
-        (preparation, usual): (PreparationRequest, Enrolment),
-        epsilon: f64,
-        notices: Option<Vec<FeatureNotice>>,
-    ) -> Result<CreateStudyRequest> {
+    /// A preparation with what flags say; those without effect are refused by the request itself.
+    fn preparation_request(&self, usual: CreateStudyRequest) -> Result<CreateStudyRequest> {
         Ok(CreateStudyRequest {
-            preparation: Some(preparation),
+            preparation: usual.preparation,
             weights: self.weights.then_some(Weights {
                 mean: self.mean_weight,
             }),
             draft: self.draft,
-            enrolment: self.enrolment.unwrap_or(usual),
-            about: self.about.about(notices)?,
+            enrolment: self.enrolment.unwrap_or(usual.enrolment),
+            about: self.about.about(None)?.or(usual.about),
             sites: self.sites.terms(),
-            ..self.mechanism.study(&self.name, 0, epsilon, None)?
+            ..self.mechanism.study(&self.name, 0, usual.epsilon, None)?
         })
     }
 }
@@ -448,7 +437,9 @@ fn request(create: &CreateArgs) -> Result<CreateStudyRequest> {
         let (columns, notices) = questions::parse(path, &files::read_text(path)?)?;
         let after = None;
         let preparation = PreparationRequest { columns, after };
-        return create.preparation_request((preparation, Enrolment::Open), epsilon, notices);
+        let mut usual = CreateStudyRequest::of_preparation(&create.name, epsilon, preparation);
+        usual.about.features = notices;
+        return create.preparation_request(usual);
     }
     let path = create.features.as_deref();
     let (features, notices) = path.map(tables::read_constants).transpose()?.unzip();

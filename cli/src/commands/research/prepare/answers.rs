@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     preparation::{FEWEST_ANSWERS, PreparationEstimate, PreparedColumn, estimate_answers},
 };
 use eigenveil_shared::{
-    about::{FeatureNotice, MAX_DESCRIPTION, StudyNotice},
+    about::{FeatureNotice, StudyNotice},
     api::PreparationAnswers,
     preprocess::Feature,
     wording::percent,
@@ -62,7 +62,6 @@ fn features_csv(
     study: &str,
     about: &StudyNotice,
 ) -> Result<Vec<u8>> {
-    let origin = estimate.origin(study);
     let observed = estimate
         .features
         .iter()
@@ -78,9 +77,8 @@ fn features_csv(
     let heads = constants.iter().chain(missing).chain(&meaning);
     let written = writer.write_record(heads);
     written.map_err(|error| CliError::failed(error.to_string()))?;
-    for (at, feature) in estimate.features.iter().enumerate() {
-        let notice = about.feature(at).cloned().unwrap_or_default();
-        let line = line(feature, observed, &notice, &origin);
+    for (feature, notice) in estimate.features.iter().zip(estimate.notices(study, about)) {
+        let line = line(feature, observed, notice);
         let written = writer.write_record(line);
         written.map_err(|error| CliError::failed(error.to_string()))?;
     }
@@ -88,7 +86,7 @@ fn features_csv(
     bytes.map_err(|error| CliError::failed(error.to_string()))
 }
 
-fn line(feature: &Feature, observed: bool, notice: &FeatureNotice, origin: &str) -> Vec<String> {
+fn line(feature: &Feature, observed: bool, notice: FeatureNotice) -> Vec<String> {
     let Feature {
         name,
         center,
@@ -103,18 +101,8 @@ fn line(feature: &Feature, observed: bool, notice: &FeatureNotice, origin: &str)
             feature.section.clone().unwrap_or_default(),
         ]);
     }
-    let both = notice
-        .description
-        .as_ref()
-        .map(|own| format!("{own}. {origin}"));
-    let description = match both {
-        None => origin.to_owned(),
-        Some(both) if both.len() <= MAX_DESCRIPTION => both,
-        // What a feature means comes first.
-        Some(_) => notice.description.clone().unwrap_or_default(),
-    };
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    line.extend([text(&notice.label), text(&notice.unit), description]);
+    let meaning = [notice.label, notice.unit, notice.description];
+    line.extend(meaning.map(Option::unwrap_or_default));
     line
 }
 
@@ -124,8 +112,8 @@ fn print(
     (study, answers): (&str, &PreparationAnswers),
 ) -> Result<()> {
     output::text(&format!(
-        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8}",
-        "column", "answers", "N", "mean", "±", "deviation", "within", "missing"
+        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}",
+        "column", "answers", "N", "mean", "±", "deviation", "within", "missing", "reach"
     ))?;
     for column in estimate.columns.iter().take(MAX_COLUMNS_SHOWN) {
         print_column(column)?;
@@ -135,9 +123,8 @@ fn print(
         more => output::text(&format!("… and {more} columns more"))?,
     }
     output::text(&format!(
-        "\nN: effective answers; ±: two standard errors; within: factor of the clipped column's deviation, to three standard errors. Each person gave one answer at epsilon {}; a share g of made-up answers moves a share of answers by at most {} g",
-        estimate.epsilon,
-        three_digits(estimate.reach_of_made_up)
+        "\nN: effective answers; ±: two standard errors; within: factor of the clipped column's deviation, to three standard errors; reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most. Each person gave one answer at epsilon {}",
+        estimate.epsilon
     ))?;
     let messages = estimate.columns.iter().flat_map(|column| &column.messages);
     for message in messages.chain(&estimate.warnings) {
@@ -174,7 +161,7 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
         .missing
         .map_or_else(|| "-".to_owned(), |m| percent(m.share));
     output::text(&format!(
-        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8}",
+        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}",
         column.name,
         column.answers,
         column.effective_answers.round(),
@@ -185,7 +172,8 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
             || "-".to_owned(),
             |factor| format!("×{}", three_digits(factor))
         ),
-        missing
+        missing,
+        three_digits(column.reach_of_made_up)
     ))?;
     for category in &column.categories {
         output::text(&format!(
