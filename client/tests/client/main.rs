@@ -38,6 +38,8 @@ mod moved;
 #[cfg(feature = "sqlite")]
 mod row_layout_1;
 #[cfg(feature = "sqlite")]
+mod row_layout_2;
+#[cfg(feature = "sqlite")]
 mod row_ledger;
 #[cfg(feature = "sqlite")]
 mod row_ledger_crash;

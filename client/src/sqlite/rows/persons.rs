@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 
-use super::{ledger::RowLedger, schema::SITES_LAYOUT};
+use super::ledger::RowLedger;
 use crate::error::{Error, Result};
 
 /// A person's identifier under the salt of one ledger.
@@ -158,9 +158,10 @@ impl RowLedger {
             .one("SELECT count(*) FROM person", [], |row| row.get(0))
     }
 
-    /// Whether the file has the tables of sites: before its first change one of layout 1 has none.
+    /// Whether the file has the tables of sites: before its first change one of an earlier layout may have none.
     pub(super) fn has_sites(&self) -> Result<bool> {
-        Ok(self.store.layout()? >= SITES_LAYOUT)
+        let query = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'spelling')";
+        self.store.one(query, [], |row| row.get(0))
     }
 
     /// The persons among these whom the ledger has not charged for this study.
