@@ -126,9 +126,9 @@ fn is_missing_elsewhere(identifier: &str) -> bool {
     is_error || WORDS.contains(&identifier.to_ascii_lowercase().as_str())
 }
 
-/// The numbers that an identifier can mean with either decimal mark, as text in one spelling. Two identifiers that share
-/// one are one number in two spellings. A column may tell 07 and 7, or 12.1 and 12.10, apart; a program that reads
-/// numbers does not, so that of two tables nobody knows whether these are two persons: they share a number, too.
+/// The numbers that an identifier can mean with either decimal mark, as text in one spelling. Two identifiers that
+/// share one are one number in two spellings. A column may tell 07 and 7, or 12.1 and 12.10, apart; a program that
+/// reads numbers does not, so that of two tables nobody knows whether these are two persons: they share a number, too.
 pub fn numbers_of(identifier: &str) -> Vec<String> {
     let plain = plain_numbers(&with_ascii_digits(identifier));
     let mut numbers: Vec<String> = plain
@@ -159,8 +159,8 @@ fn with_ascii_digits(text: &str) -> String {
     text.chars().map(ascii).collect()
 }
 
-/// A number with a decimal point, without a plus sign, an exponent, decimals if they are zeros, and the sign of zero. An
-/// exponent behind a zero stays: no program writes one, but hexadecimal identifiers have it.
+/// A number with a decimal point, without a plus sign, an exponent, decimals if they are zeros, and the sign of zero.
+/// An exponent behind a zero stays: no program writes one, but hexadecimal identifiers have it.
 fn plainly(number: &str) -> String {
     let (sign, digits) = match number.strip_prefix('-') {
         Some(digits) => ("-", digits),
