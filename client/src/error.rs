@@ -126,7 +126,7 @@ impl Error {
         Self::new(
             Kind::Named(OTHER_ROWS),
             format!(
-                "ledger {}: these rows differ from those it was used with. The ledger identifies participants by row number: confirm it if row i is still the same participant, or use another ledger if these are other people",
+                "ledger {}: these rows differ from those it was used with, or were then in a study of the other kind (of single rows, or of sites), for which a file has another digest. The ledger identifies participants by row number: confirm it if row i is still the same participant, or use another ledger if these are other people",
                 path.display()
             ),
         )

@@ -263,7 +263,7 @@ pub fn is_shown(c: char) -> bool {
 
 /// Whether there is something to see: no blank, and none of Unicode's characters that are ignored where a font lacks
 /// them (`Default_Ignorable_Code_Point`), such as the joiners that scripts and emoji need between others.
-fn is_visible(c: char) -> bool {
+pub fn is_visible(c: char) -> bool {
     !(c.is_whitespace()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

@@ -18,7 +18,7 @@ use crate::{
 ///
 /// # Errors
 /// A blank cell or a word for a missing value; bytes that are invalid in the text's encoding; a number that a program
-/// has rounded; one number in two spellings, with and without decimals or a separator between thousands.
+/// has rounded; one number in two spellings, with and without decimals, a plus sign or a separator between thousands.
 pub fn identifiers(labels: &[String]) -> Result<Vec<Cow<'_, str>>> {
     let mut column = IdentifierColumn::default();
     let labels = labels.iter().map(|label| column.read(label));
@@ -77,10 +77,11 @@ impl IdentifierColumn {
                 "has an identifier with bytes that are invalid in its encoding; name the encoding with `encoding`",
             );
         }
-        let numbers = numbers_of(identifier);
+        let ascii = with_ascii_digits(identifier);
+        let numbers = plain_numbers(&ascii);
         self.has_text |= numbers.is_empty();
-        if !numbers.is_empty() && identifier.contains(['e', 'E']) {
-            if identifier.contains(['+', '-', '.', ',']) {
+        if !numbers.is_empty() && ascii.contains(['e', 'E']) {
+            if ascii.contains(['+', '-', '.', ',']) {
                 return Err(rounded(row));
             }
             self.with_exponent.get_or_insert(row);
@@ -125,19 +126,84 @@ fn is_missing_elsewhere(identifier: &str) -> bool {
     is_error || WORDS.contains(&identifier.to_ascii_lowercase().as_str())
 }
 
-/// The numbers that an identifier can mean with either decimal mark, as text: with a point, without separators between
-/// thousands, and without decimals if they are zeros. Two identifiers that share one are one number in two spellings.
+/// The numbers that an identifier can mean with either decimal mark, as text in one spelling. Two identifiers that
+/// share one are one number in two spellings. A column may tell 07 and 7, or 12.1 and 12.10, apart; a program that
+/// reads numbers does not, so that of two tables nobody knows whether these are two persons: they share a number, too.
 pub fn numbers_of(identifier: &str) -> Vec<String> {
-    let marks = [DecimalMark::Point, DecimalMark::Comma].into_iter();
-    let plain = marks.filter_map(|mark| ungrouped(identifier, mark));
-    let numbers = plain.filter(|plain| plain.parse::<f64>().is_ok());
-    let whole = numbers.map(|number| match number.split_once('.') {
-        Some((whole, zeros)) if zeros.bytes().all(|b| b == b'0') => whole.to_owned(),
-        _ => number,
-    });
-    let mut numbers: Vec<String> = whole.collect();
+    let plain = plain_numbers(&with_ascii_digits(identifier));
+    let mut numbers: Vec<String> = plain
+        .iter()
+        .map(|plain| without_outer_zeros(plain))
+        .collect();
     numbers.dedup();
     numbers
+}
+
+/// The numbers that an identifier can mean with either decimal mark, as [`plainly`] writes them.
+fn plain_numbers(identifier: &str) -> Vec<String> {
+    let marks = [DecimalMark::Point, DecimalMark::Comma].into_iter();
+    let ungrouped = marks.filter_map(|mark| ungrouped(identifier, mark));
+    let numbers = ungrouped.filter(|number| number.parse::<f64>().is_ok());
+    let mut numbers: Vec<String> = numbers.map(|number| plainly(&number)).collect();
+    numbers.dedup();
+    numbers
+}
+
+/// The text with ASCII signs, marks and digits in place of full-width ones and of U+2212, the minus sign.
+fn with_ascii_digits(text: &str) -> String {
+    let ascii = |c: char| match c {
+        '\u{2212}' => '-',
+        '\u{ff0b}'..='\u{ff19}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+        _ => c,
+    };
+    text.chars().map(ascii).collect()
+}
+
+/// A number with a decimal point, without a plus sign, an exponent, decimals if they are zeros, and the sign of zero.
+/// An exponent behind a zero stays: no program writes one, but hexadecimal identifiers have it.
+fn plainly(number: &str) -> String {
+    let (sign, digits) = match number.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", number.strip_prefix('+').unwrap_or(number)),
+    };
+    let expanded = digits.split_once(['e', 'E']).and_then(|(whole, exponent)| {
+        let zeros: u8 = exponent.parse().ok()?;
+        let is_whole = !whole.contains('.') && !whole.starts_with('0');
+        is_whole.then(|| whole.to_owned() + &"0".repeat(zeros.into()))
+    });
+    let digits = expanded.as_deref().unwrap_or(digits);
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let plain = match decimals.bytes().all(|b| b == b'0') {
+        true => whole.to_owned(),
+        false => format!("{whole}.{decimals}"),
+    };
+    match plain.bytes().all(|b| b == b'0') {
+        true => plain,
+        false => format!("{sign}{plain}"),
+    }
+}
+
+/// A plain number without zeros in front and at the end of its decimals.
+fn without_outer_zeros(plain: &str) -> String {
+    let (sign, digits) = match plain.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", plain),
+    };
+    if !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return plain.to_owned();
+    }
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0'),
+        false => digits,
+    };
+    let digits = digits.trim_start_matches('0');
+    let zero = if digits.is_empty() || digits.starts_with('.') {
+        "0"
+    } else {
+        ""
+    };
+    format!("{sign}{zero}{digits}")
 }
 
 #[cfg(test)]
@@ -193,9 +259,21 @@ mod tests {
             ("7", &["7"][..]),
             ("7.0", &["7"]),
             ("7,00", &["7"]),
+            ("+7", &["7"]),
+            ("07", &["7"]),
             ("1.234", &["1.234", "1234"]),
-            ("07", &["07"]),
+            ("1.50", &["1.5"]),
+            (",5", &["0.5"]),
+            ("-0", &["0"]),
+            ("00.0", &["0"]),
+            ("\u{2212}5", &["-5"]),
+            ("\u{ff0d}\u{ff11}\u{ff0e}\u{ff15}", &["-1.5"]),
+            ("1e3", &["1000"]),
+            ("0e3", &["0e3"]),
+            ("1e999", &["1e999"]),
+            ("100", &["100"]),
             ("n7", &[]),
+            ("7\u{b2}", &[]),
         ] {
             assert_eq!(numbers_of(identifier), numbers, "{identifier}");
         }

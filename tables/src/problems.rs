@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashSet};
 
 use eigenveil_shared::{
     preprocess::VALUE_RANGE,
-    wording::{MAX_NAMED, first_few},
+    wording::{MAX_NAMED, counted, first_few},
 };
 
 pub(crate) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give `first_index` 0";
 
 /// The problem of a line that counts as one with too many fields.
 pub(crate) const TOO_LONG: &str = " is longer than 16 MiB";
+/// The way out of a wrong number of fields, to follow the problem.
+pub(crate) const OTHER_DELIMITER: &str =
+    "; if something else separates the columns, name it with `delimiter`";
 
 const OTHER_SPELLING: &str = "spelled otherwise than 1234.5: `decimal` , reads 1.234,5 and `decimal` . reads 1,234.5; correct any other spelling in the file";
 const OTHER_ENCODING: &str = "that is invalid in its encoding; name the encoding with `encoding`, such as ibm850 or shift_jis";
@@ -94,11 +97,13 @@ impl UnreadableReason {
                 has: usize::MAX, ..
             } => TOO_LONG.to_owned(),
             UnreadableReason::Fields { has, wants, open } => format!(
-                " has {has} fields but the first line has {wants}{}",
-                match (open, has > wants) {
+                " has {} and not {wants}{}",
+                counted(has as u64, "field"),
+                match (open, has) {
                     (true, _) => "; a quoted cell must end on its line",
-                    (false, true) => "; a decimal comma adds one",
-                    (false, false) => "",
+                    (false, 1) => OTHER_DELIMITER,
+                    (false, _) if has > wants => "; a decimal comma adds one",
+                    (false, _) => "",
                 }
             ),
         }

@@ -597,11 +597,13 @@ impl LockedFile {
         let query = format!("SELECT {expression} FROM file_state");
         match self.one(&query, [], |row| row.get(0))? {
             true => Ok(()),
-            false => {
-                Err(self
-                    .damaged_error("its last change was only partly written, or rows are missing"))
-            }
+            false => Err(self.incomplete_error()),
         }
+    }
+
+    /// The error for a file of which a part is missing.
+    pub(crate) fn incomplete_error(&self) -> Error {
+        self.damaged_error("its last change was only partly written, or rows are missing")
     }
 
     /// Makes the file ready to be written to: creates it and its lock, if they do not exist, empties its log, also on

@@ -26,7 +26,7 @@ const TO_LAYOUT_2: &str = "
 ";
 
 /// Puts the ledger back into an earlier layout.
-fn put_back(path: &Path, sql: &str) {
+pub(crate) fn put_back(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch(sql).unwrap();
 }

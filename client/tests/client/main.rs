@@ -40,6 +40,8 @@ mod preparation;
 #[cfg(feature = "sqlite")]
 mod row_layout_1;
 #[cfg(feature = "sqlite")]
+mod row_layout_2;
+#[cfg(feature = "sqlite")]
 mod row_ledger;
 #[cfg(feature = "sqlite")]
 mod row_ledger_crash;

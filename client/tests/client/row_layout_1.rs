@@ -30,7 +30,9 @@ fn to_layout_1(path: &Path) {
 }
 
 /// All that a ledger knows, with what it would send.
-fn said(ledger: &RowLedger) -> (RowReceipt, RowCounts, Vec<PendingReport>, Vec<RefusedRow>) {
+pub(crate) fn said(
+    ledger: &RowLedger,
+) -> (RowReceipt, RowCounts, Vec<PendingReport>, Vec<RefusedRow>) {
     let one = study(STUDY, 0.5);
     (
         ledger.receipt().unwrap(),
@@ -41,7 +43,7 @@ fn said(ledger: &RowLedger) -> (RowReceipt, RowCounts, Vec<PendingReport>, Vec<R
 }
 
 /// A ledger with reports in each state, tokens, and a study that has moved.
-fn filled(path: &Path) -> RowLedger {
+pub(crate) fn filled(path: &Path) -> RowLedger {
     let mut ledger = RowLedger::open(path).unwrap();
     ledger.set_limits(limits(2.0, 9.0, 1e-5)).unwrap();
     let one = study(STUDY, 0.5);
@@ -103,7 +105,7 @@ fn a_ledger_of_layout_1_says_and_sends_the_same_and_goes_on() {
     let counts = take_part(&mut ledger, &of_site, &table, &of_rows).unwrap();
     assert_eq!(counts.charged, 6);
     drop(ledger);
-    assert_eq!(layout(&path), 2);
+    assert_eq!(layout(&path), 3);
     let ledger = RowLedger::open(&path).unwrap();
     let counts = ledger.counts(&study("moved", 0.25)).unwrap();
     assert_eq!(counts.given_up, 4);

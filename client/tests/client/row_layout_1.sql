@@ -1,4 +1,4 @@
--- The tables of a ledger of rows in layout 1, and what the ledger `new` (layout 2, without sites) says in them.
+-- The tables of a ledger of rows in layout 1, and what the ledger `new` (of today, without sites) says in them.
 BEGIN;
 CREATE TABLE limits (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -482,6 +482,22 @@ fn a_known_number_in_another_spelling_is_refused() {
     }
 }
 
+/// One column may tell two spellings of a number apart: both are known afterwards, and neither is refused.
+#[test]
+fn two_spellings_in_one_table_stay_two_persons() {
+    let folder = Folder::new();
+    let mut ledger = RowLedger::open(folder.at("persons")).unwrap();
+    let study = study(STUDY, persons_of_at_most(3));
+    let line = |name: &str| Line(name.to_owned(), [1.0, 0.0, 0.0]);
+    let table = Table::of_persons(&ledger, &[line("7"), line("7.0")]);
+    let counts = take_part(&mut ledger, &study, &table, &request(1)).unwrap();
+    assert_eq!(counts.charged, 2);
+    settle(&mut ledger, &study, &ReportResult::Accepted);
+    let table = Table::of_persons(&ledger, &[line("7.0"), line("7"), line("8")]);
+    let counts = take_part(&mut ledger, &study, &table, &request(2)).unwrap();
+    assert_eq!((counts.charged, counts.charged_before), (1, 2));
+}
+
 /// It is never sent again, whoever is in it is not charged again, and others make a report of their own.
 #[test]
 fn a_report_that_is_given_up_stays_charged() {

@@ -40,10 +40,13 @@ impl Template {
         }
     }
 
-    /// One raw dense report for the rival.
+    /// One raw dense report for the rivals, behind its identifier.
     fn raw(path: &str, p: usize) -> Self {
-        let body = 0.5_f32.to_le_bytes().repeat(p * (p + 1) / 2);
-        Self::new(path, "application/octet-stream", &body)
+        let mut body = vec![0; 16];
+        body.extend(0.5_f32.to_le_bytes().repeat(p * (p + 1) / 2));
+        let mut template = Self::new(path, "application/octet-stream", &body);
+        template.ids = vec![template.request.len() - body.len()];
+        template
     }
 
     /// One report of a study, or a batch.

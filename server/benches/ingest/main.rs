@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --workspace --bench ingest                                        a few settings
 //! cargo bench --workspace --bench ingest -- P CONNECTIONS SECONDS BATCH MECHANISM
-//! cargo bench --workspace --bench ingest -- rival                               beside benches/rivals/aiohttp_server.py
+//! cargo bench --workspace --bench ingest -- rival                               beside both of benches/rivals/aiohttp_server.py
 //! cargo bench --workspace --bench ingest -- postgres                            servers on one PostgreSQL, beside its COPY
 //! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
 //! ```
@@ -22,7 +22,7 @@ mod load;
 mod process;
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
     str::FromStr,
@@ -56,7 +56,7 @@ fn main() {
     };
     match arguments.first().map(String::as_str) {
         Some("load") => load::run(&arguments[1..]),
-        Some("rival") => beside_the_rival(),
+        Some("rival") => beside_the_rivals(),
         #[cfg(feature = "postgres")]
         Some("postgres") => fleet::beside_copy(),
         #[cfg(feature = "postgres")]
@@ -161,8 +161,7 @@ impl Load {
 
     /// Our durable server in this process; it stores what it acknowledges.
     fn at_eigenveil(self) -> Outcome {
-        let directory =
-            tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
+        let directory = directory();
         let config = ServerConfig {
             listen: ([127, 0, 0, 1], 0).into(),
             ..ServerConfig::new(directory.path().join("data"))
@@ -196,13 +195,16 @@ impl Load {
         })
     }
 
-    /// Sends the dense reports to the in-memory server in Python.
-    fn at_the_rival(self) -> Outcome {
+    /// Sends dense reports of the same p to the server in Python: in memory, or as durable as ours.
+    fn at_the_rival(self, is_durable: bool) -> Outcome {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/rivals/aiohttp_server.py");
+        let directory = directory();
+        let file = directory.path().join("reports.sqlite3");
         let mut rival = Command::new("python3")
             .arg(script)
             .arg(self.p.to_string())
+            .args(is_durable.then_some(file))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -227,51 +229,83 @@ impl Load {
         rival.wait().unwrap();
         outcome
     }
+
+    /// Reports a second that the disk alone allows: one page of 4 KiB, written and synchronised, holds a report of each
+    /// connection, since none sends another one before that.
+    fn floor(self) -> f64 {
+        let directory = directory();
+        let mut file = std::fs::File::create(directory.path().join("log")).unwrap();
+        let (started, mut commits) = (Instant::now(), 0_u32);
+        while started.elapsed().as_secs() < 1 {
+            file.write_all(&[1; 4_096]).unwrap();
+            file.sync_data().unwrap();
+            commits += 1;
+        }
+        f64::from(commits) * self.connections as f64 / started.elapsed().as_secs_f64()
+    }
 }
 
-fn median(mut runs: Vec<Outcome>) -> Outcome {
-    runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    runs[runs.len() / 2]
+/// A new directory on the disk that is measured.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap()
 }
 
-/// Ours (durable, deduplicated) and the rival (neither), alternating, three times each; medians.
-fn beside_the_rival() {
+/// `8,910 (8,700–9,120)`: median and range.
+fn median_and_range(values: impl Iterator<Item = f64>, decimals: usize) -> String {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let [first, .., last] = values[..] else {
+        panic!("two runs or more");
+    };
+    format!(
+        "{:.decimals$} ({first:.decimals$}–{last:.decimals$})",
+        values[values.len() / 2]
+    )
+}
+
+/// Ours (durable, each counted once) beside the rival in memory, the rival in SQLite (durable, each counted once) and
+/// the disk's floor, alternating, three times each.
+fn beside_the_rivals() {
     println!(
-        "| load | connections | ours: reports/s | µs CPU | rival: reports/s | µs CPU | rate, ours / rival | CPU, ours / rival |"
+        "| load | connections | floor | ours: reports/s | µs CPU | in memory: reports/s | µs CPU | in SQLite: reports/s | µs CPU | ours / in memory | ours / in SQLite | floor / ours |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (p, mechanism) in [(100, DENSE), (40, SEEDS)] {
-        for connections in [16, 256] {
+        for connections in [16, 64, 256] {
             let load = Load::singles(p, mechanism, connections);
-            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-            for _ in 0..3 {
-                ours.push(load.at_eigenveil());
-                theirs.push(load.at_the_rival());
+            let runs: Vec<(f64, [Outcome; 3])> = (0..3)
+                .map(|_| {
+                    let rivals = [false, true].map(|is_durable| load.at_the_rival(is_durable));
+                    (load.floor(), [load.at_eigenveil(), rivals[0], rivals[1]])
+                })
+                .collect();
+            let mut cells = vec![
+                format!("{mechanism} p={p} singles"),
+                connections.to_string(),
+                median_and_range(runs.iter().map(|run| run.0), 0),
+            ];
+            for i in 0..3 {
+                cells.push(median_and_range(runs.iter().map(|run| run.1[i].rate), 0));
+                cells.push(median_and_range(runs.iter().map(|run| run.1[i].cpu), 0));
             }
-            let (ours, theirs) = (median(ours), median(theirs));
-            println!(
-                "| {mechanism} p={p} singles | {connections} | {:.0} | {:.1} | {:.0} | {:.1} | {:.2} | {:.2} |",
-                ours.rate,
-                ours.cpu,
-                theirs.rate,
-                theirs.cpu,
-                ours.rate / theirs.rate,
-                ours.cpu / theirs.cpu
-            );
+            for i in [1, 2] {
+                let ratios = runs.iter().map(|run| run.1[0].rate / run.1[i].rate);
+                cells.push(median_and_range(ratios, 2));
+            }
+            let ratios = runs.iter().map(|run| run.0 / run.1[0].rate);
+            cells.push(median_and_range(ratios, 2));
+            println!("| {} |", cells.join(" | "));
         }
     }
-    let batches = (0..3).map(|_| {
-        Load {
-            batch: 1_000,
-            ..Load::singles(40, SEEDS, 4)
-        }
-        .at_eigenveil()
-    });
-    let batches = median(batches.collect());
+    let batches = Load {
+        batch: 1_000,
+        ..Load::singles(40, SEEDS, 4)
+    };
+    let runs: Vec<Outcome> = (0..3).map(|_| batches.at_eigenveil()).collect();
     println!(
-        "double-cap p=40 in batches of 1,000, 4 connections: {:.0} reports/s, {:.0} reports per CPU-second of the server",
-        batches.rate,
-        1e6 / batches.cpu
+        "double-cap p=40 in batches of 1,000, 4 connections: {} reports/s, {} reports per CPU-second of the server",
+        median_and_range(runs.iter().map(|run| run.rate), 0),
+        median_and_range(runs.iter().map(|run| 1e6 / run.cpu), 0)
     );
 }
 

@@ -407,6 +407,21 @@ async fn tokens_of_sites_have_names_and_numbers() {
             "ends with a blank",
         ),
         (
+            json!({"sites": [{"site": "North"}, {"site": "Nor\u{200b}th"}]}),
+            E::InvalidName,
+            "an invisible character",
+        ),
+        (
+            json!({"sites": [{"site": "St. Mary"}, {"site": "St.\u{a0}Mary"}]}),
+            E::InvalidName,
+            "a blank that is no space",
+        ),
+        (
+            json!({"sites": [{"site": "\u{c4}rhus"}, {"site": "A\u{308}rhus"}]}),
+            E::InvalidName,
+            "form NFC",
+        ),
+        (
             json!({"sites": [{"site": "a", "max_rows": 9}]}),
             E::InvalidRequest,
             "at most 9 rows",

@@ -10,13 +10,14 @@ use std::{
 };
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
+use eigenveil_shared::wording::counted;
 
 use crate::{
     cells::{is_value, is_word_value},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns, source_of},
     encoding::{check_byte_order_mark, decode_cell, in_utf8},
     error::{Error, Result},
-    problems::{TOO_LONG, Unreadable, UnreadableReason},
+    problems::{OTHER_DELIMITER, TOO_LONG, Unreadable, UnreadableReason},
     settings::{Header, SPACE_SEPARATED_MESSAGE, Settings},
     table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, check_is_text, lines_of, no_rows},
     text_columns::{Reading, RefusedColumns, TextCells, encode},
@@ -484,12 +485,21 @@ fn check_persons_lines(
         {
             continue;
         }
-        let problem = match has_open_cell {
-            true => "a quoted cell that does not end on it".to_owned(),
-            false => format!("{count} fields and not {expected_count}"),
+        let problem = match count {
+            usize::MAX => TOO_LONG.to_owned(),
+            _ if has_open_cell => " has a quoted cell that does not end on it".to_owned(),
+            _ => format!(
+                " has {} and not {expected_count}",
+                counted(count as u64, "field")
+            ),
+        };
+        let mut others = DELIMITERS.iter().filter(|other| **other != delimiter);
+        let hint = match others.any(|other| text.contains(other)) {
+            true => OTHER_DELIMITER,
+            false => "",
         };
         return Err(Error::new(format!(
-            "line {line} has {problem}, so that its person cannot be read; correct the line, or leave it out"
+            "line {line}{problem}, so that its person cannot be read; correct the line, or leave it out{hint}"
         )));
     }
     Ok(())
@@ -649,7 +659,7 @@ fn field_count_error(
         true => {
             "; if numbers have decimal commas, separate the columns by ';' or put the numbers in quotes"
         }
-        false => "; if something else separates the columns, name it with `delimiter`",
+        false => OTHER_DELIMITER,
     };
     let missing_name_hint = match header && field_count == count + 1 {
         true => ", or a name for the first column is missing (as when R writes row names)",

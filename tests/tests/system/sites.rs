@@ -374,6 +374,16 @@ fn a_row_study_and_one_of_sites_are_not_mistaken() {
     refused(&slash, 2, &["\"a/b\"", "--ledger FILE"]);
     assert_eq!(sites.server.accepted(&of_rows), 0);
     sites.spent(0, 0);
+    // The ledger has another digest of the file for either kind: nobody is told that the rows are others.
+    let ledger = format!("--ledger {}", sites.folder.at("rows.ledger"));
+    succeeded(&report(&of_rows, &ledger));
+    let more = format!("{ledger} --approve --tokens {}", sites.token("North", ""));
+    let after = sites.report("North", &file, &more);
+    refused(
+        &after,
+        1,
+        &["study of the other kind", "--same-participants"],
+    );
 }
 
 /// No value refuses a table, and none is shown; a column of words is only counted.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 
-use super::{ledger::RowLedger, schema::SITES_LAYOUT};
+use super::ledger::RowLedger;
 use crate::error::{Error, Result};
 
 /// A person's identifier under the salt of one ledger.
@@ -138,7 +138,7 @@ impl UnchargedPersons {
 impl RowLedger {
     /// The persons of a table of which no row is read yet, for [`SitePersons::push`]. `numbers_of` gives the numbers
     /// that an identifier can mean, as `eigenveil_tables::numbers_of` does: a later table that spells a known one
-    /// otherwise (`7.0` after `7`) is refused, and within a table whoever reads its column refuses that.
+    /// otherwise (`7.0` after `7`) is refused. What one table may spell in two ways is up to whoever reads its column.
     pub fn site_persons(&self, numbers_of: fn(&str) -> Vec<String>) -> Result<SitePersons> {
         Ok(SitePersons {
             salt: self.salt()?,
@@ -158,9 +158,10 @@ impl RowLedger {
             .one("SELECT count(*) FROM person", [], |row| row.get(0))
     }
 
-    /// Whether the file has the tables of sites: before its first change one of layout 1 has none.
+    /// Whether the file has the tables of sites: before its first change one of an earlier layout may have none.
     pub(super) fn has_sites(&self) -> Result<bool> {
-        Ok(self.store.layout()? >= SITES_LAYOUT)
+        let query = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'spelling')";
+        self.store.one(query, [], |row| row.get(0))
     }
 
     /// The persons among these whom the ledger has not charged for this study.
@@ -206,10 +207,11 @@ impl RowLedger {
         })
     }
 
-    /// Refuses a number by which the ledger knows somebody in another spelling: it would be another person.
+    /// Refuses a number by which the ledger knows somebody in another spelling: it would be another person. Whoever is
+    /// known as spelled is not: one column may tell 12.1 and 12.10 apart.
     fn check_spellings(&self, persons: &SitePersons) -> Result<()> {
-        let query = "SELECT EXISTS (SELECT 1 FROM person WHERE hash = ?1 AND hash <> ?2)
-             OR EXISTS (SELECT 1 FROM spelling WHERE number = ?1 AND person <> ?2)";
+        let query = "SELECT NOT EXISTS (SELECT 1 FROM person WHERE hash = ?2)
+             AND (EXISTS (SELECT 1 FROM person WHERE hash = ?1) OR EXISTS (SELECT 1 FROM spelling WHERE number = ?1))";
         let as_spelled = persons.numbers.keys().map(|hash| (hash, hash));
         let otherwise = persons
             .spellings
@@ -227,7 +229,7 @@ impl RowLedger {
         match row {
             None => Ok(()),
             Some(row) => Err(Error::usage(format!(
-                "row {} has the number of a person of an earlier table in another spelling, as 7.0 and 7, and would be charged as somebody else: nothing was charged or sent; write the identifiers as that table has them",
+                "row {} has the number of a person of an earlier table in another spelling, as 7.0 and 7, and would be charged as somebody else: nothing was charged or sent; write the identifiers as that table has them; somebody else needs an identifier that is no number",
                 row + 1
             ))),
         }

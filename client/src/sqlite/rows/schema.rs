@@ -4,7 +4,7 @@ use super::tables::{LIMITS, MOVED, STUDY_TERMS, write_limits};
 use crate::{
     error::Result,
     rules::Limits,
-    sqlite::file::{FileSchema, LockedFile},
+    sqlite::file::{Failure, FileSchema, LockedFile},
 };
 
 /// Number of low bits of a key that hold the row; the high bits hold the study.
@@ -31,12 +31,9 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
         file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])?;
         Ok(())
     },
-    upgrades: &[to_layout_2],
+    upgrades: &[to_layout_2, to_layout_3],
     consistency_check_sql: CONSISTENCY_CHECK,
 };
-
-/// The layout whose tables know of sites.
-pub(super) const SITES_LAYOUT: i32 = 2;
 
 /// SQL expression that holds after each change: exactly the reports that are pending or refused have bytes. Those that
 /// are acknowledged or given up are counted. Each charged row has a report, or counts in that of a site.
@@ -155,42 +152,42 @@ const REPORT_TRIGGERS: &str = "
 /// their identifiers and counted from 0, as rows are; a ledger has either persons or files. A number that an identifier
 /// can mean, but that is spelled otherwise, has a hash of its own.
 const SITES: &str = "
-    CREATE TABLE person (
+    CREATE TABLE IF NOT EXISTS person (
         hash BLOB PRIMARY KEY CHECK (length(hash) = 32),
         number INTEGER NOT NULL CHECK (number >= 0)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE spelling (
+    CREATE TABLE IF NOT EXISTS spelling (
         number BLOB PRIMARY KEY CHECK (length(number) = 32),
         person BLOB NOT NULL REFERENCES person
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE site (
+    CREATE TABLE IF NOT EXISTS site (
         study INTEGER PRIMARY KEY REFERENCES study,
         name TEXT NOT NULL
     ) STRICT;
-    CREATE TABLE site_report (
+    CREATE TABLE IF NOT EXISTS site_report (
         key INTEGER PRIMARY KEY,
         units INTEGER NOT NULL CHECK (units > 0),
         day INTEGER NOT NULL
     ) STRICT;
-    CREATE TRIGGER persons_stay BEFORE DELETE ON person
+    CREATE TRIGGER IF NOT EXISTS persons_stay BEFORE DELETE ON person
         BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never deleted'); END;
-    CREATE TRIGGER persons_are_fixed BEFORE UPDATE ON person
+    CREATE TRIGGER IF NOT EXISTS persons_are_fixed BEFORE UPDATE ON person
         BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never changed'); END;
-    CREATE TRIGGER spellings_stay BEFORE DELETE ON spelling
+    CREATE TRIGGER IF NOT EXISTS spellings_stay BEFORE DELETE ON spelling
         BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never deleted'); END;
-    CREATE TRIGGER spellings_are_fixed BEFORE UPDATE ON spelling
+    CREATE TRIGGER IF NOT EXISTS spellings_are_fixed BEFORE UPDATE ON spelling
         BEGIN SELECT RAISE(ABORT, 'a person of a ledger is never changed'); END;
-    CREATE TRIGGER sites_stay BEFORE DELETE ON site
+    CREATE TRIGGER IF NOT EXISTS sites_stay BEFORE DELETE ON site
         BEGIN SELECT RAISE(ABORT, 'a site of a ledger is never deleted'); END;
-    CREATE TRIGGER sites_are_fixed BEFORE UPDATE ON site
+    CREATE TRIGGER IF NOT EXISTS sites_are_fixed BEFORE UPDATE ON site
         BEGIN SELECT RAISE(ABORT, 'a site of a ledger is never changed'); END;
-    CREATE TRIGGER site_reports_stay BEFORE DELETE ON site_report
+    CREATE TRIGGER IF NOT EXISTS site_reports_stay BEFORE DELETE ON site_report
         BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never deleted'); END;
-    CREATE TRIGGER site_reports_are_fixed BEFORE UPDATE ON site_report
+    CREATE TRIGGER IF NOT EXISTS site_reports_are_fixed BEFORE UPDATE ON site_report
         BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
 ";
 
-/// Upgrades to layout 2, in which reports may be given up (state 3), features are described, and sites report.
+/// Upgrades to layout 2, in which reports may be given up (state 3) and features are described.
 fn to_layout_2(file: &mut LockedFile) -> Result<()> {
     file.check_consistent(CONSISTENCY_CHECK_1)?;
     file.write(|file| {
@@ -206,10 +203,23 @@ fn to_layout_2(file: &mut LockedFile) -> Result<()> {
              DROP TABLE report_of_layout_1",
         )?;
         file.execute_batch(REPORT_TRIGGERS)?;
-        file.execute_batch(SITES)?;
         Ok(file.execute_batch(
             "ALTER TABLE study_terms ADD COLUMN features TEXT; PRAGMA user_version = 2",
         )?)
+    })
+}
+
+/// Upgrades to layout 3, in which sites report. Before it had a number a ledger of layout 2 might have these tables, or
+/// those of them that came first.
+fn to_layout_3(file: &mut LockedFile) -> Result<()> {
+    let damaged = file.incomplete_error();
+    file.write(|file| {
+        file.execute_batch(SITES)?;
+        let query = format!("SELECT {CONSISTENCY_CHECK} FROM file_state");
+        match file.query_row(&query, [], |row| row.get(0))? {
+            true => Ok(file.execute_batch("PRAGMA user_version = 3")?),
+            false => Err(Failure::Other(damaged)),
+        }
     })
 }
 

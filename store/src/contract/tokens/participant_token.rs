@@ -1,6 +1,7 @@
 //! Participant tokens on their way into a store.
 
-use eigenveil_shared::{Error, Result, enrolment::AdmissionKey, error};
+use eigenveil_shared::{Error, Result, about::is_visible, enrolment::AdmissionKey, error};
+use unicode_normalization::is_nfc;
 
 use crate::{
     config::StoreConfig,
@@ -14,13 +15,14 @@ pub(crate) struct NewToken {
     pub(crate) site: Option<(String, u64)>,
 }
 
-/// Rejects a site's token that nobody could use, or whose name cannot be shown.
+/// Rejects a site's token that nobody could use, or whose name cannot be shown or looks like another one's.
 pub(crate) fn check_site(study: &Study, site: &str, max_rows: u64) -> Result<()> {
     check_name("the name of a site", site).map_err(|error| error.with_field("sites"))?;
-    if site.trim() != site {
+    let is_plain = |c: char| c == ' ' || is_visible(c);
+    if site.trim() != site || !site.chars().all(is_plain) || !is_nfc(site) {
         return Err(error!(
             InvalidName,
-            "the name of a site begins or ends with a blank, so that it looks like another one's; leave the blank out"
+            "the name of a site begins or ends with a blank, or has a blank that is no space, an invisible character, or a letter that is not in Unicode's form NFC, so that it looks like another one's; write it without"
         )
         .with_field("sites"));
     }

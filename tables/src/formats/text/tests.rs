@@ -79,7 +79,10 @@ fn cells_are_read_as_numbers_or_missing() {
 fn errors_name_the_place_but_not_the_value() {
     for (text, place) in [
         ("a,b\n1,secret\n", "line 2, column 2: not a number"),
-        ("1,2\n3\n", "line 2 has 1 fields"),
+        (
+            "1,2\n3\n",
+            "line 2 has 1 field and not 2; if something else separates the columns, name it with `delimiter`",
+        ),
         ("1,2\n3,\n", "line 2, column 2: the value is missing"),
         ("1,x\n", "line 1, column 2"),
         (
@@ -285,6 +288,8 @@ fn rows_of_one_person_do_not_decide() {
         for (line, words) in [
             ("z,1", "line 4 has 2 fields and not 3"),
             ("z,1,2,3", "line 4 has 4 fields and not 3"),
+            ("z;1;2", "line 4 has 1 field and not 3"),
+            ("z;1;2", "name it with `delimiter`"),
             ("\"z,1,2", "line 4 has a quoted cell"),
             ("z,1,\"2", "line 4 has a quoted cell"),
             ("z,1,2\"", ""),
@@ -420,6 +425,13 @@ fn overlong_lines_are_refused() {
     let all = format!("a,b\n{long}\n{long}\n{long}\n");
     let error = local(&all).map(drop).unwrap_err();
     assert_says(&error, &["line 2 is longer than 16 MiB"], &["18446"]);
+    let persons = ExpectedColumns {
+        persons: true,
+        ..study(Some(&["a", "b"]), 2)
+    };
+    let text = format!("a,b\n1,2\n{long}\n");
+    let error = report(&text, Header::Auto, &persons).map(drop).unwrap_err();
+    assert_says(&error, &["line 3 is longer than 16 MiB"], &["18446"]);
     let wide = "7,".repeat(crate::table::MAX_COLUMNS + 1);
     let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
     assert!(error.contains("columns; at most"), "{error}");

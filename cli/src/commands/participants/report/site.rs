@@ -199,7 +199,7 @@ fn preview(study: &SiteStudy, admitted: &AdmittedTable<'_>, table: &SiteFile) ->
     }
     if counts.known_others > 0 {
         lines.push(format!(
-            "the ledger knows {} persons, and none of these: if some were in an earlier table, their identifiers are spelled otherwise (07 and 7, N7 and n7), and they would be charged again",
+            "the ledger knows {} persons, and none of these: if some were in an earlier table, their identifiers are spelled otherwise (N7 and n7), and they would be charged again",
             counts.known_others
         ));
     }
