@@ -181,7 +181,7 @@ fn kinds_of_studies_do_not_take_each_other_for_themselves() {
         ..report([0; 4])
     };
     let error = codec::decode_report(&codec::encode_report(&seed), &format).unwrap_err();
-    assert_eq!(error.code(), MalformedReport);
+    assert_eq!(error.code(), WrongPayloadLength);
     let answer = codec::encode_report(&report([0; 4]));
     let error = codec::decode_report(&answer, &ReportFormat::new(&rows)).unwrap_err();
     assert_eq!(error.code(), WrongFingerprint);
