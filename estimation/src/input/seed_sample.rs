@@ -61,10 +61,10 @@ impl SeedSample {
                 self.seeds.push(*seed);
                 continue;
             }
-            // A place among all of them: the new one takes it if the sample has it (Vitter's algorithm R).
+            // An index among all of them: the new one takes it if the sample has it (Vitter's algorithm R).
             let drawn = u128::from(self.chance.hash_one(self.seen)) * u128::from(self.seen);
-            let place = usize::try_from(drawn >> 64).unwrap_or(usize::MAX);
-            if let Some(taken) = self.seeds.get_mut(place) {
+            let index = usize::try_from(drawn >> 64).unwrap_or(usize::MAX);
+            if let Some(taken) = self.seeds.get_mut(index) {
                 *taken = *seed;
             }
         }

@@ -34,7 +34,7 @@ pub struct PreparationEstimate {
 }
 
 impl PreparationEstimate {
-    /// What each feature means to the people whom the study to come invites: what the preparation's notice says, and
+    /// Descriptions of the features for the people whom the study to come invites: those of the preparation's notice, and
     /// where center and scale come from. `study` is the preparation's identifier.
     pub fn notices(&self, study: &str, about: &StudyNotice) -> Vec<FeatureNotice> {
         let people: u64 = self.people.iter().sum();
@@ -50,16 +50,16 @@ impl PreparationEstimate {
         let asked = asked.map(|party| format!("{origin}, asked by {party}"));
         let origins: Vec<String> = asked.chain([origin.clone()]).collect();
         let notices = (0..self.features.len()).map(|at| {
-            let own = about.feature(at).cloned().unwrap_or_default();
-            let mut with_own = origins.iter().map(|origin| match &own.description {
+            let notice = about.feature(at).cloned().unwrap_or_default();
+            let mut with_own = origins.iter().map(|origin| match &notice.description {
                 Some(own) => format!("{own}. {origin}"),
                 None => origin.clone(),
             });
             // Exactly what is asked for comes first.
             let description = with_own.find(|text| text.len() <= MAX_DESCRIPTION);
             FeatureNotice {
-                description: description.or(own.description),
-                ..own
+                description: description.or(notice.description),
+                ..notice
             }
         });
         notices.collect()

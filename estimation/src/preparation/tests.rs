@@ -400,23 +400,23 @@ fn constants_of_few_answers_stay_in_the_range() {
     }
     // Neither answer of a question that nobody was asked is likelier.
     let yes_no = one(column(ColumnKind::YesNo).may_be_missing(), 1.0);
-    let found = estimated(&yes_no, &[0; 3]);
-    close(found.columns[0].mean.unwrap(), 0.5);
-    assert!(found.columns[0].mean_error.is_none());
+    let estimate = estimated(&yes_no, &[0; 3]);
+    close(estimate.columns[0].mean.unwrap(), 0.5);
+    assert!(estimate.columns[0].mean_error.is_none());
     assert_eq!(
-        (found.features[0].center, found.features[0].scale),
+        (estimate.features[0].center, estimate.features[0].scale),
         (0.5, 0.5)
     );
 }
 
-/// Of as many people fewer effective answers come of more answers to choose from, and of cells that are missing.
+/// Fewer answers of as many people are effective where there are more to choose from, or cells are missing.
 #[test]
 fn effective_answers_depend_on_the_question() {
     let effective = |column: PreparationColumn| {
         let params = one(column, 1.0);
         let counts = vec![100; params.mechanism().counts()];
-        let found = &estimated(&params, &counts).columns[0];
-        (found.effective_answers, found.answers as f64)
+        let column = &estimated(&params, &counts).columns[0];
+        (column.effective_answers, column.answers as f64)
     };
     for (kind, answers) in [
         (ColumnKind::number(0.0, 1.0), 3),
@@ -441,7 +441,7 @@ fn made_up_answers_reach_one_column() {
     let params = PreparationParams::freeze(columns.collect(), 1.0, None).unwrap();
     let [high, low] = params.mechanism().probabilities(2);
     let (n, liars) = (4_000_000.0, 40_000.0);
-    let found = |liars: f64| {
+    let first_column = |liars: f64| {
         // Three in ten honest ones would say yes, if they told the truth.
         let (each, yes) = ((n - liars) / 4.0, 0.3 * high + 0.7 * low);
         let honest = [each * (1.0 - yes), each * yes];
@@ -449,7 +449,7 @@ fn made_up_answers_reach_one_column() {
         counts[1] += liars as u64;
         estimated(&params, &counts).columns[0].clone()
     };
-    let (honest, lied) = (found(0.0), found(liars));
+    let (honest, lied) = (first_column(0.0), first_column(liars));
     let (moved, reach) = (
         lied.mean.unwrap() - honest.mean.unwrap(),
         lied.reach_of_made_up,

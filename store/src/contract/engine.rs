@@ -126,17 +126,17 @@ pub(crate) type RowSink<'a> = dyn FnMut(i64, &[u8]) -> Result<bool, Failure> + '
 pub(crate) trait SeedReader {
     /// Number of reports that the study has accepted.
     fn accepted(&self) -> u64;
-    /// What is kept of a bucket.
+    /// The fold of a bucket, without bytes.
     fn kept(&self, bucket: u32) -> Result<Kept, Failure>;
-    /// The bytes of its fold.
+    /// The bytes of a bucket's fold.
     fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure>;
-    /// Its last row; without rows one before all.
+    /// The last row of a bucket; without rows one before all.
     fn last(&self, bucket: u32) -> Result<i64, Failure>;
-    /// Passes its rows of seeds after one, in order.
+    /// Passes the rows of a bucket's seeds after one, in order.
     fn rows(&self, bucket: u32, after: i64, take: &mut RowSink<'_>) -> Result<(), Failure>;
 }
 
-/// What is kept of a bucket.
+/// The fold of a bucket, without bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Kept {
     /// A larger one each time that a fold is kept or dropped, or rows get another order.

@@ -347,7 +347,7 @@ mod tests {
             }
             (times, 32 * bytes / 1_000_000)
         };
-        let found = [40, 400, 2_000].map(written);
-        assert_eq!(found, [(27, 675), (27, 1_224), (15, 8_196)]);
+        let counted = [40, 400, 2_000].map(written);
+        assert_eq!(counted, [(27, 675), (27, 1_224), (15, 8_196)]);
     }
 }

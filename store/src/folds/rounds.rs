@@ -69,7 +69,7 @@ impl Rounds {
         Some((round.done + self.first) % buckets)
     }
 
-    /// That bucket was looked at; whether there may be more to fold.
+    /// Notes that the bucket was looked at, and whether there may be more to fold.
     pub(crate) fn done(&mut self, study: &Study, has_more: bool) {
         if let Some(round) = self.of_studies.get_mut(&study.key) {
             round.done += 1;

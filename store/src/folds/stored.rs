@@ -83,10 +83,10 @@ impl Bucket {
     }
 }
 
-/// What is read of a study.
+/// The parts of a study that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// What is kept of it, and the other seeds.
+    /// Folds, and the other seeds.
     Folds,
     /// These, and the seeds of the folds.
     FoldsAndSeeds,
@@ -183,8 +183,8 @@ impl StoredSeeds {
                     })
                     .collect();
                 threads.into_iter().try_for_each(|thread| {
-                    let found = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-                    places.extend(found);
+                    let of_bucket = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+                    places.extend(of_bucket);
                     Ok::<_, Failure>(())
                 })
             })?;
@@ -204,7 +204,7 @@ impl StoredSeeds {
             (false, bucket.folded_at, bucket.at),
             (true, bucket.at, bucket.end()),
         ] {
-            let place = Place {
+            let position = Place {
                 bucket: number,
                 is_after_fold,
             };
@@ -213,13 +213,13 @@ impl StoredSeeds {
                 let is_suspected =
                     |seed: &&Seed| suspects.binary_search(&fingerprint(seed)).is_ok();
                 let suspected = seeds.iter().filter(is_suspected);
-                places.extend(suspected.map(|seed| (*seed, place)));
+                places.extend(suspected.map(|seed| (*seed, position)));
             })?;
         }
         Ok(places)
     }
 
-    /// What the file has between two places, piece by piece.
+    /// Passes the bytes between two places of the file, piece by piece.
     fn pass_bytes(&self, from: u64, to: u64, take: &mut dyn FnMut(&[u8])) -> Result<(), Failure> {
         let (mut at, mut piece) = (from, Vec::new());
         while at < to {
@@ -309,13 +309,13 @@ impl Reading<'_> {
         damaged: &mut Vec<(u32, Kept)>,
     ) -> Result<Option<StoredSeeds>, Failure> {
         let (study, stored) = (self.study, reader.accepted());
-        let kept: Vec<Kept> = (0..study.buckets())
+        let kept_folds: Vec<Kept> = (0..study.buckets())
             .map(|bucket| match what {
                 Use::Seeds => Ok(Kept::default()),
                 _ => reader.kept(bucket),
             })
             .collect::<Result<_, _>>()?;
-        check_disk(self.config, self.file_bytes(what, stored, &kept))?;
+        check_disk(self.config, self.file_bytes(what, stored, &kept_folds))?;
         let file = self.engine.temporary_file()?;
         let mut out = Out {
             file: BufWriter::new(&file),
@@ -325,7 +325,7 @@ impl Reading<'_> {
             has_folded_seeds: what == Use::FoldsAndSeeds,
         };
         let mut buckets = Vec::new();
-        for (bucket, kept) in (0..).zip(&kept) {
+        for (bucket, kept) in (0..).zip(&kept_folds) {
             let fold = match Fold::kept(reader, study, bucket, *kept)? {
                 Some(fold) => fold,
                 None => {
@@ -339,7 +339,7 @@ impl Reading<'_> {
         drop(out);
         let copied: u64 = buckets.iter().map(|of| of.folded + of.after_fold()).sum();
         if copied != stored || !buckets.iter().all(Bucket::is_whole) {
-            let of_folds = (0..).zip(kept).filter(|(_, kept)| kept.n > 0);
+            let of_folds = (0..).zip(kept_folds).filter(|(_, kept)| kept.n > 0);
             *damaged = of_folds.collect();
             if damaged.is_empty() {
                 return Err(Failure::damaged(format!(

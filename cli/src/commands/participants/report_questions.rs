@@ -105,15 +105,15 @@ mod tests {
         let settings = Settings::default();
         let table = parse(Path::new("a.csv"), text, &settings, Some(&expected)).unwrap();
         assert_eq!(table.unreadable(true), None);
-        let told = others(&table, &params);
+        let others = others(&table, &params);
         assert!(
-            told.len() == 1 && told[0].starts_with("\"town\": 2 of 5 rows"),
-            "{told:?}"
+            others.len() == 1 && others[0].starts_with("\"town\": 2 of 5 rows"),
+            "{others:?}"
         );
-        let told = outside(&table, &params);
+        let outside = outside(&table, &params);
         assert!(
-            told.len() == 1 && told[0].starts_with("\"age\": 20.0 %"),
-            "{told:?}"
+            outside.len() == 1 && outside[0].starts_with("\"age\": 20.0 %"),
+            "{outside:?}"
         );
     }
 }

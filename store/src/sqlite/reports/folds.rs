@@ -117,21 +117,21 @@ impl SeedReader for Reader<'_> {
 fn kept(connection: &Connection, study_pk: StudyKey, bucket: u32) -> Result<Kept, Failure> {
     let select = "SELECT generation, upto, n FROM folds WHERE study_pk = ? AND bucket = ?";
     let mut statement = connection.prepare_cached(select)?;
-    let kept = statement.query_row(params![study_pk, bucket], |row| {
+    let row = statement.query_row(params![study_pk, bucket], |row| {
         Ok(Kept {
             generation: row.get(0)?,
             upto: row.get(1)?,
             n: row.get(2)?,
         })
     });
-    Ok(kept.optional()?.unwrap_or(Kept {
+    Ok(row.optional()?.unwrap_or(Kept {
         generation: 0,
         upto: -1,
         n: 0,
     }))
 }
 
-/// What is kept in the place of that: a fold, or none.
+/// The one that is kept in its place: a fold, or none.
 fn after(before: Kept, fold: Option<&NewFold>) -> Kept {
     Kept {
         generation: before.generation + 1,
@@ -174,8 +174,8 @@ fn keep(
     if before.generation != generation || before.n + added != fold.n {
         return Ok(false);
     }
-    let kept = after(before, Some(fold));
-    put(transaction, study_pk, bucket, kept, Some(&fold.body))?;
+    let moved_on = after(before, Some(fold));
+    put(transaction, study_pk, bucket, moved_on, Some(&fold.body))?;
     Ok(true)
 }
 
