@@ -12,7 +12,7 @@ use crate::{
     layout_1::layout,
     layout_2::put_back,
     row_layout_1::{filled, said},
-    site::{self, Table, lines, persons_of_at_most, request, settle, take_part},
+    site::{self, Line, Table, lines, persons_of_at_most, request, settle, take_part},
 };
 
 /// Turns a ledger of rows into one of layout 2 that says the same: it had no tables of sites.
@@ -65,27 +65,41 @@ fn a_ledger_of_rows_of_layout_2_that_lost_a_charge_is_refused_and_left() {
     assert_eq!(layout(&path), 2);
 }
 
-/// Sites came into ledgers before these had another number.
+/// Sites came into ledgers before these had another number, and numbers of identifiers were fewer then: those of persons
+/// who come again are stored with them.
 #[test]
 fn a_ledger_of_layout_2_that_has_sites_goes_on() {
     let folder = Folder::new();
     let path = folder.at("persons");
     let study = site::study(STUDY, persons_of_at_most(3));
+    let with_number = |persons, spelled: &str| {
+        let mut lines = lines(4, 0..persons);
+        lines.push(Line(spelled.to_owned(), [1.0, 0.0, 0.0]));
+        lines
+    };
     let mut ledger = RowLedger::open(&path).unwrap();
-    let table = Table::of_persons(&ledger, &lines(4, 0..4));
+    let table = Table::of_persons(&ledger, &with_number(4, "7.0"));
     take_part(&mut ledger, &study, &table, &request(1)).unwrap();
     settle(&mut ledger, &study, &ReportResult::Accepted);
     let before = ledger.receipt().unwrap();
     drop(ledger);
-    put_back(&path, "PRAGMA user_version = 2");
+    let earlier = "DROP TRIGGER spellings_stay; DELETE FROM spelling;
+        UPDATE file_state SET row_count = row_count - 1; PRAGMA user_version = 2";
+    put_back(&path, earlier);
     let ledger = RowLedger::open_unchanged(&path).unwrap();
     assert_eq!(ledger.receipt().unwrap(), before);
     drop(ledger);
     let mut ledger = RowLedger::open(&path).unwrap();
     assert_eq!(ledger.receipt().unwrap(), before);
-    let table = Table::of_persons(&ledger, &lines(5, 0..5));
+    let mut later = with_number(4, "7.0");
+    later.push(Line("p9".to_owned(), [1.0, 0.0, 0.0]));
+    let table = Table::of_persons(&ledger, &later);
     let counts = take_part(&mut ledger, &study, &table, &request(2)).unwrap();
-    assert_eq!((counts.charged, counts.charged_before), (1, 4));
+    assert_eq!((counts.charged, counts.charged_before), (1, 5));
+    settle(&mut ledger, &study, &ReportResult::Accepted);
+    let table = Table::of_persons(&ledger, &with_number(4, "7"));
+    let error = take_part(&mut ledger, &study, &table, &request(3)).unwrap_err();
+    assert_says(&error, &["row 5 ", "another spelling"]);
     drop(ledger);
     assert_eq!(layout(&path), 3);
 }

@@ -414,7 +414,12 @@ async fn tokens_of_sites_have_names_and_numbers() {
         (
             json!({"sites": [{"site": "St. Mary"}, {"site": "St.\u{a0}Mary"}]}),
             E::InvalidName,
-            "a blank that is no space",
+            "one that is no space",
+        ),
+        (
+            json!({"sites": [{"site": "St. Mary"}, {"site": "St.  Mary"}]}),
+            E::InvalidName,
+            "two in a row",
         ),
         (
             json!({"sites": [{"site": "\u{c4}rhus"}, {"site": "A\u{308}rhus"}]}),

@@ -118,10 +118,9 @@ impl UnchargedPersons {
         let mut spellings = 0;
         let mut insert = ledger
             .prepare_cached("INSERT OR IGNORE INTO spelling (number, person) VALUES (?1, ?2)")?;
+        // Of those whom an earlier program has stored, too.
         for (spelled, hash) in &persons.spellings {
-            if self.known[persons.numbers[hash]] == Known::New {
-                spellings += insert.execute(params![spelled, hash])? as u64;
-            }
+            spellings += insert.execute(params![spelled, hash])? as u64;
         }
         ledger.execute(
             "UPDATE file_state SET row_count = row_count + ?1",

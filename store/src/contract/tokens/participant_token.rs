@@ -19,10 +19,10 @@ pub(crate) struct NewToken {
 pub(crate) fn check_site(study: &Study, site: &str, max_rows: u64) -> Result<()> {
     check_name("the name of a site", site).map_err(|error| error.with_field("sites"))?;
     let is_plain = |c: char| c == ' ' || is_visible(c);
-    if site.trim() != site || !site.chars().all(is_plain) || !is_nfc(site) {
+    if site.trim() != site || site.contains("  ") || !site.chars().all(is_plain) || !is_nfc(site) {
         return Err(error!(
             InvalidName,
-            "the name of a site begins or ends with a blank, or has a blank that is no space, an invisible character, or a letter that is not in Unicode's form NFC, so that it looks like another one's; write it without"
+            "the name of a site begins or ends with a blank, or has two in a row or one that is no space, an invisible character, or a letter that is not in Unicode's form NFC, so that it looks like another one's; write it without"
         )
         .with_field("sites"));
     }
