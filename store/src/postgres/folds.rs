@@ -100,10 +100,11 @@ impl SeedReader for Reader<'_> {
         let row = self
             .inner
             .wait(self.session.query_one(select, &[&study, &bucket]))?;
+        let n = unsigned(row.try_get(2)?);
         Ok(Kept {
             generation: row.try_get(0)?,
-            upto: row.try_get(1)?,
-            n: unsigned(row.try_get(2)?),
+            upto: if n == 0 { 0 } else { row.try_get(1)? },
+            n,
         })
     }
 

@@ -96,8 +96,9 @@ impl SeedReader for Reader<'_> {
     fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure> {
         let select = "SELECT body FROM folds WHERE study_pk = ? AND bucket = ?";
         let mut statement = self.connection.prepare_cached(select)?;
+        // Of another type it is damaged.
         let body: Option<Option<Vec<u8>>> = statement
-            .query_row(params![self.study_pk, bucket], |row| row.get(0))
+            .query_row(params![self.study_pk, bucket], |row| Ok(row.get(0).ok()))
             .optional()?;
         Ok(body.flatten())
     }
@@ -114,27 +115,28 @@ impl SeedReader for Reader<'_> {
     }
 }
 
+/// A damaged number stops nothing: with it no fold is decoded, and the row can be replaced.
 fn kept(connection: &Connection, study_pk: StudyKey, bucket: u32) -> Result<Kept, Failure> {
     let select = "SELECT generation, upto, n FROM folds WHERE study_pk = ? AND bucket = ?";
     let mut statement = connection.prepare_cached(select)?;
     let row = statement.query_row(params![study_pk, bucket], |row| {
         Ok(Kept {
-            generation: row.get(0)?,
-            upto: row.get(1)?,
-            n: row.get(2)?,
+            generation: row.get(0).unwrap_or_default(),
+            upto: row.get(1).unwrap_or(i64::MIN),
+            n: row.get(2).unwrap_or(u64::MAX),
         })
     });
-    Ok(row.optional()?.unwrap_or(Kept {
-        generation: 0,
-        upto: -1,
-        n: 0,
-    }))
+    let kept = row.optional()?.unwrap_or_default();
+    Ok(match kept.n {
+        0 => Kept { upto: -1, ..kept },
+        _ => kept,
+    })
 }
 
 /// The one that is kept in its place: a fold, or none.
 fn after(before: Kept, fold: Option<&NewFold>) -> Kept {
     Kept {
-        generation: before.generation + 1,
+        generation: before.generation.wrapping_add(1),
         upto: fold.map_or(-1, |fold| fold.upto),
         n: fold.map_or(0, |fold| fold.n),
     }
@@ -171,7 +173,7 @@ fn keep(
         params![study_pk, bucket, before.upto, fold.upto],
         |row| row.get(0),
     )?;
-    if before.generation != generation || before.n + added != fold.n {
+    if before.generation != generation || before.n.checked_add(added) != Some(fold.n) {
         return Ok(false);
     }
     let moved_on = after(before, Some(fold));
@@ -196,8 +198,8 @@ pub(crate) fn before_sorting(
         return put(transaction, study_pk, bucket, after(before, None), None);
     }
     transaction.execute(
-        "UPDATE folds SET generation = generation + 1 WHERE study_pk = ? AND bucket = ?",
-        params![study_pk, bucket],
+        "UPDATE folds SET generation = ? WHERE study_pk = ? AND bucket = ?",
+        params![before.generation.wrapping_add(1), study_pk, bucket],
     )?;
     Ok(())
 }
@@ -372,6 +374,50 @@ mod tests {
             assert!(!case.store.is_damaged());
             case.fold();
             assert_eq!((case.kept(), case.read()), ((3, 1, 200), (0, 0)));
+        }
+    }
+
+    /// Whatever a number or the body became, estimates and sorting go on, and the next fold is kept.
+    #[test]
+    fn a_damaged_row_is_replaced() {
+        let damages = [
+            "n = -1",
+            "n = NULL",
+            "n = 'many'",
+            "n = 0",
+            "n = 0, body = NULL, upto = 5",
+            "upto = NULL",
+            "body = 'text'",
+            "generation = NULL",
+            "generation = 9223372036854775807",
+        ];
+        for (damage, closes) in damages.iter().flat_map(|of| [(of, false), (of, true)]) {
+            let case = OneBucket::new(|_| ());
+            case.send(0, 100);
+            case.fold();
+            // Without types and checks.
+            let update = format!(
+                "ALTER TABLE folds RENAME TO typed;
+                 CREATE TABLE folds (study_pk, bucket, generation, upto, n, body, PRIMARY KEY (study_pk, bucket));
+                 INSERT INTO folds SELECT * FROM typed; UPDATE folds SET {damage}"
+            );
+            case.database.execute_batch(&update).unwrap();
+            let all = match closes {
+                true => {
+                    case.close();
+                    100
+                }
+                false => {
+                    case.send(100, 100);
+                    200
+                }
+            };
+            let (copies, expanded) = case.read();
+            assert!(copies == 0 && [0, 100, all].contains(&expanded), "{damage}");
+            case.fold();
+            let kept = (case.kept().2, case.read());
+            assert_eq!(kept, (all as i64, (0, 0)), "{damage}");
+            assert!(!case.store.is_damaged());
         }
     }
 
