@@ -55,11 +55,12 @@ impl Removal for Sqlite {
         ))
     }
 
-    /// Also moves the latest identifiers of closed studies into the index, and sorts their seeds; uses many small
-    /// transactions.
+    /// Also drops folds that are larger than allowed, moves the latest identifiers of closed studies into the index, and
+    /// sorts their seeds; uses many small transactions.
     fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
         let keep = self.config.retain_ids_days;
+        let of_folds = folds::allowed(&self.config);
         while !stopping() {
             let may_grow = self.reserve.allows_growth();
             let more = self.write_blocking_then(
@@ -67,6 +68,7 @@ impl Removal for Sqlite {
                 move |transaction| {
                     Ok(remove_deleted_study(transaction)?
                         || remove_old_identifiers(transaction, keep, now)?
+                        || folds::drop_above(transaction, of_folds)?
                         // A study that was closed on a full disk is about to be deleted.
                         || (may_grow && index_closed_study(transaction)?))
                 },

@@ -1,19 +1,23 @@
 //! Folds of buckets as rows: written by the writer's thread, dropped by whatever gives seeds another order.
 
-use std::fs::metadata;
-
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::seeds::read_rows;
 use crate::{
+    config::StoreConfig,
     contract::{
         engine::{Kept, NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
         failure::Failure,
         study::{Study, StudyKey},
     },
-    sqlite::{Sqlite, rows, schema, snapshot::accepted},
+    sqlite::{Sqlite, rows, schema, schema::PAGE_BYTES, snapshot::accepted},
 };
+
+/// Bytes of folds that are dropped in one transaction.
+const DROPPED_TOGETHER: u64 = 4 << 20;
+/// What a study's folds have beside that which `max_fold_bytes` counts: samples, checksums.
+const UNCOUNTED: u64 = 2 << 20;
 
 impl Seeds for Sqlite {
     /// In a read transaction, on a connection of its own: reading must not block others.
@@ -32,9 +36,12 @@ impl Seeds for Sqlite {
 
     /// Leaves the last of the space to reports.
     fn has_room(&self, bytes: u64) -> bool {
-        let size = metadata(self.directory.database()).map_or(0, |file| file.len());
+        let select =
+            "SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()";
+        let pages = self.reader().query_row(select, [], |row| row.get(0));
+        let used = pages.map_or(0, |pages: u64| pages * PAGE_BYTES);
         let limit = self.config.max_store_bytes.unwrap_or(u64::MAX);
-        self.reserve.has_room_for(bytes) && size.saturating_add(bytes) <= limit - limit / 8
+        self.reserve.has_room_for(bytes) && used.saturating_add(bytes) <= limit - limit / 8
     }
 
     fn keep_fold(
@@ -204,6 +211,49 @@ pub(crate) fn before_sorting(
     Ok(())
 }
 
+/// Bytes that a study's folds may have: less where the limit was lowered.
+pub(crate) fn allowed(config: &StoreConfig) -> u64 {
+    match config.max_fold_bytes {
+        0 => 0,
+        bytes => bytes.saturating_add(UNCOUNTED),
+    }
+}
+
+/// Some folds of studies whose folds have more bytes than allowed: rows with their generation.
+pub(crate) fn above(connection: &Connection, allowed: u64) -> Result<Vec<(i64, i64)>, Failure> {
+    let allowed = i64::try_from(allowed).unwrap_or(i64::MAX);
+    let select =
+        "SELECT rowid, generation, length(body) FROM folds WHERE body IS NOT NULL AND study_pk IN
+                  (SELECT study_pk FROM folds GROUP BY study_pk HAVING sum(length(body)) > ?)";
+    let mut statement = connection.prepare(select)?;
+    let mut rows = statement.query([allowed])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < DROPPED_TOGETHER
+        && let Some(row) = rows.next()?
+    {
+        found.push((row.get(0)?, row.get(1).unwrap_or_default()));
+        bytes += row.get::<_, u64>(2)?;
+    }
+    Ok(found)
+}
+
+/// Drops [some folds](above); returns whether there may be more.
+pub(crate) fn drop_above(transaction: &Transaction<'_>, allowed: u64) -> Result<bool, Failure> {
+    let rows = above(transaction, allowed)?;
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    transaction.pragma_update(None, "secure_delete", true)?;
+    for (row, generation) in rows {
+        transaction.execute(
+            "UPDATE folds SET generation = ?, upto = -1, n = 0, body = NULL WHERE rowid = ?",
+            [generation.wrapping_add(1), row],
+        )?;
+    }
+    transaction.pragma_update(None, "secure_delete", "FAST")?;
+    Ok(true)
+}
+
 /// Removes some of what is kept of a study; returns the number of rows.
 pub(crate) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<usize, Failure> {
     // By default each has up to 32 MiB.
@@ -218,7 +268,7 @@ mod tests {
     use std::{cell::Cell, path::Path, sync::Arc};
 
     use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource as _};
-    use eigenveil_shared::api::StudyState;
+    use eigenveil_shared::{ErrorCode, Result, api::StudyState};
     use rusqlite::Connection;
     use tokio::runtime::Runtime;
 
@@ -270,10 +320,14 @@ mod tests {
 
         /// A commit of so many reports, from this number on.
         fn send(&self, first: u32, count: u32) {
+            self.try_to_send(first, count).unwrap();
+        }
+
+        fn try_to_send(&self, first: u32, count: u32) -> Result<()> {
             let numbers = first..first + count;
             let reports = numbers.map(|number| with_payload(&self.study, number, number % 9_000));
             let sent = self.store.submit(&self.study, reports.collect());
-            self.runtime.block_on(sent).unwrap();
+            self.runtime.block_on(sent).map(|_| ())
         }
 
         /// Generation, last row and seeds of the fold; zeros where there never was one.
@@ -519,6 +573,57 @@ mod tests {
             assert_eq!(case.kept().2, kept);
             assert_eq!(case.read(), (0, 200 - kept as u64));
         }
+    }
+
+    /// A full store has no fewer reports because sums were kept, but for a part of a commit.
+    #[test]
+    fn reports_come_before_folds() {
+        let fill = |max_fold_bytes| {
+            let case = OneBucket::new(|config| {
+                config.max_store_bytes = Some(1 << 20);
+                config.max_fold_bytes = max_fold_bytes;
+            });
+            let (mut sent, mut folded) = (0, 0_i64);
+            let error = loop {
+                match case.try_to_send(sent, 400) {
+                    Ok(()) => sent += 400,
+                    Err(error) => break error,
+                }
+                case.fold();
+                folded = folded.max(case.kept().2);
+            };
+            assert_eq!(error.code(), ErrorCode::StoreFull);
+            assert_eq!(case.kept().2, 0);
+            (sent, folded)
+        };
+        let ((without, none), (with, folded)) = (fill(0), fill(1 << 30));
+        assert!(none == 0 && folded > 4_000, "{folded}");
+        assert!(with + 400 >= without, "{with} {without}");
+    }
+
+    /// Folds that are larger than a lowered limit go when the store is tidied, which a server does at its start.
+    #[test]
+    fn a_lowered_limit_gives_the_space_back() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 200);
+        case.fold();
+        case.store.sweep(&|| false).unwrap();
+        assert_eq!(case.kept().2, 200);
+        let config = StoreConfig {
+            max_fold_bytes: 0,
+            ..case.store.config().clone()
+        };
+        let OneBucket {
+            store, database, ..
+        } = case;
+        drop(store);
+        let store = Store::open(&config, Environment::system()).unwrap();
+        store.sweep(&|| false).unwrap();
+        let select = "SELECT n, body FROM folds";
+        let left: (i64, Option<Vec<u8>>) = database
+            .query_row(select, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        assert_eq!(left, (0, None));
     }
 
     /// A panic is told, and neither ends the folding nor comes again at once.
