@@ -108,6 +108,7 @@ impl StoredSeeds {
             config,
             study,
             cancel,
+            check_room: &|bytes| check_disk(config, bytes),
         };
         let mut seeds = reading.copied(what)?;
         let mut suspects = seeds.suspects(cancel).map_err(Failure::into_error)?;
@@ -276,6 +277,8 @@ struct Reading<'a> {
     config: &'a StoreConfig,
     study: &'a Study,
     cancel: Cancel<'a>,
+    /// Refuses a file of so many bytes where there is no room for it.
+    check_room: &'a dyn Fn(u64) -> Result<()>,
 }
 
 impl Reading<'_> {
@@ -301,7 +304,8 @@ impl Reading<'_> {
         }
     }
 
-    /// `None` if folds are not of the seeds that are there: then these are damaged.
+    /// `None` if folds are not of the seeds that are there, which are then damaged, or have no room: sums may need more
+    /// than seeds.
     fn copy(
         &self,
         reader: &dyn SeedReader,
@@ -315,7 +319,11 @@ impl Reading<'_> {
                 _ => reader.kept(bucket),
             })
             .collect::<Result<_, _>>()?;
-        check_disk(self.config, self.file_bytes(what, stored, &kept_folds))?;
+        let refused = (self.check_room)(self.file_bytes(what, stored, &kept_folds));
+        if refused.is_err() && what != Use::Seeds {
+            return Ok(None);
+        }
+        refused?;
         let file = self.engine.temporary_file()?;
         let mut out = Out {
             file: BufWriter::new(&file),
@@ -502,8 +510,48 @@ impl SeedSource for StoredSeeds {
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::ErrorCode;
+    use tokio::runtime::Runtime;
 
     use super::*;
+    use crate::{
+        Store,
+        environment::Environment,
+        testing::fixtures::{create, of_seeds, with_payload},
+    };
+
+    /// Four seeds have 64 bytes; their sum and their fingerprints have 48 and 32.
+    #[test]
+    fn without_room_for_sums_seeds_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig {
+            min_folded_seeds: 1,
+            ..StoreConfig::new(folder.path().join("data"))
+        };
+        let store = Store::open(&config, Environment::system()).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let study = runtime.block_on(create(&store, &of_seeds()));
+        let reports = (0..4).map(|number| with_payload(&study, number, number));
+        let sent = store.submit(&study, reports.collect());
+        runtime.block_on(sent).unwrap();
+        store.fold(&study, Cancel::NEVER).unwrap();
+        let folded = |free: u64, what| -> Result<u64> {
+            let reading = Reading {
+                engine: &*store.shared.engine,
+                config: &config,
+                study: &study,
+                cancel: Cancel::NEVER,
+                check_room: &|bytes| check_room(bytes, free, 0),
+            };
+            let copied = reading.copied(what)?;
+            Ok(copied.buckets.iter().map(|bucket| bucket.folded).sum())
+        };
+        for (what, bytes) in [(Use::Folds, 80), (Use::FoldsAndSeeds, 112)] {
+            assert_eq!(folded(bytes, what).unwrap(), 4);
+            assert_eq!(folded(bytes - 1, what).unwrap(), 0);
+            let error = folded(63, what).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::StoreFull);
+        }
+    }
 
     #[test]
     fn a_file_without_room_is_refused_with_a_way_out() {
