@@ -341,7 +341,10 @@ fn compute(
                 false => {
                     if let Err(error) = store.fold(study, cancel) {
                         cancel.check()?;
-                        tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
+                        // Not of one that was deleted meanwhile.
+                        if error.code() != ErrorCode::StudyNotFound {
+                            tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
+                        }
                     }
                     store.folded_seeds(study, cancel)?
                 }
