@@ -67,7 +67,7 @@ pub(super) struct Writer {
     pub(super) faults: Faults,
 }
 
-/// What could not be committed, and why.
+/// A group that could not be committed, and why.
 type Refused = (Vec<Submission>, Failure);
 
 struct StudyUpdate {

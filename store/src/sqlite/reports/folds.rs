@@ -16,7 +16,7 @@ use crate::{
 
 /// Bytes of folds that are dropped in one transaction.
 const DROPPED_TOGETHER: u64 = 4 << 20;
-/// What a study's folds have beside that which `max_fold_bytes` counts: samples, checksums.
+/// Bytes of a study's folds that `max_fold_bytes` does not count: samples, checksums.
 const UNCOUNTED: u64 = 2 << 20;
 
 impl Seeds for Sqlite {
@@ -211,7 +211,7 @@ pub(crate) fn before_sorting(
     Ok(())
 }
 
-/// Bytes that a study's folds may have: less where the limit was lowered.
+/// Bytes that a study's folds may have.
 pub(crate) fn allowed(config: &StoreConfig) -> u64 {
     match config.max_fold_bytes {
         0 => 0,
@@ -227,14 +227,14 @@ pub(crate) fn above(connection: &Connection, allowed: u64) -> Result<Vec<(i64, i
                   (SELECT study_pk FROM folds GROUP BY study_pk HAVING sum(length(body)) > ?)";
     let mut statement = connection.prepare(select)?;
     let mut rows = statement.query([allowed])?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let (mut folds, mut bytes) = (Vec::new(), 0);
     while bytes < DROPPED_TOGETHER
         && let Some(row) = rows.next()?
     {
-        found.push((row.get(0)?, row.get(1).unwrap_or_default()));
+        folds.push((row.get(0)?, row.get(1).unwrap_or_default()));
         bytes += row.get::<_, u64>(2)?;
     }
-    Ok(found)
+    Ok(folds)
 }
 
 /// Drops [some folds](above); returns whether there may be more.
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Whatever a number or the body became, estimates and sorting go on, and the next fold is kept.
+    /// A number or a body of any kind: estimates and sorting go on, and the next fold is kept.
     #[test]
     fn a_damaged_row_is_replaced() {
         let damages = [
@@ -445,7 +445,10 @@ mod tests {
             "generation = NULL",
             "generation = 9223372036854775807",
         ];
-        for (damage, closes) in damages.iter().flat_map(|of| [(of, false), (of, true)]) {
+        for (damage, closes) in damages
+            .iter()
+            .flat_map(|damage| [(damage, false), (damage, true)])
+        {
             let case = OneBucket::new(|_| ());
             case.send(0, 100);
             case.fold();
@@ -469,8 +472,8 @@ mod tests {
             let (copies, expanded) = case.read();
             assert!(copies == 0 && [0, 100, all].contains(&expanded), "{damage}");
             case.fold();
-            let kept = (case.kept().2, case.read());
-            assert_eq!(kept, (all as i64, (0, 0)), "{damage}");
+            assert_eq!(case.kept().2, all as i64, "{damage}");
+            assert_eq!(case.read(), (0, 0), "{damage}");
             assert!(!case.store.is_damaged());
         }
     }
