@@ -133,10 +133,10 @@ fn kept(connection: &Connection, study_pk: StudyKey, bucket: u32) -> Result<Kept
             n: row.get(2).unwrap_or(u64::MAX),
         })
     });
-    let kept = row.optional()?.unwrap_or_default();
-    Ok(match kept.n {
-        0 => Kept { upto: -1, ..kept },
-        _ => kept,
+    let fold = row.optional()?.unwrap_or_default();
+    Ok(match fold.n {
+        0 => Kept { upto: -1, ..fold },
+        _ => fold,
     })
 }
 
