@@ -72,7 +72,8 @@ pub struct PreparedColumn {
     pub mean_error: Option<f64>,
     /// Standard deviation of a number or yes-no column, of numbers that are clipped to `interval`.
     pub deviation: Option<f64>,
-    /// The standard deviation of the clipped column is within this factor, to three standard errors; of a number column.
+    /// The standard deviation of the clipped column is within this factor, to three standard errors; of a number column
+    /// whose answers show one.
     pub deviation_factor: Option<f64>,
     /// The interval that numbers are clipped to.
     pub interval: Option<[f64; 2]>,
@@ -152,9 +153,15 @@ fn numbers(
     // Where nobody has answered, or nobody has a value, drawing again shows no error.
     let known = prepared.answers > 0 && fit.missing < 1.0;
     prepared.mean = Some(moments.mean);
-    prepared.mean_error = known.then_some(errors.mean);
+    // Drawing again shows nothing of where in a cell values lie that do not vary.
+    let rounding = match moments.is_below {
+        true => moments.cell / 12_f64.sqrt(),
+        false => 0.0,
+    };
+    prepared.mean_error = known.then(|| errors.mean.hypot(rounding));
     prepared.deviation = Some(moments.deviation);
-    prepared.deviation_factor = known.then(|| (SPREAD_ERRORS * errors.log_deviation).exp());
+    let shows_spread = known && !moments.is_below;
+    prepared.deviation_factor = shows_spread.then(|| (SPREAD_ERRORS * errors.log_deviation).exp());
     prepared.interval = Some(moments.interval);
     if rounds.columns()[at].may_be_missing {
         prepared.missing = Some(Share {
@@ -204,11 +211,9 @@ fn messages(
             three_digits((hi - lo) / spread)
         ));
     } else if moments.is_below {
-        let [from, to] = moments.interval;
         messages.push(format!(
-            "{name:?}: the spread is below a 40th of {} to {}, or all values are equal: state a narrower range, or leave the column out",
-            three_digits(from),
-            three_digits(to)
+            "{name:?}: all values are equal, or their spread is below {}, which the answers do not show: leave the column out, or state a narrower range",
+            three_digits(moments.deviation)
         ));
     }
     messages
