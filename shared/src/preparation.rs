@@ -375,10 +375,12 @@ impl PreparationParams {
         self.after
     }
 
-    /// The fingerprint of the first round, which in a first round is its own. Rounds with the same one are one
-    /// preparation, to which each person answers once.
-    pub fn first_round(&self) -> Fingerprint {
-        self.after.unwrap_or_else(|| self.fingerprint())
+    /// Whether both are the same round, follow the same one, or one follows the other. No server makes a third round, but
+    /// devices are asked by any.
+    pub(crate) fn is_round_with(&self, other: &Self) -> bool {
+        let own = [Some(self.fingerprint()), self.after];
+        let others = [Some(other.fingerprint()), other.after];
+        own.iter().flatten().any(|own| others.contains(&Some(*own)))
     }
 
     /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same
