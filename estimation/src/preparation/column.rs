@@ -28,7 +28,7 @@ const MANY_AT_AN_END: f64 = 0.15;
 const WIDE: f64 = 10.0;
 /// Standard errors either way of a factor for spreads: tails and cells bias them.
 const SPREAD_ERRORS: f64 = 3.0;
-/// Smallest and largest share of yes, beyond which a scale would be too small.
+/// Smallest and largest share of yes in a feature, beyond which its scale would be too small.
 const YES_RANGE: [f64; 2] = [0.02, 0.98];
 
 /// A share of the people, with its standard error.
@@ -226,13 +226,14 @@ fn yes_no(
 ) -> Vec<Feature> {
     let missing = column.may_be_missing.then(|| rates.of(2));
     let (yes, error) = of_those_there(rates.of(1), missing);
-    let yes = yes.clamp(YES_RANGE[0], YES_RANGE[1]);
-    let deviation = (yes * (1.0 - yes)).sqrt();
+    let deviation = |share: f64| (share * (1.0 - share)).sqrt();
+    let yes = yes.clamp(0.0, 1.0);
     prepared.mean = Some(yes);
     prepared.mean_error = (prepared.answers > 0).then_some(error);
-    prepared.deviation = Some(deviation);
+    prepared.deviation = Some(deviation(yes));
     prepared.missing = missing.map(share_of);
-    let scale = rounded(deviation);
+    let yes = yes.clamp(YES_RANGE[0], YES_RANGE[1]);
+    let scale = rounded(deviation(yes));
     vec![Feature::new(
         &column.name,
         round_to_scale(yes, scale),

@@ -432,6 +432,23 @@ fn constants_of_few_answers_stay_in_the_range() {
     );
 }
 
+/// The share that is shown is the one that was found; center and scale are those of one that a scale may have.
+#[test]
+fn a_rare_yes_is_shown_as_it_is() {
+    let params = one(column(ColumnKind::YesNo), 4.0);
+    for (share, center) in [(0.005, 0.02), (0.995, 0.98)] {
+        let counts = answered(&params, 40_000, |rng| {
+            vec![f64::from(u8::from(rng.random::<f64>() < share))]
+        });
+        let estimate = estimated(&params, &counts);
+        let (found, feature) = (&estimate.columns[0], &estimate.features[0]);
+        let distance = (found.mean.unwrap() - share).abs();
+        assert!(distance < 5.0 * found.mean_error.unwrap(), "{found:?}");
+        assert!(found.deviation.unwrap() < 0.1, "{found:?}");
+        assert_eq!((feature.center, feature.scale), (center, 0.14));
+    }
+}
+
 /// Fewer answers of as many people are effective where there are more to choose from, or cells are missing.
 #[test]
 fn effective_answers_depend_on_the_question() {
