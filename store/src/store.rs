@@ -205,13 +205,16 @@ impl Store {
         self.engine().create(StudyId(id), design).await
     }
 
-    /// The first round of a preparation, by its fingerprint.
+    /// The first round of a preparation, by its fingerprint. Studies without answers do not count beside one with some.
     ///
     /// # Errors
     /// `invalid-request` unless one study has it.
     pub fn first_round(&self, fingerprint: Fingerprint) -> Result<Arc<Study>> {
         let mut studies = self.studies();
         studies.retain(|study| study.fingerprint() == fingerprint);
+        if studies.iter().any(|study| study.reports_accepted() > 0) {
+            studies.retain(|study| study.reports_accepted() > 0);
+        }
         match <[_; 1]>::try_from(studies) {
             Ok([first]) => Ok(first),
             Err(others) if others.is_empty() => Err(Error::invalid_request(format!(
