@@ -24,6 +24,8 @@ use crate::{
 
 /// Share of the people at an end of the range from which the unit may be wrong.
 const MANY_AT_AN_END: f64 = 0.15;
+/// Share of the people of other categories from which the categories may be written otherwise.
+const MANY_OTHERS: f64 = 0.5;
 /// Width of a range, in spreads of the middle 80 %, from which a second round pays.
 const WIDE: f64 = 10.0;
 /// Standard errors either way of a factor for spreads: tails and cells bias them.
@@ -261,19 +263,25 @@ fn categories(
             share: Share { share, error },
         }
     });
-    prepared.categories = shares.collect();
-    let shares = || {
-        prepared
-            .categories
-            .iter()
-            .map(|category| category.share.share)
-    };
+    let categories: Vec<CategoryShare> = shares.collect();
+    let shares = || categories.iter().map(|category| category.share.share);
+    let others = 1.0 - shares().sum::<f64>();
+    let has_many = others > MANY_OTHERS;
+    prepared.messages.extend(has_many.then(|| {
+        format!(
+            "{:?}: an estimated {} of those with a value have none of the categories: are they written as on the devices?",
+            column.name,
+            percent(others)
+        )
+    }));
     let variance: f64 = shares().map(|share| share * (1.0 - share)).sum();
     let scale = rounded(variance.max(YES_RANGE[0] * YES_RANGE[1]).sqrt());
     let features = column.feature_names().into_iter().zip(shares());
-    features
+    let features = features
         .map(|(name, share)| Feature::new(name, round_to_scale(share, scale), scale))
-        .collect()
+        .collect();
+    prepared.categories = categories;
+    features
 }
 
 /// A share among the people who have a value, and its standard error.

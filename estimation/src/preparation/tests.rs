@@ -355,6 +355,21 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
     assert_eq!(seldom.features[0].observed, Some(0.1));
 }
 
+#[test]
+fn categories_that_most_people_have_none_of_are_told() {
+    let params = one(column(ColumnKind::categories(["Rome", "Milan"])), 4.0);
+    for (in_rome, words) in [(0.3, "have none of the categories"), (0.7, "")] {
+        let counts = answered(&params, 4_000, |rng| {
+            vec![f64::from(u8::from(rng.random::<f64>() < in_rome)), 0.0]
+        });
+        let says = estimated(&params, &counts).columns[0].messages.join("; ");
+        assert!(
+            says.contains(words) && says.is_empty() == words.is_empty(),
+            "{says}"
+        );
+    }
+}
+
 /// In a first round values that hardly vary cannot be told from a wide range, in a second one they can: then scale and
 /// error are those of a cell, so that such a column does not become a component.
 #[test]
@@ -589,7 +604,7 @@ fn a_plan_divides_people() {
     let small = plan(60, 2_000, 0.5);
     assert!(!small.is_recommended && small.sentences()[1].contains("not recommended"));
     assert_eq!(small.further_loss, 20.0);
-    for (columns, n) in [(0, 10), (10, 0)] {
+    for (columns, n) in [(0, 10), (10, 0), (65_536, 10)] {
         let request = PreparationPlanRequest {
             columns,
             answers: 3,
