@@ -378,9 +378,12 @@ impl PreparationParams {
     /// Whether both are the same round, follow the same one, or one follows the other. No server makes a third round, but
     /// devices are asked by any.
     pub(crate) fn is_round_with(&self, other: &Self) -> bool {
-        let own = [Some(self.fingerprint()), self.after];
-        let others = [Some(other.fingerprint()), other.after];
-        own.iter().flatten().any(|own| others.contains(&Some(*own)))
+        let [fingerprints, others] =
+            [self, other].map(|params| [Some(params.fingerprint()), params.after]);
+        fingerprints
+            .iter()
+            .flatten()
+            .any(|one| others.contains(&Some(*one)))
     }
 
     /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same

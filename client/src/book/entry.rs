@@ -118,8 +118,8 @@ impl Entry {
 
     /// Whether it is a round of the preparation that these are the parameters of a round of.
     pub(crate) fn is_round_with(&self, study: &Parameters) -> bool {
-        let own = self.terms.parameters.as_ref();
-        own.is_some_and(|own| own.are_of_one_preparation(study))
+        let params = self.terms.parameters.as_ref();
+        params.is_some_and(|params| params.are_of_one_preparation(study))
     }
 
     /// The key of the record with the report's bytes.

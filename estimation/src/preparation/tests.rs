@@ -374,7 +374,7 @@ fn categories_that_most_people_have_none_of_are_told() {
 /// error are those of a cell, so that such a column does not become a component.
 #[test]
 fn after_two_rounds_values_that_hardly_vary_are_told() {
-    let found = |width: f64| {
+    let estimate = |width: f64| {
         let values = move |rng: &mut ChaCha20Rng| vec![52.3 + width * rng.random::<f64>()];
         let params = one(column(ColumnKind::number(30.0, 70.0)), 4.0);
         let counts = answered(&params, 20_000, values);
@@ -388,7 +388,7 @@ fn after_two_rounds_values_that_hardly_vary_are_told() {
         both.unwrap().columns[0].clone()
     };
     for width in [0.0, 0.2] {
-        let column = found(width);
+        let column = estimate(width);
         let [from, to] = column.interval.unwrap();
         close(column.deviation.unwrap(), (to - from) / 12.0);
         let error = column.mean_error.unwrap();
@@ -399,7 +399,7 @@ fn after_two_rounds_values_that_hardly_vary_are_told() {
         let says = column.messages.join("; ");
         assert!(says.contains("all values are equal"), "{says}");
     }
-    let ordinary = found(10.0);
+    let ordinary = estimate(10.0);
     assert_eq!(ordinary.messages, [""; 0]);
     let factor = ordinary.deviation.unwrap() / (10.0 / 12_f64.sqrt());
     assert!((0.9..1.1).contains(&factor), "{ordinary:?}");

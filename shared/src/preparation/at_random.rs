@@ -19,8 +19,8 @@ impl PreparationParams {
                 *unusable += usize::from(is_wrong || question.is_answered_at_random(row));
             }
         }
-        let found = asked().zip(counts).filter(|(_, counts)| counts.0 > 0);
-        let told = found.map(|((column, question), (unusable, wrong))| {
+        let affected = asked().zip(counts).filter(|(_, counts)| counts.0 > 0);
+        let sentences = affected.map(|((column, question), (unusable, wrong))| {
             let answer = match question.may_be_missing {
                 true => "count as missing",
                 false => "are answered for at random",
@@ -37,7 +37,7 @@ impl PreparationParams {
                 column.name
             )
         });
-        told.collect()
+        sentences.collect()
     }
 }
 
@@ -64,17 +64,17 @@ mod tests {
             [2.0, nan, 2.0, nan, 0.0, nan, nan],
             [20.0, 3.0, 2.0, 1.0, 1.0, 1.0, 0.0],
         ];
-        let told = params.answered_at_random(rows.as_flattened());
+        let sentences = params.answered_at_random(rows.as_flattened());
         let begins = [
             "\"a\": 1 of 3 rows have no usable value and are answered for at random",
             "\"b\": 2 of 3 rows have neither 0 nor 1 and are answered for at random",
             "\"c\": 1 of 3 rows have neither 0 nor 1 and count as missing",
             "\"town\": 1 of 3 rows have no usable value and are answered for at random",
         ];
-        assert_eq!(told.len(), begins.len(), "{told:?}");
-        for (told, begin) in told.iter().zip(begins) {
-            assert!(told.starts_with(begin), "{told}");
+        assert_eq!(sentences.len(), begins.len(), "{sentences:?}");
+        for (sentence, begin) in sentences.iter().zip(begins) {
+            assert!(sentence.starts_with(begin), "{sentence}");
         }
-        assert!(told[0].ends_with("may-be-missing") && told[1].ends_with("yes as 1"));
+        assert!(sentences[0].ends_with("may-be-missing") && sentences[1].ends_with("yes as 1"));
     }
 }
