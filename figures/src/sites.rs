@@ -90,31 +90,24 @@ fn difference(found: Option<&SiteDifference>, names: &[String]) -> String {
         };
         format!(
             "{} ({} to {}), most in {}: {sign}{} ± {}",
-            short(found.size),
-            short(low),
-            short(high),
+            three_digits(found.size),
+            three_digits(low),
+            three_digits(high),
             names.get(found.feature).map_or("", String::as_str),
-            short(found.along_feature.abs()),
-            short(found.along_feature_se)
+            three_digits(found.along_feature.abs()),
+            three_digits(found.along_feature_se)
         )
     })
 }
 
 fn interval(ends: Option<(f64, f64)>) -> String {
     ends.map_or_else(dash, |(low, high)| {
-        format!("{} to {}", short(low), short(high))
+        format!("{} to {}", three_digits(low), three_digits(high))
     })
 }
 
 fn number(value: Option<f64>) -> String {
-    value.map_or_else(dash, short)
-}
-
-fn short(value: f64) -> String {
-    match value {
-        0.0 => "0".to_owned(),
-        _ => three_digits(value),
-    }
+    value.map_or_else(dash, three_digits)
 }
 
 fn dash() -> String {

@@ -154,9 +154,12 @@ impl Parameters {
         }
     }
 
-    /// The fingerprint of the first round of the preparation that it is a round of; `None` for a study of another kind.
-    pub fn first_round(&self) -> Option<Fingerprint> {
-        self.preparation().ok().map(PreparationParams::first_round)
+    /// Whether both are rounds of one preparation, to which each person answers once. A study of another kind is none.
+    pub fn are_of_one_preparation(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Preparation(one), Self::Preparation(other)) => one.is_round_with(other),
+            _ => false,
+        }
     }
 
     /// The canonical bytes (`docs/protocol.md`).

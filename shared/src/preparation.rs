@@ -3,6 +3,8 @@
 //! A preparation has a layout and parameters of its own. A row of it is a row of the study to come: one number for a
 //! number or a yes-no column, one of 0 and 1 for each category.
 
+mod at_random;
+
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -373,10 +375,15 @@ impl PreparationParams {
         self.after
     }
 
-    /// The fingerprint of the first round, which in a first round is its own. Rounds with the same one are one
-    /// preparation, to which each person answers once.
-    pub fn first_round(&self) -> Fingerprint {
-        self.after.unwrap_or_else(|| self.fingerprint())
+    /// Whether both are the same round, follow the same one, or one follows the other. No server makes a third round, but
+    /// devices are asked by any.
+    pub(crate) fn is_round_with(&self, other: &Self) -> bool {
+        let [fingerprints, others] =
+            [self, other].map(|params| [Some(params.fingerprint()), params.after]);
+        fingerprints
+            .iter()
+            .flatten()
+            .any(|one| others.contains(&Some(*one)))
     }
 
     /// Refuses a second round that does not follow this first one, or does not ask about the same columns at the same

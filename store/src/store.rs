@@ -205,13 +205,16 @@ impl Store {
         self.engine().create(StudyId(id), design).await
     }
 
-    /// The first round of a preparation, by its fingerprint.
+    /// The first round of a preparation, by its fingerprint. Studies without answers do not count beside one with some.
     ///
     /// # Errors
     /// `invalid-request` unless one study has it.
     pub fn first_round(&self, fingerprint: Fingerprint) -> Result<Arc<Study>> {
         let mut studies = self.studies();
         studies.retain(|study| study.fingerprint() == fingerprint);
+        if studies.iter().any(|study| study.reports_accepted() > 0) {
+            studies.retain(|study| study.reports_accepted() > 0);
+        }
         match <[_; 1]>::try_from(studies) {
             Ok([first]) => Ok(first),
             Err(others) if others.is_empty() => Err(Error::invalid_request(format!(
@@ -235,8 +238,40 @@ impl Store {
 
     /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
     /// freed in the background.
+    ///
+    /// # Errors
+    /// `invalid-transition` for an open study, and for the first round of a preparation while the second one is here.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
+        if study.params().preparation().is_ok() {
+            self.look_again().await?;
+            self.check_not_needed(study)?;
+        }
         self.engine().delete(study).await
+    }
+
+    /// A second round says nothing without the answers of the first one; a copy of them is enough.
+    fn check_not_needed(&self, first: &Study) -> Result<()> {
+        let (studies, fingerprint) = (self.studies(), first.fingerprint());
+        let has_answers = |study: &Study| study.reports_accepted() > 0;
+        let is_copy = |study: &Study| {
+            study.id() != first.id() && study.fingerprint() == fingerprint && has_answers(study)
+        };
+        if !has_answers(first) || studies.iter().any(|study| is_copy(study)) {
+            return Ok(());
+        }
+        let second = studies.iter().find(|study| {
+            let params = study.params().preparation();
+            params.is_ok_and(|params| params.after() == Some(fingerprint))
+        });
+        second.map_or(Ok(()), |second| {
+            Err(error!(
+                InvalidTransition,
+                "study {} is the first round of preparation {}, which finds nothing without its answers; delete study {} first",
+                first.id(),
+                second.id(),
+                second.id()
+            ))
+        })
     }
 
     /// Stores reports in one commit and returns after it. Idempotent: a report stored before is a duplicate.

@@ -68,7 +68,18 @@ impl Counts {
     }
 }
 
-const NO_NUMBERS: &str = "most of its cells are no numbers such as 1234.5: state another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, let prepare `one_hot` turn categories into 0 and 1, name a column that says whose a row is with `person`, or leave the column out with `drop`";
+/// The way out where most cells of a column are no numbers, in a preparation or elsewhere.
+fn no_numbers(is_preparation: bool) -> String {
+    let texts = match is_preparation {
+        true => {
+            "write no as 0 and yes as 1, ask whoever runs the preparation to ask about texts as categories"
+        }
+        false => "let prepare `one_hot` turn categories into 0 and 1",
+    };
+    format!(
+        "most of its cells are no numbers such as 1234.5: state another decimal mark with `decimal` , or `decimal` ., write dates as days since a fixed day, {texts}, name a column that says whose a row is with `person`, or leave the column out with `drop`"
+    )
+}
 
 /// Unusable columns of a table, with a sentence for each reason.
 #[derive(Default)]
@@ -197,7 +208,7 @@ impl Reading {
         let unusable = (0..self.columns.len()).filter(unusable);
         let (categories, numbers): (Vec<usize>, Vec<usize>) =
             unusable.partition(|&table_column| is_category(table_column));
-        refused.add(&numbers, NO_NUMBERS, mapping);
+        refused.add(&numbers, &no_numbers(self.other_categories), mapping);
         let refused_numbers = refused.columns.clone();
         for table_column in categories {
             let reason =

@@ -234,6 +234,23 @@ pub(crate) fn read_frame<'py>(
     Ok((array(py, &numbers), unreadable_note))
 }
 
+/// Sentences about cells without an answer of their own, in rows of a preparation; none for a study of another kind, and
+/// for rows of another length, which a report refuses.
+#[pyfunction]
+pub(crate) fn answered_at_random(
+    py: Python<'_>,
+    study: &PyStudy,
+    table: PyReadonlyArray2<'_, f64>,
+) -> PyResult<Vec<String>> {
+    let rows = transposed(&table);
+    run_detached(py, || {
+        let study = study.rows()?;
+        let params = study.params().preparation();
+        let params = params.ok().filter(|params| params.dimension() == rows.nrows());
+        Ok(params.map_or_else(Vec::new, |params| params.answered_at_random(rows.as_slice())))
+    })
+}
+
 /// The transposed table: each row becomes a column.
 pub(crate) fn transposed(table: &PyReadonlyArray2<'_, f64>) -> DMatrix<f64> {
     let table = table.as_array();

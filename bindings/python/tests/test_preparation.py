@@ -71,6 +71,14 @@ def test_a_text_that_is_not_listed_is_another_category(analyst, tmp_path, caplog
     assert done.sent.accepted == 31 and "categories" not in caplog.text
 
 
+def test_cells_that_are_answered_for_at_random_are_told(analyst, tmp_path, caplog):
+    study = analyst.create_preparation("codes", {"size": "number 0 10", "smokes": "yes-no"}, epsilon=1)
+    rows = np.array([[1.0, 1.0], [np.nan, 2.0], [3.0, 2.0]])
+    eigenveil.report(study, rows, ledger=tmp_path / "codes.ledger")
+    assert '"size": 1 of 3 rows have no usable value and are answered for at random' in caplog.text
+    assert '"smokes": 2 of 3 rows have neither 0 nor 1' in caplog.text
+
+
 def test_columns_that_cannot_be_asked_about_are_refused(analyst):
     for kind in ["number 3 1", "number 1", "number 0 inf", "categories A", "ordinal"]:
         with pytest.raises(errors.InputError):

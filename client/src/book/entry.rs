@@ -116,10 +116,10 @@ impl Entry {
         self.charge
     }
 
-    /// Whether it is a round of the preparation whose first round has this fingerprint.
-    pub(crate) fn is_round_of(&self, first: Fingerprint) -> bool {
+    /// Whether it is a round of the preparation that these are the parameters of a round of.
+    pub(crate) fn is_round_with(&self, study: &Parameters) -> bool {
         let params = self.terms.parameters.as_ref();
-        params.and_then(Parameters::first_round) == Some(first)
+        params.is_some_and(|params| params.are_of_one_preparation(study))
     }
 
     /// The key of the record with the report's bytes.

@@ -247,8 +247,11 @@ impl Book {
         let known_names = known_names.map(|entry| (entry.study(), entry.terms.name.as_deref()));
         check_called(study, "the device", known_names)?;
         study.check_open(now)?;
-        if let Some(first) = study.parameters().first_round()
-            && let Some(entry) = self.entries.iter().find(|entry| entry.is_round_of(first))
+        let params = study.parameters();
+        if let Some(entry) = self
+            .entries
+            .iter()
+            .find(|entry| entry.is_round_with(params))
         {
             return Err(took_part_in_other_round(study, "the device", entry.study()));
         }

@@ -96,17 +96,23 @@ fn a_device_answers_once_and_is_charged_for_both() {
     );
 }
 
-/// In any order: after a second round no first one, of one first round no two second ones, and no copy of a round under
-/// another identifier.
+/// In any order: after a second round no first one, of one first round no two second ones, no copy of a round under
+/// another identifier, and no third one, which no server makes.
 #[test]
 fn each_person_answers_in_one_of_all_rounds() {
     let after = Some(params(None).fingerprint());
-    let rounds = [
+    let second = preparation("second", params(after));
+    let third = params(Some(second.fingerprint()));
+    refuses_all_but_one(&[second.clone(), preparation("third", third)]);
+    refuses_all_but_one(&[
         preparation("first", params(None)),
         preparation("copy", params(None)),
-        preparation("second", params(after)),
+        second,
         preparation("other", params_up_to(2.0, after)),
-    ];
+    ]);
+}
+
+fn refuses_all_but_one(rounds: &[Study]) {
     for (taken, study) in rounds.iter().enumerate() {
         let folder = Folder::new();
         let device = || {

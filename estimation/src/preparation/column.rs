@@ -24,11 +24,13 @@ use crate::{
 
 /// Share of the people at an end of the range from which the unit may be wrong.
 const MANY_AT_AN_END: f64 = 0.15;
+/// Share of the people of other categories from which the categories may be written otherwise.
+const MANY_OTHERS: f64 = 0.5;
 /// Width of a range, in spreads of the middle 80 %, from which a second round pays.
 const WIDE: f64 = 10.0;
 /// Standard errors either way of a factor for spreads: tails and cells bias them.
 const SPREAD_ERRORS: f64 = 3.0;
-/// Smallest and largest share of yes, beyond which a scale would be too small.
+/// Smallest and largest share of yes in a feature, beyond which its scale would be too small.
 const YES_RANGE: [f64; 2] = [0.02, 0.98];
 
 /// A share of the people, with its standard error.
@@ -72,7 +74,8 @@ pub struct PreparedColumn {
     pub mean_error: Option<f64>,
     /// Standard deviation of a number or yes-no column, of numbers that are clipped to `interval`.
     pub deviation: Option<f64>,
-    /// The standard deviation of the clipped column is within this factor, to three standard errors; of a number column.
+    /// The standard deviation of the clipped column is within this factor, to three standard errors; of a number column
+    /// whose answers show one.
     pub deviation_factor: Option<f64>,
     /// The interval that numbers are clipped to.
     pub interval: Option<[f64; 2]>,
@@ -152,9 +155,15 @@ fn numbers(
     // Where nobody has answered, or nobody has a value, drawing again shows no error.
     let known = prepared.answers > 0 && fit.missing < 1.0;
     prepared.mean = Some(moments.mean);
-    prepared.mean_error = known.then_some(errors.mean);
+    // Drawing again shows nothing of where in a cell values lie that do not vary.
+    let rounding = match moments.is_below {
+        true => moments.cell / 12_f64.sqrt(),
+        false => 0.0,
+    };
+    prepared.mean_error = known.then(|| errors.mean.hypot(rounding));
     prepared.deviation = Some(moments.deviation);
-    prepared.deviation_factor = known.then(|| (SPREAD_ERRORS * errors.log_deviation).exp());
+    let shows_spread = known && !moments.is_below;
+    prepared.deviation_factor = shows_spread.then(|| (SPREAD_ERRORS * errors.log_deviation).exp());
     prepared.interval = Some(moments.interval);
     if rounds.columns()[at].may_be_missing {
         prepared.missing = Some(Share {
@@ -204,11 +213,9 @@ fn messages(
             three_digits((hi - lo) / spread)
         ));
     } else if moments.is_below {
-        let [from, to] = moments.interval;
         messages.push(format!(
-            "{name:?}: the spread is below a 40th of {} to {}, or all values are equal: state a narrower range, or leave the column out",
-            three_digits(from),
-            three_digits(to)
+            "{name:?}: all values are equal, or their spread is below {}, which the answers do not show: leave the column out, or state a narrower range",
+            three_digits(moments.deviation)
         ));
     }
     messages
@@ -221,13 +228,14 @@ fn yes_no(
 ) -> Vec<Feature> {
     let missing = column.may_be_missing.then(|| rates.of(2));
     let (yes, error) = of_those_there(rates.of(1), missing);
-    let yes = yes.clamp(YES_RANGE[0], YES_RANGE[1]);
-    let deviation = (yes * (1.0 - yes)).sqrt();
+    let deviation = |share: f64| (share * (1.0 - share)).sqrt();
+    let yes = yes.clamp(0.0, 1.0);
     prepared.mean = Some(yes);
     prepared.mean_error = (prepared.answers > 0).then_some(error);
-    prepared.deviation = Some(deviation);
+    prepared.deviation = Some(deviation(yes));
     prepared.missing = missing.map(share_of);
-    let scale = rounded(deviation);
+    let yes = yes.clamp(YES_RANGE[0], YES_RANGE[1]);
+    let scale = rounded(deviation(yes));
     vec![Feature::new(
         &column.name,
         round_to_scale(yes, scale),
@@ -255,19 +263,25 @@ fn categories(
             share: Share { share, error },
         }
     });
-    prepared.categories = shares.collect();
-    let shares = || {
-        prepared
-            .categories
-            .iter()
-            .map(|category| category.share.share)
-    };
+    let categories: Vec<CategoryShare> = shares.collect();
+    let shares = || categories.iter().map(|category| category.share.share);
+    let others = 1.0 - shares().sum::<f64>();
+    let has_many = others > MANY_OTHERS;
+    prepared.messages.extend(has_many.then(|| {
+        format!(
+            "{:?}: an estimated {} of those with a value have none of the categories: are they written as on the devices?",
+            column.name,
+            percent(others)
+        )
+    }));
     let variance: f64 = shares().map(|share| share * (1.0 - share)).sum();
     let scale = rounded(variance.max(YES_RANGE[0] * YES_RANGE[1]).sqrt());
     let features = column.feature_names().into_iter().zip(shares());
-    features
+    let features = features
         .map(|(name, share)| Feature::new(name, round_to_scale(share, scale), scale))
-        .collect()
+        .collect();
+    prepared.categories = categories;
+    features
 }
 
 /// A share among the people who have a value, and its standard error.

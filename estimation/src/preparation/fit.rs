@@ -9,8 +9,12 @@ use super::round::Rounds;
 
 /// Iterations; more change spreads by more than a tenth, in either direction, and none systematically.
 const ITERATIONS: usize = 300;
-/// A spread is at least this share of the interval: cells are as wide.
-pub(super) const SMALLEST_SPREAD: f64 = 1.0 / 40.0;
+/// A spread over the range is at least this share of it, about half a cell.
+const SMALLEST_SPREAD: f64 = 1.0 / 40.0;
+/// A cell of the range, and of the second round's interval, as shares of them. A spread over that interval is at least a
+/// cell of it: no answer shows a smaller one.
+const CELL: f64 = 1.0 / 24.0;
+const CELL_OF_SECOND: f64 = 1.0 / 12.0;
 /// Smallest share of the people who have a value from which a fit says anything of the values.
 const SMALLEST_MASS: f64 = f64::EPSILON;
 /// Share of the people beyond the second round's interval from which moments are over the whole range.
@@ -53,10 +57,12 @@ pub(super) struct Fit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moments {
     pub(super) mean: f64,
-    /// At least a 40th of the interval.
+    /// At least a 40th of the range, or a twelfth of the interval of the second round.
     pub(super) deviation: f64,
-    /// Whether it is smaller than that.
+    /// Whether the fit has a smaller one. Then all values may lie anywhere in one cell.
     pub(super) is_below: bool,
+    /// Width of a cell.
+    pub(super) cell: f64,
     /// The interval they are over; values beyond count as its ends.
     pub(super) interval: [f64; 2],
 }
@@ -218,11 +224,16 @@ impl Mixture {
         let mean = weighted(&|atom| atom);
         // Around the mean, as the squares of numbers far from 0 cancel.
         let deviation = weighted(&|atom| (atom - mean) * (atom - mean)).sqrt();
-        let least = SMALLEST_SPREAD * (interval[1] - interval[0]);
+        let [least, cell] = match self.within == Some(interval) {
+            true => [CELL_OF_SECOND, CELL_OF_SECOND],
+            false => [SMALLEST_SPREAD, CELL],
+        }
+        .map(|share| share * (interval[1] - interval[0]));
         Moments {
             mean,
             deviation: deviation.max(least),
             is_below: deviation < least,
+            cell,
             interval,
         }
     }

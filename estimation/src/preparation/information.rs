@@ -3,10 +3,12 @@
 use eigenveil_shared::{
     Error, Result,
     mechanism::randomised_response::Question,
-    preparation::{MIN_EPSILON, PreparationColumn, PreparationParams},
+    preparation::{MAX_COLUMNS, MIN_EPSILON, PreparationColumn, PreparationParams},
     privacy::Budget,
 };
 use serde::Serialize;
+
+use crate::format::with_thousands;
 
 /// Effective answers a column below which there is a warning.
 pub const ADVISED_ANSWERS: f64 = 150.0;
@@ -123,7 +125,7 @@ impl PreparationPlan {
 /// Plans a preparation: each person prepares or takes part in the study, at the full ε.
 ///
 /// # Errors
-/// `invalid-request` without columns or people; `invalid-budget`.
+/// `invalid-request` without columns or people and for too many columns; `invalid-budget`.
 pub fn plan_preparation(request: &PreparationPlanRequest) -> Result<PreparationPlan> {
     let PreparationPlanRequest {
         columns,
@@ -131,9 +133,10 @@ pub fn plan_preparation(request: &PreparationPlanRequest) -> Result<PreparationP
         n,
         epsilon,
     } = *request;
-    if columns == 0 || n == 0 {
+    if !(1..=MAX_COLUMNS as u64).contains(&columns) || n == 0 {
         return Err(Error::invalid_request(format!(
-            "{columns} columns are asked about with {n} people; both must be at least 1"
+            "{columns} columns are asked about with {n} people; a preparation takes 1 to {} columns, and at least one person",
+            with_thousands(MAX_COLUMNS as u64)
         )));
     }
     Budget::pure(epsilon)?.check_study_limit()?;

@@ -329,18 +329,6 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
     assert_eq!(zeros, "");
     let wide = messages(ColumnKind::number(-400.0, 600.0), 2.0, 4_000, uniform);
     assert!(wide.contains("a second round"), "{wide}");
-    // In a first round it cannot be told from a wide range, in a second one it can.
-    let params = one(column(honest.clone()), 4.0);
-    let counts = answered(&params, 20_000, |_| vec![52.0]);
-    let first = Round::new(&params, &counts).unwrap();
-    let PreparationRequest { columns, after } = second_round(first).unwrap();
-    let after = after.map(|text| text.parse().unwrap());
-    let params = PreparationParams::freeze(columns, 4.0, after).unwrap();
-    let counts = answered(&params, 20_000, |_| vec![52.0]);
-    let second = Round::new(&params, &counts).unwrap();
-    let constant = estimate_preparation(first, Some(second), &mut |_, _| (), Cancel::NEVER);
-    let constant = constant.unwrap().columns[0].messages.join("; ");
-    assert!(constant.contains("all values are equal"), "{constant}");
     // N = 300·0.133 = 40: 150 need 1·110/0.133.
     let few = messages(honest.clone(), 1.0, 300, uniform);
     assert!(
@@ -365,6 +353,56 @@ fn wrong_units_wide_ranges_constants_and_few_answers_are_told() {
     let messages = seldom.columns[0].messages.join("; ");
     assert!(messages.contains("leave the column out"), "{messages}");
     assert_eq!(seldom.features[0].observed, Some(0.1));
+}
+
+#[test]
+fn categories_that_most_people_have_none_of_are_told() {
+    let params = one(column(ColumnKind::categories(["Rome", "Milan"])), 4.0);
+    for (in_rome, words) in [(0.3, "have none of the categories"), (0.7, "")] {
+        let counts = answered(&params, 4_000, |rng| {
+            vec![f64::from(u8::from(rng.random::<f64>() < in_rome)), 0.0]
+        });
+        let says = estimated(&params, &counts).columns[0].messages.join("; ");
+        assert!(
+            says.contains(words) && says.is_empty() == words.is_empty(),
+            "{says}"
+        );
+    }
+}
+
+/// In a first round values that hardly vary cannot be told from a wide range, in a second one they can: then scale and
+/// error are those of a cell, so that such a column does not become a component.
+#[test]
+fn after_two_rounds_values_that_hardly_vary_are_told() {
+    let estimate = |width: f64| {
+        let values = move |rng: &mut ChaCha20Rng| vec![52.3 + width * rng.random::<f64>()];
+        let params = one(column(ColumnKind::number(30.0, 70.0)), 4.0);
+        let counts = answered(&params, 20_000, values);
+        let first = Round::new(&params, &counts).unwrap();
+        let PreparationRequest { columns, after } = second_round(first).unwrap();
+        let after = after.map(|text| text.parse().unwrap());
+        let params = PreparationParams::freeze(columns, 4.0, after).unwrap();
+        let counts = answered(&params, 20_000, values);
+        let second = Round::new(&params, &counts).unwrap();
+        let both = estimate_preparation(first, Some(second), &mut |_, _| (), Cancel::NEVER);
+        both.unwrap().columns[0].clone()
+    };
+    for width in [0.0, 0.2] {
+        let column = estimate(width);
+        let [from, to] = column.interval.unwrap();
+        close(column.deviation.unwrap(), (to - from) / 12.0);
+        let error = column.mean_error.unwrap();
+        assert!(
+            (column.mean.unwrap() - 52.3 - width / 2.0).abs() < 2.0 * error,
+            "{column:?}"
+        );
+        let says = column.messages.join("; ");
+        assert!(says.contains("all values are equal"), "{says}");
+    }
+    let ordinary = estimate(10.0);
+    assert_eq!(ordinary.messages, [""; 0]);
+    let factor = ordinary.deviation.unwrap() / (10.0 / 12_f64.sqrt());
+    assert!((0.9..1.1).contains(&factor), "{ordinary:?}");
 }
 
 /// Constants of few answers, or of hardly anybody who has a value, are ones that a study may have, and more people are
@@ -407,6 +445,23 @@ fn constants_of_few_answers_stay_in_the_range() {
         (estimate.features[0].center, estimate.features[0].scale),
         (0.5, 0.5)
     );
+}
+
+/// The share that is shown is the one that was found; center and scale are those of one that a scale may have.
+#[test]
+fn a_rare_yes_is_shown_as_it_is() {
+    let params = one(column(ColumnKind::YesNo), 4.0);
+    for (share, center) in [(0.005, 0.02), (0.995, 0.98)] {
+        let counts = answered(&params, 40_000, |rng| {
+            vec![f64::from(u8::from(rng.random::<f64>() < share))]
+        });
+        let estimate = estimated(&params, &counts);
+        let (found, feature) = (&estimate.columns[0], &estimate.features[0]);
+        let distance = (found.mean.unwrap() - share).abs();
+        assert!(distance < 5.0 * found.mean_error.unwrap(), "{found:?}");
+        assert!(found.deviation.unwrap() < 0.1, "{found:?}");
+        assert_eq!((feature.center, feature.scale), (center, 0.14));
+    }
 }
 
 /// Fewer answers of as many people are effective where there are more to choose from, or cells are missing.
@@ -549,7 +604,7 @@ fn a_plan_divides_people() {
     let small = plan(60, 2_000, 0.5);
     assert!(!small.is_recommended && small.sentences()[1].contains("not recommended"));
     assert_eq!(small.further_loss, 20.0);
-    for (columns, n) in [(0, 10), (10, 0)] {
+    for (columns, n) in [(0, 10), (10, 0), (65_536, 10)] {
         let request = PreparationPlanRequest {
             columns,
             answers: 3,

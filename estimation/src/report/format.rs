@@ -33,8 +33,11 @@ pub fn people(n: u64) -> String {
     with_thousands(round_up(n, 3))
 }
 
-/// Three significant digits: "0.198".
+/// Three significant digits: "0.198"; "0" for 0.
 pub fn three_digits(x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_owned();
+    }
     let decimals = 2 - x.abs().log10().floor().clamp(-99.0, 99.0) as i32;
     match usize::try_from(decimals) {
         Ok(decimals) if decimals <= 6 => format!("{x:.decimals$}"),
@@ -80,7 +83,7 @@ mod tests {
         assert_eq!(three_digits(0.123_456), "0.123");
         assert_eq!(three_digits(-12.345), "-12.3");
         assert_eq!(three_digits(1.5e-9), "1.50e-9");
-        assert_eq!(three_digits(0.0), "0.00e0");
+        assert_eq!([0.0, -0.0].map(three_digits), ["0", "0"]);
         assert_eq!(in_words(130_000), "130,000");
         assert_eq!(in_words(999_999), "999,999");
         assert_eq!(in_words(2_100_000), "2.1 million");

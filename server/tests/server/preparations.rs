@@ -156,8 +156,10 @@ async fn a_second_round_has_the_answers_of_both() {
     refused(second(&study.fingerprint), "third round").await;
     let rows = server.study(3).await;
     refused(second(&rows.fingerprint), "is no preparation").await;
-    // Of two copies of a first round neither is the one.
-    created(&server, json!({"name": "again"})).await;
+    // A copy of the first round without answers is no matter; of two with answers neither is the one.
+    let copy = created(&server, json!({"name": "again"})).await;
+    assert_eq!(answers(&server, &study).await.rounds[0].study, first.id);
+    send(&server, &copy, answer(&copy, &[0, 0, 0, 0])).await;
     let why = server
         .read(&at(&study, "/answers"))
         .await

@@ -570,6 +570,34 @@ async fn answers_are_counted(of: &Fixture) {
     assert_eq!(refused.unwrap_err().code(), ErrorCode::WrongFingerprint);
 }
 
+/// A second round says nothing without the answers of the first one, of which one copy must stay.
+async fn a_first_round_outlives_its_second(of: &Fixture) {
+    let first = create_preparation(&of.store, &json!({})).await;
+    of.send(&first, vec![answer(&first, 1, [0, 0, 0, 3])]).await;
+    let mut columns = json!(first.params().preparation().unwrap().columns());
+    columns[0]["kind"]["number"]["within"] = json!([2.0, 6.0]);
+    let after = first.fingerprint().to_string();
+    let questions = json!({"preparation": {"after": after, "columns": columns}});
+    let second = create_preparation(&of.store, &questions).await;
+    let copy = create_preparation(&of.store, &json!({})).await;
+    let delete = async |study: &Arc<Study>| {
+        let closed = of.store.set_state(study, StudyState::Closed).await;
+        closed.unwrap();
+        of.store.delete_study(study).await
+    };
+    // The copy has no answers.
+    let refused = delete(&first).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::InvalidTransition);
+    let way_out = format!("delete study {} first", second.id());
+    assert!(refused.detail().contains(&way_out), "{refused}");
+    let answers = vec![answer(&copy, 1, [0, 0, 0, 3])];
+    assert_eq!(of.send(&copy, answers).await, [SubmitOutcome::Accepted]);
+    delete(&first).await.unwrap();
+    assert!(delete(&copy).await.is_err());
+    delete(&second).await.unwrap();
+    delete(&copy).await.unwrap();
+}
+
 type Check = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! checks {
@@ -595,6 +623,7 @@ checks![
     copies_are_counted_once_in_folds,
     folds_follow_their_study,
     answers_are_counted,
+    a_first_round_outlives_its_second,
 ];
 
 /// The checks that fail.

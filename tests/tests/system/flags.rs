@@ -95,6 +95,8 @@ prepare --description none.csv --out FOLDER/constants.csv
   --person a : cannot be used
 prepare --rows ROWS --k 1 --n 1000 --epsilon 4
   --out FOLDER/constants.npy : ends in .csv
+study create --name x --columns x --epsilon 1
+  --max-rows 9 : cannot be used
 audit --p 6 --epsilon 1
   --calibration as-published : --calibration has no effect
 report --study x --rows ROWS --check

@@ -500,6 +500,8 @@ def report(
     weights = table.aside.get(weights) if isinstance(weights, str) else weights
     holders = _rows.holders(rows, n, persons, weights)
     _rows.tell(values, holders[1], names)
+    for sentence in _core.answered_at_random(checked, values) if others else []:
+        _log.warning("shown only to you: %s", sentence)
     arguments = {
         "same_participants": same_participants, "moved": moved, "accept_new_purpose": accept_new_purpose,
         "resend_refused": resend_refused, "connections": connections, "epsilon_per_study": epsilon_per_study,

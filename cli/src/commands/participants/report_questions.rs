@@ -13,22 +13,21 @@ use crate::{error::in_flags, output};
 const MANY_OUTSIDE: f64 = 0.15;
 
 /// Tells the file's owner, whatever else the command prints: how many rows there are, what cannot be read, which
-/// columns have other categories, and which lie outside their ranges.
+/// columns have cells without an answer of their own or other categories, and which lie outside their ranges.
 pub(super) fn tell(persons: &Persons, params: &PreparationParams) {
-    let table = &persons.table;
-    let mut lines = vec![format!("rows: {}", table.len())];
-    let unreadable = table.unreadable(true);
-    lines.extend(unreadable.map(|why| {
-        format!(
-            "what cannot be read, and is answered for at random: {}",
-            in_flags(&why)
-        )
-    }));
-    lines.extend(others(table, params));
-    lines.extend(outside(table, params));
-    for line in lines {
+    for line in lines(&persons.table, params) {
         output::print_error_line(&format!("shown only to you: {line}"));
     }
+}
+
+fn lines(table: &RowTable, params: &PreparationParams) -> Vec<String> {
+    let mut lines = vec![format!("rows: {}", table.len())];
+    let unreadable = table.unreadable(true);
+    lines.extend(unreadable.map(|why| format!("what cannot be read: {}", in_flags(&why))));
+    lines.extend(params.answered_at_random(table.values()));
+    lines.extend(others(table, params));
+    lines.extend(outside(table, params));
+    lines
 }
 
 /// Columns of categories with cells that are none of those that are listed.
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_category_and_cells_outside_are_counted() {
+    fn cells_that_spoil_the_constants_are_counted() {
         let columns = vec![
             PreparationColumn::new("age", ColumnKind::number(0.0, 100.0)),
             PreparationColumn::new("town", ColumnKind::categories(["Rome", "Milan"])),
@@ -105,15 +104,16 @@ mod tests {
         let settings = Settings::default();
         let table = parse(Path::new("a.csv"), text, &settings, Some(&expected)).unwrap();
         assert_eq!(table.unreadable(true), None);
-        let others = others(&table, &params);
-        assert!(
-            others.len() == 1 && others[0].starts_with("\"town\": 2 of 5 rows"),
-            "{others:?}"
-        );
-        let outside = outside(&table, &params);
-        assert!(
-            outside.len() == 1 && outside[0].starts_with("\"age\": 20.0 %"),
-            "{outside:?}"
-        );
+        let lines = lines(&table, &params);
+        let begins = [
+            "rows: 5",
+            "\"age\": 1 of 5 rows have no usable value",
+            "\"town\": 2 of 5 rows have none",
+            "\"age\": 20.0 %",
+        ];
+        assert_eq!(lines.len(), begins.len(), "{lines:?}");
+        for (line, begin) in lines.iter().zip(begins) {
+            assert!(line.starts_with(begin), "{line}");
+        }
     }
 }

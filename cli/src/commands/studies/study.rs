@@ -138,7 +138,7 @@ struct SiteArgs {
     /// Each report is of a site's table of at most so many rows (persons, with --rows-per-person), and each site gets a
     /// token (see study tokens --site); the mechanism is then discrete-gaussian, and private centring is on (--centring=0:
     /// off), unless you say otherwise
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", conflicts_with_all = ["columns", "second_round_of"])]
     max_rows: Option<u64>,
     /// Fewest rows of a table [default: 1]
     #[arg(long, value_name = "M", requires = "max_rows")]
@@ -422,7 +422,6 @@ impl CreateArgs {
             draft: self.draft,
             enrolment: self.enrolment.unwrap_or(usual.enrolment),
             about: self.about.about(None)?.or(usual.about),
-            sites: self.sites.terms(),
             ..self.mechanism.study(&self.name, 0, usual.epsilon, None)?
         })
     }

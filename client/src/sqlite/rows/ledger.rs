@@ -239,17 +239,18 @@ impl RowLedger {
         rows: &[Range<u64>],
         whom: impl Fn(&Range<u64>) -> String,
     ) -> Result<()> {
-        let Some(first) = study.parameters().first_round() else {
+        let params = study.parameters();
+        if params.preparation().is_err() {
             return Ok(());
-        };
+        }
         let known: Vec<(i64, String, Vec<u8>)> = self.store.all(
             "SELECT number, study, canonical_params FROM study JOIN study_terms USING (number) WHERE study != ?1",
             [study.id()],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )?;
-        let is_round = |params: &[u8]| {
-            Parameters::from_canonical(params)
-                .is_ok_and(|params| params.first_round() == Some(first))
+        let is_round = |other: &[u8]| {
+            Parameters::from_canonical(other)
+                .is_ok_and(|other| other.are_of_one_preparation(params))
         };
         let rounds: BTreeMap<i64, String> = known
             .into_iter()

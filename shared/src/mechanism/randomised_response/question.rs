@@ -62,6 +62,12 @@ impl Question {
         self.first_count + usize::from(comb) * usize::from(self.answers()) + usize::from(answer)
     }
 
+    /// Whether the cells of a row cannot be used and "missing" is no answer, so that a uniform one is sent. For whoever
+    /// holds the row only.
+    pub(crate) fn is_answered_at_random(&self, row: &[f64]) -> bool {
+        self.truth(row, 0, 0) != self.truth(row, 0, 1)
+    }
+
     /// The true answer of a row of the study's dimension: that of its cells, "missing", or `stand_in` where a cell
     /// cannot be used and "missing" is no answer. Without a branch on a cell.
     pub(super) fn truth(&self, row: &[f64], comb: u8, stand_in: u8) -> u8 {

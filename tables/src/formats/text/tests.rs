@@ -816,6 +816,14 @@ fn other_texts_are_another_category_of_a_preparation() {
     let unreadable = table.unreadable(true).unwrap();
     let words = ["column 2 (smoker): none of the categories"];
     assert_says(&unreadable, &words, &["town", "Turin", "never"]);
+    // A yes-no column with texts.
+    let yes_no = ExpectedColumns {
+        other_categories: true,
+        ..study(Some(&["smoker"]), 1)
+    };
+    let texts = "smoker\n".to_owned() + &"yes\n".repeat(30);
+    let error = report(&texts, Header::Auto, &yes_no).unwrap_err();
+    assert_says(&error, &["write no as 0 and yes as 1"], &["one_hot"]);
     let of_rows = ExpectedColumns {
         other_categories: false,
         ..asked
