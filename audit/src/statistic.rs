@@ -65,11 +65,13 @@ impl Statistic {
                 let (value, class) = caps.value_and_class(seed);
                 Ok((value, Some(class)))
             }
-            (Self::Linear(_), Payload::Seed(_))
-            | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_)) => Err(error!(
-                InvalidMechanism,
-                "the payload belongs to another mechanism than the audited one"
-            )),
+            (Self::Linear(_), Payload::Seed(_) | Payload::Answer(_))
+            | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_) | Payload::Answer(_)) => {
+                Err(error!(
+                    InvalidMechanism,
+                    "the payload belongs to another mechanism than the audited one"
+                ))
+            }
         }
     }
 }

@@ -291,7 +291,7 @@ fn run_setting(
     let (summary, privacy) = study.run(request, source, setting, (cancel, tick))?;
     let support = summary.support;
     Ok(SimulateAnswer {
-        mechanism: privacy.mechanism,
+        mechanism: study.mechanism(),
         calibration: privacy.calibration,
         epsilon: privacy.epsilon,
         delta: privacy.delta,
@@ -342,6 +342,13 @@ impl Study {
         match self {
             Self::Rows(params) => params.preprocessing(),
             Self::Sites(params, _) => params.preprocessing(),
+        }
+    }
+
+    fn mechanism(&self) -> MechanismKind {
+        match self {
+            Self::Rows(params) => params.mechanism().kind(),
+            Self::Sites(params, _) => params.mechanism().kind(),
         }
     }
 

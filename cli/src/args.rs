@@ -125,6 +125,7 @@ impl MechanismArgs {
             enrolment: Enrolment::Open,
             about: StudyNotice::default(),
             sites: None,
+            preparation: None,
         })
     }
 }

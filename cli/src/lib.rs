@@ -93,7 +93,12 @@ pub fn run_line(words: &[OsString]) -> u8 {
 fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
     let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words)?;
     // For clap the variable would conflict as the flag does.
-    for (command, flag) in [("moment", "estimate"), ("report", "give_up")] {
+    for (command, flag) in [
+        ("moment", "estimate"),
+        ("report", "give_up"),
+        ("prepare", "rows"),
+        ("prepare", "description"),
+    ] {
         let Some(given) = matches.subcommand_matches(command) else {
             continue;
         };
@@ -129,7 +134,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Moment(args) => runtime()?.block_on(commands::moment::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
         Command::Simulate(args) => commands::simulate::run(&args, json),
-        Command::Prepare(args) => commands::prepare::run(&args, json),
+        Command::Prepare(args) => runtime()?.block_on(commands::prepare::run(&args, json)),
         Command::Plan(args) => commands::plan::run(&args, json),
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),

@@ -192,7 +192,7 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
     Some(format!(
         "constant {:.4}; mean of length {length:.4} removed, each entry known to about {}",
-        estimate.params.preprocessing().centring?,
+        estimate.params.preprocessing().ok()?.centring?,
         decimals(estimate.mean_standard_error.unwrap_or(0.0), 4)
     ))
 }

@@ -8,6 +8,8 @@ use eigenveil_shared::{
     codec::{self, ReportFormat},
     enrolment::{Admission, Frame},
     mechanism::SamplingCost,
+    parameters::Parameters,
+    preparation::PreparationParams,
     preprocess::Row,
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
@@ -29,7 +31,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// estimates get their error bars from the differences between buckets; four connections may share a commit.
 const TARGET_BATCHES: u64 = 128;
 
-/// A checked study of single rows, which makes reports for it. Cheap to clone; safe to share between threads.
+/// A checked study of single rows, perhaps a preparation, which makes reports for it. Cheap to clone; safe to share
+/// between threads.
 ///
 /// Times are arguments, in milliseconds since 1970-01-01 UTC: nothing here reads a clock.
 #[derive(Clone)]
@@ -38,9 +41,15 @@ pub struct Study(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     info: StudyInfo,
-    /// The parameters of `info`.
-    params: StudyParams,
+    reporter: Reporter,
     format: ReportFormat,
+}
+
+/// The parameters of the study, as far as they make reports.
+#[derive(Clone)]
+enum Reporter {
+    Rows(StudyParams),
+    Preparation(PreparationParams),
 }
 
 impl Study {
@@ -48,19 +57,26 @@ impl Study {
     /// without a name or a last day.
     pub fn new(server: &Server, id: &str, params: StudyParams) -> Self {
         let info = StudyInfo::new(server, id, params.clone().into());
-        Self::of_params(info, params)
+        Self::of(info, ReportFormat::new(&params), Reporter::Rows(params))
     }
 
-    fn of_params(info: StudyInfo, params: StudyParams) -> Self {
+    /// A preparation with these (checked, frozen) parameters, like [`new`](Self::new).
+    pub fn preparation(server: &Server, id: &str, params: PreparationParams) -> Self {
+        let info = StudyInfo::new(server, id, params.clone().into());
+        let format = ReportFormat::of_preparation(&params);
+        Self::of(info, format, Reporter::Preparation(params))
+    }
+
+    fn of(info: StudyInfo, format: ReportFormat, reporter: Reporter) -> Self {
         Self(Arc::new(Inner {
             info,
-            format: ReportFormat::new(&params),
-            params,
+            reporter,
+            format,
         }))
     }
 
-    /// Makes a study like [`new`](Self::new), from canonical bytes with the pinned fingerprint: a device that ships
-    /// with a fingerprint does not trust a server for the parameters.
+    /// Makes a study like [`new`](Self::new), or a preparation, from canonical bytes with the pinned fingerprint: a device
+    /// that ships with a fingerprint does not trust a server for the parameters.
     ///
     /// ```
     /// use eigenveil_client::Study;
@@ -78,16 +94,16 @@ impl Study {
     /// ```
     ///
     /// # Errors
-    /// `wrong-fingerprint`, and every error of [`StudyParams::from_canonical`].
+    /// `wrong-fingerprint`, and every error of [`Parameters::from_canonical`]; `invalid-request` for a study of sites.
     pub fn from_canonical(
         server: &Server,
         id: &str,
         bytes: &[u8],
         expected: Fingerprint,
     ) -> Result<Self> {
-        let study = Self::new(server, id, StudyParams::from_canonical(bytes)?);
-        check_fingerprint(study.fingerprint(), expected)?;
-        Ok(study)
+        let info = StudyInfo::new(server, id, Parameters::from_canonical(bytes)?);
+        check_fingerprint(info.fingerprint(), expected)?;
+        info.try_into()
     }
 
     /// Adds name and notice: the ledgers store them for the receipt, and nothing is perturbed after the last day. A
@@ -129,13 +145,23 @@ impl Study {
     }
 
     /// Its parameters.
-    pub fn params(&self) -> &StudyParams {
-        &self.0.params
+    pub fn params(&self) -> &Parameters {
+        self.parameters()
+    }
+
+    /// Whether participants count by weights.
+    pub(crate) fn has_weights(&self) -> bool {
+        match &self.0.reporter {
+            Reporter::Rows(params) => params.preprocessing().weights.is_some(),
+            Reporter::Preparation(_) => false,
+        }
     }
 
     /// Prepares and perturbs one row. **Call it once per participant and study**, store the result before the first
     /// send ([`Ledger`](crate::Ledger) and [`RowLedger`](crate::RowLedger) do both), and send that result: another call
     /// draws noise again, and two reports of one row spend its budget twice.
+    ///
+    /// In a preparation one column is drawn before the row is looked at, and a question about it answered.
     ///
     /// A row that cannot be prepared (a NaN; too long under `require`) is perturbed as the zero row,
     /// so that taking part does not depend on the data; [`PreparedReport::local_warning`] gives the reason, to the
@@ -201,12 +227,25 @@ impl Study {
         now: u64,
     ) -> Result<(PreparedReport, SamplingCost)> {
         self.check_open(now)?;
-        let preprocessor = self.params().preprocessor();
-        let (bounded, local_warning) = match weight {
-            None => preprocessor.prepare_with_warning(row)?,
-            Some(weight) => preprocessor.prepare_weighted(row, weight)?,
+        let (payload, cost, local_warning) = match &self.0.reporter {
+            Reporter::Rows(params) => {
+                let preprocessor = params.preprocessor();
+                let (bounded, local_warning) = match weight {
+                    None => preprocessor.prepare_with_warning(row)?,
+                    Some(weight) => preprocessor.prepare_weighted(row, weight)?,
+                };
+                let (payload, cost) = params.mechanism().perturb_measured(&bounded)?;
+                (payload, cost, local_warning)
+            }
+            Reporter::Preparation(params) => {
+                // Whoever is told that a cell cannot be used would learn which column was drawn: nobody is.
+                let (payload, cost) = match weight {
+                    None => params.mechanism().perturb_measured(row)?,
+                    Some(_) => return Err(no_weights()),
+                };
+                (payload, cost, None)
+            }
         };
-        let (payload, cost) = self.params().mechanism().perturb_measured(&bounded)?;
         let prepared = PreparedReport {
             report: Report {
                 id: ReportId::from_parts(now, random_bytes()?),
@@ -265,8 +304,17 @@ impl TryFrom<StudyInfo> for Study {
     /// # Errors
     /// `invalid-request` for a study of sites.
     fn try_from(info: StudyInfo) -> Result<Self> {
+        if let Ok(params) = info.parameters().preparation() {
+            let params = params.clone();
+            let format = ReportFormat::of_preparation(&params);
+            return Ok(Self::of(info, format, Reporter::Preparation(params)));
+        }
         let params = info.parameters().rows()?.clone();
-        Ok(Self::of_params(info, params))
+        Ok(Self::of(
+            info,
+            ReportFormat::new(&params),
+            Reporter::Rows(params),
+        ))
     }
 }
 
@@ -289,6 +337,14 @@ pub(crate) fn random_bytes() -> Result<[u8; 16]> {
 fn draw_below(count: usize) -> Result<usize> {
     let mut rng = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(no_randomness)?;
     Ok(rng.random_range(0..count))
+}
+
+fn no_weights() -> Error {
+    SharedError::new(
+        ErrorCode::InvalidPreprocessing,
+        "all participants of a preparation count equally; leave the weight out",
+    )
+    .into()
 }
 
 fn no_randomness(error: impl fmt::Display) -> SharedError {
@@ -403,7 +459,7 @@ mod tests {
             Row::new(values)
         };
         // σ < 0.6, so the mean of 2,000 has a standard error below 0.014.
-        let noise = study.params().mechanism().gaussian_noise();
+        let noise = study.params().rows().unwrap().mechanism().gaussian_noise();
         assert!(noise.unwrap().sigma() < 0.6);
         assert!((mean_first_entry(&study, &unit(1.0)) - 1.0).abs() < 0.1);
         for (unusable, code) in [

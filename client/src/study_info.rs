@@ -129,10 +129,7 @@ impl StudyInfo {
         }
         // These texts are shown to people and stored for the receipt, so they must be valid.
         document.about.check()?;
-        let features = params.preprocessing().features.as_ref();
-        document
-            .about
-            .check_features(features.map_or(0, Vec::len))?;
+        document.about.check_features(params.named_features())?;
         if !is_readable(&document.name) || document.name.chars().count() > MAX_NAME_CHARS {
             return malformed(format!(
                 "the server gives study {id} a name that cannot be shown; do not take part"

@@ -152,19 +152,19 @@ impl RowLedger {
         request: &'a UploadRequest,
     ) -> Result<AdmittedRows<'a>> {
         let holders = table.holders();
-        match (study.params().preprocessing().weights, holders) {
-            (Some(_), Holders::Weighted(_)) => {}
-            (Some(_), _) => {
+        match (study.has_weights(), holders) {
+            (true, Holders::Weighted(_)) => {}
+            (true, _) => {
                 return Err(Error::usage(
                     "participants of this study count by weights above 0 and at most 1; give one for each row",
                 ));
             }
-            (None, Holders::Weighted(_)) => {
+            (false, Holders::Weighted(_)) => {
                 return Err(Error::usage(
                     "all participants of this study count equally; omit the weights",
                 ));
             }
-            (None, _) => {}
+            (false, _) => {}
         }
         let connections = request.connections.unwrap_or(1);
         if !(1..=MAX_CONNECTIONS).contains(&connections) {

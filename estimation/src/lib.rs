@@ -12,6 +12,7 @@
 //! | `assessment` | noise floor, component count, verdict, groups, error bars, expected error, agreement, feasibility |
 //! | `sites` | the estimate of a study of sites: counts, errors by target, comparison, robust estimate |
 //! | `report` | the document and its warnings |
+//! | `preparation` | centers and scales from the answers of a preparation |
 //!
 //! # What is not here
 //!
@@ -27,6 +28,7 @@ pub mod metrics;
 pub mod models;
 mod pipeline;
 pub mod planning;
+pub mod preparation;
 mod report;
 pub mod search;
 pub mod simulate;
@@ -40,7 +42,8 @@ pub use assessment::feasibility;
 pub use cancel::Cancel;
 pub use components::ComponentsReport;
 pub use dense::{pca, principal_components};
-pub use input::seed_sums::sums_of_seeds;
+pub use input::seed_sample::SeedSample;
+pub use input::seed_sums::{sum_ranges, sums_of_seeds};
 pub use input::site_report::{SiteSum, check_site_report};
 pub use input::{accumulate, centring, counts, moment};
 pub use pipeline::{Request, Source, estimate};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use eigenveil_shared::{
-    Result,
+    Error, Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
@@ -70,9 +70,9 @@ impl Request<'_> {
 }
 
 /// Estimates the principal subspace of a study: the document that an analyst gets. Works on
-/// [`Threads::current`] threads, and for seeds that are added up on this one.
+/// [`Threads::current`] threads.
 ///
-/// `cancel` is checked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
+/// `cancel` is checked while seeds are read, before and after plain PCA and after every iteration of the sparse solver.
 ///
 /// # Errors
 /// `estimate-failed` when cancelled, when there is no report, when a number is not finite or memory does not suffice;
@@ -97,6 +97,11 @@ pub fn estimate(
             let needed = from_seeds::bytes_needed(p, Threads::current().count());
             let task = format!("estimating row-sparse components of dimension {p} from seeds");
             check_memory(&task, needed, request.memory_bytes)?;
+            seeds.folded(cancel, &mut |_, _| {
+                Err(Error::estimate_failed(
+                    "seeds that are to be read twice were added up",
+                ))
+            })?;
             let (findings, n) =
                 from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
             let reported = Reported::of_rows(params, n, repeated);

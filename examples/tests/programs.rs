@@ -85,6 +85,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             enrolment: eigenveil_shared::enrolment::Enrolment::Open,
             about: Default::default(),
             sites: None,
+            preparation: None,
         })
         .await
         .unwrap();

@@ -18,7 +18,7 @@ pub fn largest_correlations(estimate: &Estimate, top: usize) -> Option<DataTable
         ..MomentRequest::default()
     };
     let (found, _) = moment(&request, estimate).ok()?;
-    let norm = estimate.params.preprocessing().norm;
+    let norm = estimate.params.preprocessing().ok()?.norm;
     let caption = format!(
         "Largest correlations, {} of {}, {} refused, at no further ε ({})",
         found.correlations.len(),
@@ -60,13 +60,14 @@ pub fn correlation_map(
     features.truncate(MAX_MAPPED);
     features.sort_unstable();
     let index_of = |feature: &usize| features.binary_search(feature).ok();
+    let constants = estimate.params.preprocessing();
     let pairs = correlations.iter().filter_map(|(first, second, found)| {
         let numbers = found.ok().map(|c| [c.value, c.low, c.high]);
         Some((index_of(first)?, index_of(second)?, numbers))
     });
     CorrelationMap {
         title: titled("Correlations", estimate),
-        subtitle: Some(norm_caveat(estimate.params.preprocessing().norm)),
+        subtitle: constants.ok().map(|constants| norm_caveat(constants.norm)),
         pairs: pairs.collect(),
         left_out: names.len() - features.len(),
         features: features

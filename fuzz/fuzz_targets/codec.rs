@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use eigenveil_shared::{
     codec::{self, ReportFormat, SiteReportFormat},
     mechanism::MechanismKind,
+    preparation::{ColumnKind, PreparationColumn, PreparationParams},
     privacy::Budget,
     report::Report,
     site_study::{SiteStudyDesign, SiteStudyParams, SiteTerms},
@@ -14,6 +15,11 @@ use eigenveil_shared::{
 use libfuzzer_sys::fuzz_target;
 
 static SHAPES: LazyLock<Vec<ReportFormat>> = LazyLock::new(|| {
+    let columns = vec![
+        PreparationColumn::new("a", ColumnKind::number(0.0, 1.0)),
+        PreparationColumn::new("b", ColumnKind::YesNo),
+    ];
+    let preparation = PreparationParams::freeze(columns, 1.0, None).expect("a usual preparation");
     MechanismKind::ALL
         .iter()
         .map(|&mechanism| {
@@ -25,6 +31,7 @@ static SHAPES: LazyLock<Vec<ReportFormat>> = LazyLock::new(|| {
             .expect("a usual study");
             ReportFormat::new(&params)
         })
+        .chain([ReportFormat::of_preparation(&preparation)])
         .collect()
 });
 
@@ -69,6 +76,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(params.canonical_bytes(), bytes);
     }
     if let Ok(params) = SiteStudyParams::from_canonical(&bytes) {
+        assert_eq!(params.canonical_bytes(), bytes);
+    }
+    if let Ok(params) = PreparationParams::from_canonical(&bytes) {
         assert_eq!(params.canonical_bytes(), bytes);
     }
     if first >= 128 && bytes.len() >= 34 {

@@ -80,6 +80,9 @@ pub struct ServerConfig {
     /// Bytes of the reports that one study of sites keeps, 8 a number: on disk, and in memory while an estimate is
     /// computed; beyond it reports get 507. Default 1 GiB.
     pub max_site_bytes: u64,
+    /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² for each of 32 buckets, and 8 a
+    /// report. Beyond it each estimate adds up the later seeds. Default 1 GiB: p = 2,780 with 10⁷ reports.
+    pub max_fold_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports get 507 until studies are deleted. Absent: limited by the
     /// disk only.
     pub max_store_bytes: Option<u64>,
@@ -132,6 +135,8 @@ pub struct Tuning {
     pub sparse_streaming_min_dimension: usize,
     /// Connections that commit reports to a shared database. Default 4.
     pub store_connections: usize,
+    /// New seeds of a bucket for which its sum is kept, at least. Default 4,096.
+    pub min_folded_seeds: usize,
     /// Time a client may take for the TLS handshake. Default 10 s.
     pub handshake_timeout: Duration,
 }
@@ -146,6 +151,7 @@ impl Default for Tuning {
             max_waiting_estimates: store.max_waiting_estimates,
             sparse_streaming_min_dimension: store.sparse_streaming_min_dimension,
             store_connections: store.store_connections,
+            min_folded_seeds: store.min_folded_seeds,
             handshake_timeout: Duration::from_secs(10),
         }
     }
@@ -171,6 +177,7 @@ impl Default for ServerConfig {
             shutdown_timeout_ms: 10_000,
             estimate_threads: 1,
             max_site_bytes: store.max_site_bytes,
+            max_fold_bytes: store.max_fold_bytes,
             max_store_bytes: store.max_store_bytes,
             retain_estimates: store.retain_estimates,
             retain_ids_days: store.retain_ids_days,
@@ -277,6 +284,7 @@ impl ServerConfig {
             sum_cache_bytes: self.sum_cache_bytes,
             max_ingest_bytes: self.max_ingest_bytes,
             max_site_bytes: self.max_site_bytes,
+            max_fold_bytes: self.max_fold_bytes,
             max_store_bytes: self.max_store_bytes,
             retain_estimates: self.retain_estimates,
             retain_ids_days: self.retain_ids_days,
@@ -287,6 +295,7 @@ impl ServerConfig {
             max_waiting_estimates: self.tuning.max_waiting_estimates,
             sparse_streaming_min_dimension: self.tuning.sparse_streaming_min_dimension,
             store_connections: self.tuning.store_connections,
+            min_folded_seeds: self.tuning.min_folded_seeds,
         }
     }
 

@@ -1,5 +1,5 @@
-//! The background thread: computes estimates in the order of their requests, removes deleted data, and closes studies
-//! whose last day is over.
+//! The background thread: computes estimates in the order of their requests, removes deleted data, adds up seeds for
+//! estimates to come, and closes studies whose last day is over. It has a low priority: uploads keep their rate.
 
 use std::{
     collections::HashSet,
@@ -25,7 +25,10 @@ use eigenveil_shared::{
 };
 use eigenveil_store::{Job, Notice, Store, Study, check_component_count, estimate_settings};
 
-use crate::metrics::{EstimateEnd, Metrics};
+use crate::{
+    metrics::{EstimateEnd, Metrics},
+    priority,
+};
 
 /// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
 const MAX_CRASHED_RUNS: u32 = 3;
@@ -34,6 +37,11 @@ const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5
 const MAX_STORE_RETRIES: u32 = 720;
 /// Longest sleep when there is nothing to do; a new job ends it at once.
 const MAX_IDLE: Duration = Duration::from_secs(3_600);
+/// Nice value of the thread and those that it starts: beside busy threads of the server they get a thirtieth of a
+/// processor.
+const NICE: i32 = 15;
+/// Time between two looks for seeds to be added up.
+const FOLD_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) struct EstimateQueue {
     store: Store,
@@ -114,7 +122,10 @@ impl EstimateQueue {
             .name("eigenveil-estimates".into())
             .spawn({
                 let (store, control) = (store.clone(), Arc::clone(&control));
-                move || threads.run(|| work(&store, &control, &metrics))
+                move || {
+                    priority::lower(NICE, "estimates");
+                    threads.run(|| work(&store, &control, &metrics));
+                }
             })
             .map_err(|error| {
                 error!(
@@ -132,6 +143,8 @@ impl EstimateQueue {
     /// # Errors
     /// `invalid-request` for what cannot be computed, before it is queued.
     pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
+        // A preparation has no components.
+        study.params().preprocessing()?;
         if let Some(k) = request.k {
             check_component_count(k, study.params().dimension())?;
         }
@@ -189,14 +202,33 @@ fn work(store: &Store, control: &WorkerControl, metrics: &Metrics) {
                 if let Err(error) = &swept {
                     tracing::warn!(%error, "tidying the store failed; it will be retried");
                 }
-                let idle = close_ended_studies(store);
-                control.wait(swept.map_or(RETRY_DELAY.min(idle), |()| idle));
+                let mut idle = close_ended_studies(store);
+                if swept.is_err() {
+                    idle = idle.min(RETRY_DELAY);
+                }
+                if computes {
+                    idle = idle.min(fold(store, &stopping));
+                }
+                control.wait(idle);
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {
                 tracing::error!(%error, "reading the queue of estimates failed");
                 control.wait(RETRY_DELAY);
             }
+        }
+    }
+}
+
+/// Adds up seeds for a while; returns how long to sleep.
+fn fold(store: &Store, stopping: &dyn Fn() -> bool) -> Duration {
+    match store.fold_in_background(stopping) {
+        Ok(true) => Duration::ZERO,
+        Ok(false) if store.studies().iter().any(|study| study.has_seeds()) => FOLD_EVERY,
+        Ok(false) => MAX_IDLE,
+        Err(error) => {
+            tracing::warn!(%error, "adding up seeds for later estimates failed; it will be retried");
+            FOLD_EVERY
         }
     }
 }
@@ -300,15 +332,21 @@ fn compute(
             let reports = store.site_sums(study)?;
             estimation::estimate_sites(&reports, params, &settings, cancel)
         }
+        Parameters::Preparation(_) => Err(Error::estimate_failed(
+            "a preparation finds centers and scales, and no components",
+        )),
         Parameters::Rows(params) if study.has_seeds() => {
-            if !settings.streams(params)
-                && let Err(error) = store.fold(study, cancel)
-            {
-                cancel.check()?;
-                tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
-            }
-            let seeds = store.seeds(study, cancel)?;
-            estimation::estimate(Source::Seeds(&*seeds), params, &settings, cancel)
+            let seeds = match settings.streams(params) {
+                true => store.seeds(study, cancel)?,
+                false => {
+                    if let Err(error) = store.fold(study, cancel) {
+                        cancel.check()?;
+                        tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
+                    }
+                    store.folded_seeds(study, cancel)?
+                }
+            };
+            estimation::estimate(Source::Seeds(&seeds), params, &settings, cancel)
         }
         Parameters::Rows(params) => {
             let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);

@@ -25,6 +25,7 @@ mod jobs;
 mod metrics;
 mod net;
 mod pages;
+mod priority;
 mod routes;
 #[cfg(test)]
 mod scenarios;

@@ -99,6 +99,18 @@ impl StudyNotice {
         *self == Self::default()
     }
 
+    /// The notice, which says what `other` says where it says nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            purpose: self.purpose.or(other.purpose),
+            responsible_party: self.responsible_party.or(other.responsible_party),
+            contact: self.contact.or(other.contact),
+            last_day: self.last_day.or(other.last_day),
+            features: self.features.or(other.features),
+        }
+    }
+
     /// Names of the fields that are not stated, in the words of the people who are asked.
     pub fn missing(&self) -> Vec<&'static str> {
         let stated = [

@@ -5,9 +5,10 @@
 //! vectors in `shared/tests/shared/codec_vectors.rs` hold it, so that it does not depend on the crate's future.
 //! Payloads travel as one contiguous run and are borrowed, never copied, when decoded.
 
+mod preparation;
 mod sites;
 
-use std::array;
+use std::{array, sync::Arc};
 
 use bincode::Options;
 use serde::{Deserialize, Serialize, Serializer};
@@ -16,7 +17,9 @@ use crate::{
     error::{Error, ErrorCode, Result, error},
     mechanism::{
         Calibration, Mechanism, MechanismKind, NormBound, Payload, PayloadKind, check_len,
+        randomised_response::{ANSWER_LEN, Answer, Question},
     },
+    preparation::PreparationParams,
     preprocess::{Feature, Norm, Preprocessing, Weights},
     privacy::Budget,
     report::{Report, ReportId, ValidatedReport},
@@ -26,6 +29,7 @@ use crate::{
     },
 };
 
+pub(crate) use preparation::{decode_preparation_params, encode_preparation_params};
 pub use sites::{
     SITE_WIRE_VERSION, SiteReportFormat, ValidatedSiteReport, decode_site_report,
     encode_site_report,
@@ -330,13 +334,22 @@ pub fn decode_batch<'a>(
     Ok(wire.run.0.chunks_exact(stride).map(report).collect())
 }
 
-/// The format of a study's reports: fingerprint and payload, computed once.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The format of a study's reports of single rows: fingerprint and payload, computed once.
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReportFormat {
     fingerprint: Fingerprint,
     payload_len: usize,
-    payload_kind: PayloadKind,
-    norm_bound: Option<NormBound>,
+    content: ContentFormat,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum ContentFormat {
+    Moment {
+        kind: PayloadKind,
+        norm_bound: Option<NormBound>,
+    },
+    /// Answers to a preparation's questions.
+    Answers(Arc<[Question]>),
 }
 
 impl ReportFormat {
@@ -345,19 +358,32 @@ impl ReportFormat {
         Self {
             fingerprint: params.fingerprint(),
             payload_len: params.payload_len(),
-            payload_kind: params.mechanism().payload_kind(),
-            norm_bound: params.mechanism().norm_bound(params.report_dimension()),
+            content: ContentFormat::Moment {
+                kind: params.mechanism().payload_kind(),
+                norm_bound: params.mechanism().norm_bound(params.report_dimension()),
+            },
+        }
+    }
+
+    /// The format of a preparation's reports.
+    pub fn of_preparation(params: &PreparationParams) -> Self {
+        Self {
+            fingerprint: params.fingerprint(),
+            payload_len: ANSWER_LEN,
+            content: ContentFormat::Answers(params.mechanism().shared_questions()),
         }
     }
 
     /// A format without parameters and norm test: for golden vectors and benchmarks.
     #[doc(hidden)]
-    pub fn without_params(fingerprint: Fingerprint, payload_kind: PayloadKind, len: usize) -> Self {
+    pub fn without_params(fingerprint: Fingerprint, kind: PayloadKind, len: usize) -> Self {
         Self {
             fingerprint,
             payload_len: len,
-            payload_kind,
-            norm_bound: None,
+            content: ContentFormat::Moment {
+                kind,
+                norm_bound: None,
+            },
         }
     }
 
@@ -371,9 +397,12 @@ impl ReportFormat {
         self.payload_len
     }
 
-    /// The kind of the payload.
-    pub fn payload_kind(&self) -> PayloadKind {
-        self.payload_kind
+    /// The kind of the payload; `None` for answers of a preparation.
+    pub fn payload_kind(&self) -> Option<PayloadKind> {
+        match self.content {
+            ContentFormat::Moment { kind, .. } => Some(kind),
+            ContentFormat::Answers(_) => None,
+        }
     }
 
     /// Validates a payload. Nothing else turns bytes into a value that can be added to a sum.
@@ -381,11 +410,18 @@ impl ReportFormat {
     /// # Errors
     /// `wrong-payload-length`, `payload-not-finite`, `payload-out-of-range`, `implausible-report`.
     pub fn payload<B: AsRef<[u8]>>(&self, bytes: B) -> Result<Payload<B>> {
-        let payload = self.payload_kind.read(bytes, self.payload_len)?;
-        if let Some(bound) = &self.norm_bound {
-            bound.check(&payload)?;
+        match &self.content {
+            ContentFormat::Moment { kind, norm_bound } => {
+                let payload = kind.read(bytes, self.payload_len)?;
+                if let Some(bound) = norm_bound {
+                    bound.check(&payload)?;
+                }
+                Ok(payload)
+            }
+            ContentFormat::Answers(questions) => {
+                Ok(Payload::Answer(Answer::read(bytes.as_ref(), questions)?))
+            }
         }
-        Ok(payload)
     }
 }
 

@@ -13,7 +13,8 @@
 //!   Gaussian mechanism, and the [`PrivacyStatement`](privacy::PrivacyStatement) shown with every result.
 //! * [`mechanism`]: the closed set of local randomizers and their [`NoiseModel`](mechanism::NoiseModel).
 //! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted; [`site_study`]: the same where each
-//!   report is a site's table; [`parameters`]: either of them.
+//!   report is a site's table; [`preparation`]: the same where each report is an answer about one column;
+//!   [`parameters`]: any of them.
 //! * [`report`], [`codec`]: reports, and the one module in which their byte layout is defined.
 //! * [`enrolment`]: who may take part, and one-time tokens.
 //! * [`about`]: the notice to the people whom a study invites.
@@ -58,6 +59,7 @@ pub mod mechanism;
 mod messages;
 pub mod packed;
 pub mod parameters;
+pub mod preparation;
 pub mod preprocess;
 pub mod privacy;
 #[cfg(feature = "openapi")]

@@ -8,6 +8,7 @@ use crate::{
     codec,
     error::{Error, Result, error},
     mechanism::{Calibration, Mechanism, MechanismKind, NoiseModel},
+    preparation::PARAMS_VERSION_PREPARATION,
     preprocess::{Feature, Norm, Preprocessing, Preprocessor, Weights},
     privacy::Budget,
     site_study::PARAMS_VERSION_SITES,
@@ -277,6 +278,12 @@ pub(crate) fn unsupported_version(version: u16) -> Error {
         return error!(
             UnsupportedVersion,
             "the study parameters have layout version {version}, of a study of sites, whose reports are tables; a report of a single row does not belong to it"
+        );
+    }
+    if version == PARAMS_VERSION_PREPARATION {
+        return error!(
+            UnsupportedVersion,
+            "the study parameters have layout version {version}, of a preparation, whose reports are answers; a report of a whole row does not belong to it"
         );
     }
     error!(

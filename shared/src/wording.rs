@@ -1,6 +1,8 @@
 //! Parts of sentences for people: mechanisms, shares, numbers of things, and lists that are cut short.
 
-use crate::mechanism::{Calibration, MechanismKind};
+use std::fmt::Display;
+
+use crate::mechanism::Calibration;
 
 /// Largest number of columns or names listed in a message.
 pub const MAX_NAMED: usize = 8;
@@ -25,10 +27,10 @@ pub fn trimmed(text: &str) -> &str {
 }
 
 /// A mechanism with the calibration of its noise, if it has several.
-pub fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
+pub fn mechanism_text(name: impl Display, calibration: Option<Calibration>) -> String {
     match calibration {
-        None => kind.to_string(),
-        Some(calibration) => format!("{kind}, calibration {calibration}"),
+        None => name.to_string(),
+        Some(calibration) => format!("{name}, calibration {calibration}"),
     }
 }
 

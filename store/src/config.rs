@@ -32,6 +32,9 @@ pub struct StoreConfig {
     /// Bytes of the reports that one study of sites keeps, 8 a number: on disk, and in memory while an estimate is
     /// computed; further ones are refused. Default 1 GiB.
     pub max_site_bytes: u64,
+    /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² for each of 32 buckets, and 8 a
+    /// report. Beyond it each estimate adds up the later seeds. Default 1 GiB: p = 2,780 with 10⁷ reports.
+    pub max_fold_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports are refused until studies are deleted. Absent: limited by
     /// the disk only.
     pub max_store_bytes: Option<u64>,
@@ -54,6 +57,8 @@ pub struct StoreConfig {
     pub sparse_streaming_min_dimension: usize,
     /// Connections that commit reports to a shared database. Default 4.
     pub store_connections: usize,
+    /// New seeds of a bucket for which its sum is kept, at least. Default 4,096.
+    pub min_folded_seeds: usize,
 }
 
 impl Default for StoreConfig {
@@ -66,6 +71,7 @@ impl Default for StoreConfig {
             sum_cache_bytes: 1 << 30,
             max_ingest_bytes: 256 << 20,
             max_site_bytes: 1 << 30,
+            max_fold_bytes: 1 << 30,
             max_store_bytes: None,
             retain_estimates: 1_000,
             retain_ids_days: None,
@@ -76,6 +82,7 @@ impl Default for StoreConfig {
             max_waiting_estimates: 100,
             sparse_streaming_min_dimension: MIN_STREAMED_DIMENSION,
             store_connections: 4,
+            min_folded_seeds: 4_096,
         }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! * [`Store`]: what a server does with its studies, reports, tokens and estimates. [`StoreConfig`]: its settings.
 //! * `contract`: what every engine has in common: decisions, submissions, the export, tokens, memory.
+//! * `folds`: seeds added up once, over either engine.
 //! * `sqlite`: one file with a single writer thread. `postgres` (a feature): a database that several servers share. The
 //!   engines are independent of each other, and nothing here uses the network.
 //! * `testing` (a feature): fixtures, faults, and databases for tests.
@@ -15,6 +16,7 @@ mod contract;
 mod counters;
 mod environment;
 mod faults;
+mod folds;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod request_id;
@@ -43,12 +45,13 @@ pub use self::{
             MAX_BUCKETS, Study, StudyId, StudyKey, check_about, check_component_count,
             check_enrolment, check_name, invalid_study_id, study_not_found,
         },
-        sums::{BucketSums, StoredSeeds},
+        sums::BucketSums,
         token::{TokenHash, token_replaced},
         transfer::{Imported, VerifiedExport},
     },
     counters::{StoreCounters, signed},
     environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy},
+    folds::StoredSeeds,
     sqlite::{database_path, rotate_operator_token},
     store::{Store, check},
     store_url::{Durability, StoreUrl},

@@ -3,13 +3,23 @@
 mod bearer_tokens;
 mod enrolment;
 
-use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
-use eigenveil_estimation::{Cancel, SiteSum, sums_of_seeds};
+use eigenveil_estimation::{
+    Cancel, SiteSum, accumulate::Accumulator, sparse_from_seeds::SeedSource as _, sums_of_seeds,
+};
 use eigenveil_shared::{
-    Error, Result,
+    Error, ErrorCode, Result,
     api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
     error,
+    study::Fingerprint,
 };
 
 #[cfg(test)]
@@ -28,13 +38,21 @@ use crate::{
         memory::{MemoryBudget, Reservation},
         report::{NewReport, Outcomes, Reports},
         study::{NewStudy, Study, StudyId, check_about, study_not_found},
-        sums::{BucketSums, StoredSeeds},
+        sums::{BucketSums, answer_counts},
         transfer::{Imported, VerifiedExport},
     },
     counters::StoreCounters,
     environment::Environment,
+    folds::{Folding, Rounds, StoredSeeds, Use, fold_study, move_on},
     sqlite,
 };
+
+/// Time between two looks whether uploads still wait.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Longest time for which folding waits for them, range by range: it goes on under any load.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Time after which folding in the background lets other work go first.
+const TURN: Duration = Duration::from_secs(1);
 
 /// The store of one server. Clones share it; it closes when the last one is dropped.
 ///
@@ -60,6 +78,8 @@ pub(crate) struct Shared {
     config: StoreConfig,
     ingest: Arc<MemoryBudget>,
     counters: StoreCounters,
+    /// Buckets to be folded in the background.
+    rounds: Mutex<Rounds>,
 }
 
 impl Store {
@@ -86,6 +106,7 @@ impl Store {
                     "other bodies wait to be stored: retry after a second",
                 ),
                 counters,
+                rounds: Mutex::new(Rounds::new()),
             }),
         })
     }
@@ -163,12 +184,44 @@ impl Store {
         self.engine().look_again().await
     }
 
-    /// Checks, freezes and stores a study.
+    /// Checks, freezes and stores a study. The first round of a second one must be here, with answers.
     pub async fn create_study(&self, request: CreateStudyRequest) -> Result<Arc<Study>> {
         let design = NewStudy::from_request(request, &self.shared.config, self.unix_ms())?;
+        if let Ok(second) = design.params.preparation()
+            && let Some(after) = second.after()
+        {
+            self.look_again().await?;
+            let first = self.first_round(after)?;
+            first.params().preparation()?.check_second(second)?;
+            if first.reports_accepted() == 0 {
+                return Err(Error::invalid_request(format!(
+                    "nobody has answered study {}, the first round of this preparation, so that nothing is known to ask about; create the second round when the first one has answers",
+                    first.id()
+                )));
+            }
+        }
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         self.engine().create(StudyId(id), design).await
+    }
+
+    /// The first round of a preparation, by its fingerprint.
+    ///
+    /// # Errors
+    /// `invalid-request` unless one study has it.
+    pub fn first_round(&self, fingerprint: Fingerprint) -> Result<Arc<Study>> {
+        let mut studies = self.studies();
+        studies.retain(|study| study.fingerprint() == fingerprint);
+        match <[_; 1]>::try_from(studies) {
+            Ok([first]) => Ok(first),
+            Err(others) if others.is_empty() => Err(Error::invalid_request(format!(
+                "the first round of this preparation, with fingerprint {fingerprint}, is not on this server; import it, or create the second round where it is"
+            ))),
+            Err(others) => Err(Error::invalid_request(format!(
+                "{} studies have the fingerprint of the first round of this preparation, {fingerprint}; merge them by an export and an import, and delete the others",
+                others.len()
+            ))),
+        }
     }
 
     /// Moves a study to another state; does nothing if it has this state already. Reports committed before the change
@@ -223,22 +276,39 @@ impl Store {
         self.engine().append(study, reports, reservation).await
     }
 
-    /// A consistent snapshot of the sums of a study of single rows. Seeds are expanded and added up now, on this
-    /// thread, each counted once; `cancel` is checked every 256 seeds.
+    /// A consistent snapshot of the sums of a study of single rows. Of seeds, each counted once, those that are in no
+    /// fold are added up now, on [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `invalid-request` for a study
-    /// of sites; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was cancelled.
+    /// of sites or a preparation; `estimate-failed` if the sums of seeds need more than `sum_cache_bytes`, or if it was
+    /// cancelled.
     pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
         let p = study.params().rows()?.report_dimension();
         if !study.has_seeds() {
             return self.engine().sums(study);
         }
-        let seeds = self.seeds(study, cancel)?;
+        let seeds = self.folded_seeds(study, cancel)?;
         Ok(BucketSums {
-            n: seeds.stored,
+            n: seeds.stored(),
             duplicates: seeds.repeated(),
-            buckets: sums_of_seeds(&*seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+            buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
+        })
+    }
+
+    /// A consistent snapshot of a preparation: how often each answer to each question was given. Blocks.
+    ///
+    /// # Errors
+    /// `store-unavailable` if the counts cannot be read or do not match the accepted reports; `invalid-request` for a
+    /// study that is no preparation.
+    pub fn answer_counts(&self, study: &Study) -> Result<Vec<u64>> {
+        let params = study.params().preparation()?;
+        let mut total = Accumulator::new(params.sum_dimension())?;
+        for (_, sum) in self.engine().sums(study)?.buckets {
+            total.merge(&sum)?;
+        }
+        answer_counts(params, &total).ok_or_else(|| {
+            Failure::damaged("counts of answers are no counts of its reports").into_error()
         })
     }
 
@@ -253,28 +323,109 @@ impl Store {
         self.engine().site_sums(study)
     }
 
-    /// A snapshot of a study's seeds, which can be read repeatedly: later reports are not included. Duplicate seeds are
-    /// included once.
+    /// A snapshot of all seeds of a study, which can be read repeatedly: later reports are not included. Duplicate seeds
+    /// are included once.
     ///
     /// # Errors
     /// `store-unavailable` if they cannot be read; `invalid-request` for a study whose reports are not seeds;
     /// `estimate-failed` if it was cancelled.
-    pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
+    pub fn seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredSeeds> {
+        self.read_seeds(study, Use::Seeds, cancel)
+    }
+
+    /// A snapshot like [`seeds`](Self::seeds)'s, with the sums that are [kept](Self::fold) in the place of their seeds:
+    /// for estimates from sums.
+    ///
+    /// # Errors
+    /// Those of [`seeds`](Self::seeds).
+    pub fn folded_seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredSeeds> {
+        self.read_seeds(study, Use::Folds, cancel)
+    }
+
+    fn read_seeds(&self, study: &Study, what: Use, cancel: Cancel<'_>) -> Result<StoredSeeds> {
         if !study.has_seeds() {
             return Err(Error::invalid_request(format!(
                 "study {} has no seeds; only studies with double-cap have",
                 study.id()
             )));
         }
-        self.engine().seeds(study, cancel)
+        StoredSeeds::read(self.engine(), self.config(), study, what, cancel)
     }
 
-    /// Adds up seeds and keeps their sums, where the engine does so: [`seeds`](Self::seeds) has them then. Blocks.
+    /// Adds up the seeds that a study has now, if it has any, and keeps their sums for
+    /// [`folded_seeds`](Self::folded_seeds): where enough of them are new, and as far as `max_fold_bytes` and the disk
+    /// allow. Works on [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads. Blocks.
     ///
     /// # Errors
     /// `estimate-failed` if it was cancelled; those of the store. Whatever was kept before stays.
     pub fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
-        self.engine().fold(study, cancel)
+        let folding = Folding {
+            config: self.config(),
+            cancel,
+            pause: &|| (),
+        };
+        fold_study(self.engine(), study, &folding)
+    }
+
+    /// Folds for about a second what studies have got, for estimates to come; each range waits a while for uploads that
+    /// wait for a commit. Returns whether there may be more; ends early if `stopping` returns true. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`fold`](Self::fold), once all studies have had their turn.
+    pub fn fold_in_background(&self, stopping: &dyn Fn() -> bool) -> Result<bool> {
+        let begun = Instant::now();
+        let pause = || {
+            let begun = Instant::now();
+            while self.counters().queue_depth.get() > 0 && begun.elapsed() < PATIENCE && !stopping()
+            {
+                sleep(PAUSE);
+            }
+        };
+        let folding = Folding {
+            config: self.config(),
+            cancel: Cancel::when(stopping),
+            pause: &pause,
+        };
+        let mut ended = Ok(false);
+        for study in self.studies() {
+            while let Some(bucket) = self.next_bucket(&study) {
+                if begun.elapsed() > TURN || stopping() {
+                    return Ok(true);
+                }
+                let moved_on = catch_unwind(AssertUnwindSafe(|| {
+                    move_on(self.engine(), &study, bucket, &mut None, &folding)
+                }));
+                if matches!(moved_on, Ok(Err(_))) && stopping() {
+                    return Ok(true);
+                }
+                // A bucket that fails has had its turn.
+                let has_more = matches!(moved_on, Ok(Ok(true)));
+                self.rounds().done(&study, has_more);
+                match moved_on {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => {
+                        // Not one that was deleted meanwhile.
+                        if error.code() != ErrorCode::StudyNotFound {
+                            ended = Err(error);
+                        }
+                        break;
+                    }
+                    Err(_) => {
+                        tracing::error!(study = %study.id(), "adding up seeds failed because of a bug; the reports are unchanged: please report this");
+                    }
+                }
+            }
+        }
+        ended
+    }
+
+    fn next_bucket(&self, study: &Study) -> Option<u32> {
+        self.rounds().next(study, self.config())
+    }
+
+    fn rounds(&self) -> MutexGuard<'_, Rounds> {
+        let rounds = self.shared.rounds.lock();
+        rounds.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The settings.
@@ -356,8 +507,7 @@ impl Store {
     }
 
     /// Does the work for times without a job: removes what is left of deleted studies, and identifiers past their
-    /// retention time, writes the rows of closed studies anew, and helps other servers with their jobs; ends early if
-    /// `stopping` returns true. Blocks.
+    /// retention time, and writes the rows of closed studies anew; ends early if `stopping` returns true. Blocks.
     pub fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         self.engine().sweep(stopping)
     }

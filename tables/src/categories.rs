@@ -13,7 +13,7 @@ pub(crate) struct Category {
     /// The text for which it is 1.
     pub(crate) one: String,
     /// The only other category of the column, for which it is 0.
-    zero: Option<String>,
+    pub(crate) zero: Option<String>,
 }
 
 impl Category {

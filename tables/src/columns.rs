@@ -44,6 +44,9 @@ pub struct ExpectedColumns {
     pub site: bool,
     /// Whether a cell may be missing.
     pub missing_cells: bool,
+    /// Whether a text that is none of a column's categories is another one, as in a preparation: no problem, and 0 for
+    /// each of them. Not where a feature has the only two texts of its column.
+    pub other_categories: bool,
 }
 
 impl ExpectedColumns {
@@ -57,6 +60,7 @@ impl ExpectedColumns {
             persons: false,
             site: false,
             missing_cells: false,
+            other_categories: false,
         }
     }
 
@@ -90,6 +94,7 @@ impl ExpectedColumns {
             persons: false,
             site: false,
             missing_cells: features.iter().any(|feature| feature.observed.is_some()),
+            other_categories: false,
         }
     }
 }

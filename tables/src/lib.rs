@@ -34,6 +34,7 @@ pub mod features;
 mod formats;
 mod persons;
 mod problems;
+pub mod questions;
 mod settings;
 mod table;
 mod text_columns;

@@ -45,6 +45,8 @@ pub(crate) struct Reading {
     by_majority: bool,
     /// Whether a cell may be missing.
     missing_cells: bool,
+    /// Whether a text that is none of the categories is another one.
+    other_categories: bool,
     /// All categories, by the column of the file.
     categories: HashMap<usize, HashSet<String>>,
     /// Counts by column of the table; if several are categories of one column, only the first has counts.
@@ -119,6 +121,7 @@ impl Reading {
             categories,
             missing_cells: settings.public_rows
                 || expected.is_some_and(|expected| expected.missing_cells),
+            other_categories: expected.is_some_and(|expected| expected.other_categories),
             problems: Problems::new(expected.is_some()),
         }
     }
@@ -140,6 +143,7 @@ impl Reading {
             }
             Some(_) if is_missing(cell) => Err(UnreadableReason::Missing),
             Some(_) if cell.contains(REPLACEMENT) => Err(UnreadableReason::OtherEncoding),
+            Some(category) if self.other_categories && category.zero.is_none() => Ok(0.0),
             Some(_) => Err(UnreadableReason::OtherCategory),
         };
         self.number(line, table_column, read, mapping)

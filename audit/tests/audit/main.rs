@@ -6,4 +6,5 @@ mod planted;
 
 mod broken;
 mod mechanisms;
+mod preparations;
 mod tables;

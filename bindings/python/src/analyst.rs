@@ -3,9 +3,20 @@
 use std::{future::Future, time::Duration};
 
 use eigenveil_client::http::{BearerToken, OperatorClient};
-use eigenveil_shared::{api::NewSiteToken, enrolment::ParticipantToken};
+use eigenveil_estimation::{
+    Cancel,
+    preparation::{estimate_answers, second_round_of},
+};
+use eigenveil_shared::{
+    about::{FeatureNotice, StudyNotice},
+    api::{CreateStudyRequest, NewSiteToken, PreparationRequest},
+    enrolment::{Enrolment, ParticipantToken},
+    optional_word,
+    preparation::PreparationColumn,
+    preprocess::Feature,
+};
 use pyo3::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     connection::Connection,
@@ -15,6 +26,40 @@ use crate::{
     use_case::request,
     wait::{Control, run_interruptible},
 };
+
+/// Arguments of a preparation, beside its columns.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreparationArguments {
+    name: String,
+    /// `None` for a second round, which has that of the first one.
+    epsilon: Option<f64>,
+    #[serde(default, deserialize_with = "optional_word")]
+    enrolment: Option<Enrolment>,
+    draft: bool,
+    about: StudyNotice,
+}
+
+impl PreparationArguments {
+    /// The request `usual`, with what the arguments say in the place of what it says.
+    fn instead_of(self, usual: CreateStudyRequest) -> CreateStudyRequest {
+        CreateStudyRequest {
+            enrolment: self.enrolment.unwrap_or(usual.enrolment),
+            draft: self.draft,
+            about: self.about.or(usual.about),
+            ..usual
+        }
+    }
+}
+
+/// A feature that a preparation has found, with what it means to participants.
+#[derive(Serialize)]
+struct FoundFeature<'a> {
+    #[serde(flatten)]
+    constants: &'a Feature,
+    #[serde(flatten)]
+    notice: FeatureNotice,
+}
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Analyst")]
 pub(crate) struct PyAnalyst {
@@ -82,6 +127,63 @@ impl PyAnalyst {
         self.call(py, async move |client| {
             let design = design(&arguments)?;
             json(&client.create_study(&design).await?)
+        })
+    }
+
+    /// Creates a preparation of these columns, by name, each with its kind in words.
+    fn create_preparation(
+        &self,
+        py: Python<'_>,
+        columns: Vec<(String, String)>,
+        arguments: String,
+    ) -> PyResult<String> {
+        self.call(py, async move |client| {
+            let columns = columns.iter();
+            let columns = columns.map(|(name, kind)| PreparationColumn::parse(name, kind));
+            let preparation = PreparationRequest {
+                columns: columns.collect::<eigenveil_shared::Result<_>>()?,
+                after: None,
+            };
+            let given: PreparationArguments = request(&arguments)?;
+            let epsilon = given
+                .epsilon
+                .ok_or_else(|| Failure::input("epsilon is None; give a number"))?;
+            let usual = CreateStudyRequest::of_preparation(&given.name, epsilon, preparation);
+            let design = given.instead_of(usual);
+            json(&client.create_study(&design).await?)
+        })
+    }
+
+    /// Creates the second round of a preparation, like the first one but for what the arguments say.
+    fn create_second_round(
+        &self,
+        py: Python<'_>,
+        study: String,
+        arguments: String,
+    ) -> PyResult<String> {
+        self.call_about(py, study, async move |client, study| {
+            let given: PreparationArguments = request(&arguments)?;
+            let (first, answers) = (client.study(&study).await?, client.answers(&study).await?);
+            let usual = second_round_of(&first, &answers, &given.name)?;
+            let design = given.instead_of(usual);
+            json(&client.create_study(&design).await?)
+        })
+    }
+
+    /// The constants that a preparation has found, as JSON, with what each feature means to participants.
+    fn prepare(&self, py: Python<'_>, study: String) -> PyResult<String> {
+        self.call_about(py, study, async move |client, study| {
+            let answers = client.answers(&study).await?;
+            let estimate = estimate_answers(&answers, &mut |_, _| (), Cancel::NEVER)?;
+            let about = client.study(&study).await?.about;
+            let features = estimate.features.iter();
+            let features = features.zip(estimate.notices(&study, &about));
+            let features: Vec<_> = features
+                .map(|(constants, notice)| FoundFeature { constants, notice })
+                .collect();
+            let mut document = serde_json::to_value(&estimate)?;
+            document["features"] = serde_json::to_value(features)?;
+            Ok(document.to_string())
         })
     }
 

@@ -104,5 +104,6 @@ pub(crate) fn design(arguments: &str) -> Result<CreateStudyRequest> {
             features: arguments.feature_notices,
         },
         sites: arguments.sites,
+        preparation: None,
     })
 }

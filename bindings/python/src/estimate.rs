@@ -49,7 +49,7 @@ fn rows(table: &DMatrix<f64>) -> impl Iterator<Item = Row> {
 
 /// The rows (columns of `table`) as the study prepares them: p × n.
 fn prepared(estimate: &Estimate, table: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-    let preprocessor = estimate.params.preprocessor();
+    let preprocessor = estimate.params.preprocessor()?;
     let mut out = DMatrix::zeros(estimate.p, table.ncols());
     for (index, row) in rows(table).enumerate() {
         let row = preprocessor.prepare_features_nth(index, &row)?;

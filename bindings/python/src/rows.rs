@@ -199,6 +199,7 @@ pub(crate) fn read_frame<'py>(
     source: &str,
     reports: bool,
     persons: bool,
+    other_categories: bool,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<String>)> {
     let columns = frame_columns(&values, texts);
     let expected = ExpectedColumns {
@@ -214,6 +215,7 @@ pub(crate) fn read_frame<'py>(
         site: false,
         // A missing number is NaN; the caller decides on it.
         missing_cells: true,
+        other_categories,
     };
     let (numbers, unreadable_note) = run_detached(py, move || {
         let read = || {

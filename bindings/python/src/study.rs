@@ -8,6 +8,7 @@ use eigenveil_shared::{
     codec::report_len,
     estimate::ComponentCount,
     parameters::StudyUnit,
+    preprocess::Preprocessing,
     site_study::{SiteStudyParams, SiteTerms},
     study::{Fingerprint, to_hex},
 };
@@ -163,7 +164,7 @@ impl PyStudy {
                 "feature_names": params.feature_names(),
                 "epsilon": params.budget().epsilon(),
                 "delta": params.budget().delta(),
-                "mechanism": params.mechanism_kind().as_str(),
+                "mechanism": params.mechanism_name().as_str(),
                 "enrolment": study.enrolment().as_str(),
             });
             Ok(serde_json::to_string(&Described {
@@ -176,13 +177,14 @@ impl PyStudy {
 
     #[getter]
     fn has_weights(&self) -> bool {
-        self.info().parameters().preprocessing().weights.is_some()
+        let constants = self.info().parameters().preprocessing();
+        constants.is_ok_and(|constants| constants.weights.is_some())
     }
 
     #[getter]
     fn allows_missing_cells(&self) -> bool {
-        let params = self.info().parameters();
-        params.preprocessing().allows_missing_cells()
+        let constants = self.info().parameters().preprocessing();
+        constants.is_ok_and(Preprocessing::allows_missing_cells)
     }
 
     #[getter]

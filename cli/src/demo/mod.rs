@@ -30,7 +30,7 @@ use eigenveil_shared::{
     api::{CreateStudyRequest, EstimateRequest},
     enrolment::Admission,
     estimate::{ComponentCount, Estimate},
-    mechanism::MechanismKind,
+    mechanism::MechanismName,
     preprocess::FeatureRow,
     study::Fingerprint,
 };
@@ -108,7 +108,7 @@ struct DemoResult {
     n: u64,
     p: usize,
     k: usize,
-    mechanism: MechanismKind,
+    mechanism: MechanismName,
     epsilon: f64,
     delta: f64,
     error: f64,

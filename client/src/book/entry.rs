@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     about::UtcDate,
     enrolment::ParticipantToken,
-    parameters::StudyUnit,
+    parameters::{Parameters, StudyUnit},
     privacy::Budget,
     report::{Report, ReportId},
     study::Fingerprint,
@@ -114,6 +114,12 @@ impl Entry {
     /// The charge of the report.
     pub fn charge(&self) -> Budget {
         self.charge
+    }
+
+    /// Whether it is a round of the preparation whose first round has this fingerprint.
+    pub(crate) fn is_round_of(&self, first: Fingerprint) -> bool {
+        let params = self.terms.parameters.as_ref();
+        params.and_then(Parameters::first_round) == Some(first)
     }
 
     /// The key of the record with the report's bytes.

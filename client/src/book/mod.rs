@@ -51,6 +51,7 @@ use crate::{
     exchange::ReportResult,
     rules::{
         Limits, PrivacyCost, StudyTerms, TOKEN_ERRORS, charge, check_known, check_move, compose,
+        took_part_in_other_round,
     },
     study::{PreparedReport, Study, random_bytes},
     study_name::{check_called, find_study},
@@ -193,8 +194,9 @@ impl Book {
     /// # Errors
     /// `budget-exceeded`; `already-participated` if the device took part in a study with this identifier at another
     /// address, or in another study of this server that had the name by which this one was [called](Study::called);
-    /// `wrong-fingerprint` if the study's parameters have changed since the device took part; `study-not-open`,
-    /// `study-ended`, `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
+    /// `wrong-fingerprint` if the study's parameters have changed since the device took part; `already-participated`, too,
+    /// for a round of a preparation in another round of which the device took part; `study-not-open`, `study-ended`,
+    /// `wrong-dimension`, `randomness-unavailable`; `usage` for a study with weights.
     pub fn take_part(&self, study: &Study, row: &Row, now: u64) -> Result<Step> {
         self.join(study, study.privacy(), now, || {
             check_unweighted(study)?;
@@ -245,6 +247,11 @@ impl Book {
         let known_names = known_names.map(|entry| (entry.study(), entry.terms.name.as_deref()));
         check_called(study, "the device", known_names)?;
         study.check_open(now)?;
+        if let Some(first) = study.parameters().first_round()
+            && let Some(entry) = self.entries.iter().find(|entry| entry.is_round_of(first))
+        {
+            return Err(took_part_in_other_round(study, "the device", entry.study()));
+        }
         let charge = charge(study.id(), study.parameters(), &statement)?;
         let spent: Vec<Budget> = self.charges().collect();
         self.limits.check(&spent, charge).map_err(|exceeded| {
@@ -502,9 +509,9 @@ impl Book {
 
 /// Refuses a study with weights: a row without a weight would count 1.
 fn check_unweighted(study: &Study) -> Result<()> {
-    match study.params().preprocessing().weights {
-        None => Ok(()),
-        Some(_) => Err(Error::usage(
+    match study.has_weights() {
+        false => Ok(()),
+        true => Err(Error::usage(
             "participants of this study count by weights above 0 and at most 1; take part with one",
         )),
     }

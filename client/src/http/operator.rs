@@ -9,8 +9,9 @@ use eigenveil_shared::{
     api::{
         AnalystTokenInfo, AnalystTokenList, CreateAnalystTokenRequest, CreateAnalystTokenResponse,
         CreateStudyRequest, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
-        IssueTokensRequest, IssueTokensResponse, NewSiteToken, RotateOperatorTokenResponse,
-        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudySummary, TokenCounts,
+        IssueTokensRequest, IssueTokensResponse, NewSiteToken, PreparationAnswers,
+        RotateOperatorTokenResponse, STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudySummary,
+        TokenCounts,
     },
     enrolment::ParticipantToken,
     names,
@@ -305,6 +306,15 @@ impl OperatorClient {
     /// `study-not-found` if no study is called so, `usage` with the identifiers if several are; network failures.
     pub async fn find_study(&self, called: &str) -> Result<String> {
         resolve_study_id(self.list(), called).await
+    }
+
+    /// How often each answer to a preparation was given; of a second round those of the first one, too.
+    ///
+    /// # Errors
+    /// `invalid-request` for a study that is no preparation, or whose first round the server does not have;
+    /// `study-not-found`, `unauthorized`; network failures.
+    pub async fn answers(&self, study: &str) -> Result<PreparationAnswers> {
+        self.get(&["v1", "studies", study, "answers"]).await
     }
 
     /// Asks for an estimate: plain or, with `sparse` settings, by the Fantope ADMM. It is computed as

@@ -54,6 +54,18 @@ pub(crate) fn check_known(
     Ok(())
 }
 
+/// The error for a round of a preparation, in another round of which `who` took part as study `other`.
+pub(crate) fn took_part_in_other_round(study: &StudyInfo, who: &str, other: &str) -> Error {
+    SharedError::new(
+        ErrorCode::AlreadyParticipated,
+        format!(
+            "{who} took part in study {other}, a round of the preparation that study {} is a round of, too: each person answers in one of the rounds. Leave this round to others; the study that is prepared may still be taken part in",
+            study.id()
+        ),
+    )
+    .into()
+}
+
 /// Refuses the move of a study whose parameters differ from `fingerprint`, or whose purpose or responsible party
 /// differs from `recorded_terms`.
 pub(crate) fn check_move(

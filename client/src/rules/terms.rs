@@ -9,6 +9,7 @@ use eigenveil_shared::{
     ErrorCode,
     about::StudyNotice,
     parameters::Parameters,
+    preparation::PreparationParams,
     preprocess::{Norm, Preprocessing},
     site_study::SiteTerms,
 };
@@ -79,10 +80,6 @@ impl StudyTerms {
 impl fmt::Display for StudyTerms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let about = &self.about;
-        let line = |f: &mut fmt::Formatter<'_>, label: &str, text: Option<&str>| {
-            let text = text.map_or_else(|| "not stated".to_owned(), printable);
-            writeln!(f, "{label:<13}{text}")
-        };
         line(f, "name", self.name.as_deref())?;
         line(f, "purpose", about.purpose.as_deref())?;
         line(f, "responsible", about.responsible_party.as_deref())?;
@@ -92,7 +89,12 @@ impl fmt::Display for StudyTerms {
         let Some(parameters) = &self.parameters else {
             return line(f, "parameters", Some("not accepted by this version"));
         };
-        let preprocessing = parameters.preprocessing();
+        if let Ok(preparation) = parameters.preparation() {
+            return self.write_questions(f, preparation);
+        }
+        let Ok(preprocessing) = parameters.preprocessing() else {
+            return Ok(());
+        };
         if let Ok(sites) = parameters.sites() {
             line(f, "tables", Some(&tables(sites.terms())))?;
         }
@@ -134,6 +136,44 @@ impl fmt::Display for StudyTerms {
                 Ok(())
             }
         }
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, label: &str, text: Option<&str>) -> fmt::Result {
+    let text = text.map_or_else(|| "not stated".to_owned(), printable);
+    writeln!(f, "{label:<13}{text}")
+}
+
+impl StudyTerms {
+    /// The questions of a preparation, one of which is answered.
+    fn write_questions(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        preparation: &PreparationParams,
+    ) -> fmt::Result {
+        if let Some(first) = preparation.after() {
+            let first = format!("second, after the one with fingerprint {first}");
+            line(f, "round", Some(&first))?;
+        }
+        line(
+            f,
+            "columns",
+            Some("one of them is drawn, and a question about it answered"),
+        )?;
+        let mut feature = 0;
+        for column in preparation.columns() {
+            writeln!(
+                f,
+                "  {}: {}",
+                printable(&column.name),
+                printable(&column.to_string())
+            )?;
+            if let Some(meaning) = self.about.feature(feature) {
+                writeln!(f, "    {}", printable(&meaning.to_string()))?;
+            }
+            feature += column.feature_names().len();
+        }
+        Ok(())
     }
 }
 

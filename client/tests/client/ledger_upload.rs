@@ -54,7 +54,7 @@ fn participate(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<St
         let study = study_at(server, name, params(*epsilon));
         let taken = ledger.participate(&study, &row(1.0)).unwrap();
         let body = ledger.request(taken.entry()).unwrap().body;
-        let format = ReportFormat::new(study.params());
+        let format = ReportFormat::new(study.params().rows().unwrap());
         let report = codec::decode_report(&body, &format).unwrap();
         let report = Report {
             id: report.id(),

@@ -36,6 +36,8 @@ mod ledger_upload;
 #[cfg(feature = "sqlite")]
 mod moved;
 #[cfg(feature = "sqlite")]
+mod preparation;
+#[cfg(feature = "sqlite")]
 mod row_layout_1;
 #[cfg(feature = "sqlite")]
 mod row_layout_2;

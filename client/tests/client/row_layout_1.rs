@@ -56,7 +56,11 @@ pub(crate) fn filled(path: &Path) -> RowLedger {
     let moved = study("moved", 0.25);
     let file = rows(&ledger, 4);
     prepare(&mut ledger, &moved, &file).unwrap();
-    let there = study_at("https://new.example", "moved", moved.params().clone());
+    let there = study_at(
+        "https://new.example",
+        "moved",
+        moved.params().rows().unwrap().clone(),
+    );
     ledger.accept_move(&there).unwrap();
     ledger
 }

@@ -22,7 +22,7 @@ async fn a_study_is_checked_before_it_is_believed() {
         client(&server.address).fetch_study(STUDY).await
     };
     let study = fetch(document(&honest)).await.unwrap();
-    assert_eq!(study.params(), &honest);
+    assert_eq!(study.params().rows().unwrap(), &honest);
     assert_eq!(study.fingerprint(), honest.fingerprint());
     assert_eq!((study.id(), study.name()), (STUDY, Some("A study")));
 
@@ -32,7 +32,7 @@ async fn a_study_is_checked_before_it_is_believed() {
     embellished.privacy.true_delta = 0.0;
     embellished.privacy.sentence = "Perfectly safe.".to_owned();
     let study = fetch(embellished).await.unwrap();
-    assert_eq!(study.params(), &honest);
+    assert_eq!(study.params().rows().unwrap(), &honest);
     assert_eq!(study.privacy(), document(&honest).privacy);
 
     // (What else is wrong with a document: `exchange.rs`.)

@@ -98,6 +98,26 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Counts one answer of a preparation, at this place of the packed entries.
+    ///
+    /// # Errors
+    /// `payload-out-of-range` for a place beyond the last. The sum is then unchanged.
+    pub fn count_at(&mut self, place: usize) -> Result<()> {
+        match self.sum.as_mut_slice().get_mut(place) {
+            // Exact below 2⁵³.
+            Some(entry) => *entry += 1.0,
+            None => {
+                return Err(error!(
+                    PayloadOutOfRange,
+                    "an answer is counted at place {place}, but the sum has {}",
+                    self.sum.as_slice().len()
+                ));
+            }
+        }
+        self.count += 1;
+        Ok(())
+    }
+
     /// Turns a sum of payloads into a sum of decoded reports.
     pub(crate) fn decode(&mut self, mechanism: &Mechanism) {
         self.decode_rows(mechanism, self.dimension());

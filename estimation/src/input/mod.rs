@@ -5,5 +5,6 @@ pub mod centring;
 pub mod counts;
 pub(crate) mod missing;
 pub mod moment;
+pub(crate) mod seed_sample;
 pub(crate) mod seed_sums;
 pub(crate) mod site_report;

@@ -363,12 +363,12 @@ fn constants(column: &ColumnStatistics, all: &[ColumnStatistics]) -> (f64, f64, 
 }
 
 /// Rounded to three significant digits, so that people can read and type it.
-pub(super) fn rounded(x: f64) -> f64 {
+pub(crate) fn rounded(x: f64) -> f64 {
     format!("{x:.2e}").parse().unwrap_or(x)
 }
 
 /// Rounded to about a hundredth of the scale.
-fn round_to_scale(x: f64, scale: f64) -> f64 {
+pub(crate) fn round_to_scale(x: f64, scale: f64) -> f64 {
     let digits = 2.0 - scale.log10().floor();
     if (0.0..=15.0).contains(&digits) {
         // Adding 0 makes −0 a 0.

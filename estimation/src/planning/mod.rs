@@ -18,6 +18,7 @@ mod unknown_error;
 
 pub use choices::{Choice, PrepareRequest};
 pub use columns::{Column, ColumnDescription};
+pub(crate) use columns::{round_to_scale, rounded};
 pub use correlations::{CorrelationOutlook, MovedCorrelation};
 pub use plan::{
     DEFAULT_COMPONENTS, ErrorPlan, PlanAnswer, PlanRequest, PlanRow, PlanSetting, SizePlan,

@@ -709,7 +709,7 @@ impl PlanRequest {
         let assumed = assumed_of_pilot(pilot).map(str::to_owned);
         Ok(Population {
             spectrum,
-            preprocessing: pilot.params.preprocessing().clone(),
+            preprocessing: pilot.params.preprocessing()?.clone(),
             mean_length: pilot_mean_length(pilot),
             notes: sparse.into_iter().chain(assumed).collect(),
         })
@@ -720,7 +720,7 @@ fn planned_tables(params: &SiteStudyParams, tables: Tables) -> PlannedSetting {
     let privacy = PrivacyStatement::of_site(params);
     PlannedSetting {
         setting: PlanSetting {
-            mechanism: privacy.mechanism,
+            mechanism: params.mechanism().kind(),
             epsilon: privacy.epsilon,
             delta: privacy.delta,
             calibration: None,

@@ -67,7 +67,8 @@ pub(crate) fn document(
         k_shares,
         bucket_agreement,
     } = findings;
-    let mean = probable_mean_warning(params.preprocessing(), &floor_report);
+    let constants = params.preprocessing().ok();
+    let mean = constants.and_then(|constants| probable_mean_warning(constants, &floor_report));
     // Beside the mean the others are small, and advice to ask for more people would be wrong.
     let outlook = floor_report.outlook.filter(|_| mean.is_none());
     let delta = params.budget().delta();

@@ -263,7 +263,7 @@ mod tests {
         let group = ComponentGroup { first: 2, last: 4, verdict: Verdict::Above, variance: 0.1, explained_variance_ratio: None, alignment: Some(0.5), subspace_se: Some(0.5) };
         let disagreement = BucketAgreement { buckets: 32, statistic: 9.87, threshold: 4.32, false_alarm_rate: 1e-3, verdict: BucketVerdict::Disagree, suspicious_buckets: 2, shift: 0.012 };
         let length = SquaredNormCheck { directions: 3, found: 1.25, limit: 1.125 };
-        let seeds = SeedCheck { direction: 5, is_subspace: false, null_probability: 1e-4, found: 81, expected: 2.0, limit: 17 };
+        let seeds = SeedCheck { direction: 5, is_subspace: false, null_probability: 1e-4, found: 81, expected: 2.0, limit: 17, sampled: None };
         let nothing = Warning::NothingStands { n: 1_797, setting: "ε = 1".to_owned(), largest: 0.25, threshold: 0.5, outlook };
         let cases = [
             (nothing, "n = 1,797 and ε = 1|is 0.250|about 0.500. At least 2.1 million|than 340,000"),

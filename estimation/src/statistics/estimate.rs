@@ -144,7 +144,7 @@ impl MomentEstimate {
                 "this estimate was requested without the moment; request one that has it",
             )
         })?;
-        let (dimension, numbers) = (estimate.params.report_dimension(), report.len());
+        let (dimension, numbers) = (estimate.params.sum_dimension(), report.len());
         let report = PackedSymmetric::from_entries(dimension, report).ok_or_else(|| {
             error!(
                 WrongDimension,
@@ -152,13 +152,13 @@ impl MomentEstimate {
             )
         })?;
         let (params, sites) = match (&estimate.params, &estimate.sites) {
-            (Parameters::Rows(params), _) => return Self::new(&report, estimate.n, params),
             (Parameters::Sites(params), Some(sites)) => (params, sites),
             (Parameters::Sites(_), None) => {
                 return Err(Error::invalid_request(
                     "this estimate of a study of sites lacks its sites; fetch it again",
                 ));
             }
+            (params, _) => return Self::new(&report, estimate.n, params.rows()?),
         };
         let law = ReportLaw {
             noise: params.mechanism().noise_model(),

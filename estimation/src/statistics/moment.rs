@@ -146,7 +146,7 @@ pub fn moment(
     let answer = MomentAnswer {
         n: estimate.n,
         p: estimate.p,
-        directions_only: matches!(estimate.params.preprocessing().norm, Norm::Normalize),
+        directions_only: matches!(estimate.params.preprocessing()?.norm, Norm::Normalize),
         around_the_mean: moment.around() == Around::EstimatedMean,
         pairs: correlations.len(),
         refused,
@@ -178,7 +178,7 @@ impl MomentRequest {
     /// Those of [`MomentEstimate::check_preprocessing`]; `invalid-request` for features that the study does not have, and
     /// for those that no regression has.
     pub fn check(&self, params: &Parameters) -> Result<()> {
-        MomentEstimate::check_preprocessing(params.preprocessing())?;
+        MomentEstimate::check_preprocessing(params.preprocessing()?)?;
         let numbered = || (1..=params.dimension()).map(|i| format!("x{i}")).collect();
         let names = params.feature_names().unwrap_or_else(numbered);
         self.places(&names).map(drop)

@@ -77,7 +77,7 @@ impl Template {
         let begin = template.request.len() - length;
         template.tokens = (enrolment == Enrolment::Token).then_some(begin - batch * TOKEN_LEN);
         template.ids = (0..batch).map(|i| begin + first + i * stride).collect();
-        template.seed_behind = (format.payload_kind() == PayloadKind::Seed).then_some(behind);
+        template.seed_behind = (format.payload_kind() == Some(PayloadKind::Seed)).then_some(behind);
         template
     }
 

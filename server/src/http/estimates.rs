@@ -79,7 +79,7 @@ pub(crate) async fn create(
 /// # Errors
 /// `invalid-request` for a study whose moment has no errors, or that has too many features.
 pub(crate) fn check_moment(params: &Parameters) -> Result<(), Error> {
-    MomentEstimate::check_preprocessing(params.preprocessing())?;
+    MomentEstimate::check_preprocessing(params.preprocessing()?)?;
     let p = params.dimension();
     if p > MAX_MOMENT_DIMENSION {
         return Err(Error::invalid_request(format!(

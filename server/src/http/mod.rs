@@ -1,6 +1,7 @@
 //! The HTTP API (`docs/protocol.md`): one file a resource, and what the handlers share. The table of routes is in
 //! [`routes`](crate::routes), which puts the `layers` around it.
 
+pub(crate) mod answers;
 pub(crate) mod body;
 pub(crate) mod estimates;
 pub(crate) mod extract;

@@ -24,6 +24,7 @@ use super::{
     stream::{ClientStream, close_gracefully},
     tls::Certificates,
 };
+use crate::priority;
 
 /// First byte of every TLS handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -69,7 +70,7 @@ impl Handshakes {
         let runtime = Builder::new_multi_thread()
             .worker_threads(processors.div_ceil(4))
             .thread_name("tls-handshake")
-            .on_thread_start(lower_priority)
+            .on_thread_start(|| priority::lower(NICE, "the threads for TLS"))
             .build()
             .map_err(|error| {
                 Error::invalid_config(format!("the threads for TLS cannot start ({error})"))
@@ -125,14 +126,6 @@ impl Drop for Handshakes {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// On Linux the priority belongs to the thread that asks; elsewhere it would be that of the whole process.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
-        tracing::debug!(%error, "the threads for TLS keep their priority");
     }
 }
 

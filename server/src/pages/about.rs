@@ -5,13 +5,13 @@ use eigenveil_shared::{
     about::StudyNotice,
     enrolment::Enrolment,
     estimate::ComponentCount,
-    preprocess::{Feature, Norm},
+    preprocess::{Feature, Norm, Preprocessing},
     site_study::SiteWeights,
 };
 use eigenveil_store::Study;
 use maud::{Markup, html};
 
-use super::layout;
+use super::{layout, preparation};
 
 /// Feature lists longer than this are collapsed.
 const MAX_UNFOLDED_FEATURES: usize = 40;
@@ -47,38 +47,27 @@ pub(super) fn people(study: &Study) -> Markup {
 
 pub(super) fn parameters(study: &Study) -> Markup {
     let (params, privacy) = (study.params(), study.privacy());
-    let norm = match params.preprocessing().norm {
-        Norm::Normalize => "normalize: divided by its length".to_owned(),
-        Norm::Clip { radius } => {
-            format!("clip: shortened to length {radius} if it is longer, then divided by {radius}")
-        }
-        Norm::Require { radius } => {
-            format!("require: divided by {radius}; a row longer than that is sent as the zero row")
-        }
-    };
     html! {
         dl .pairs #parameters {
             dt { "Features p" } dd { (with_thousands(params.dimension() as u64)) }
-            dt { "Components k" } dd {
-                @match study.default_k() {
-                    ComponentCount::Auto => "those before the last gap that noise does not explain",
-                    ComponentCount::Fixed(k) => (k),
+            @if params.preparation().is_err() {
+                dt { "Components k" } dd {
+                    @match study.default_k() {
+                        ComponentCount::Auto => "those before the last gap that noise does not explain",
+                        ComponentCount::Fixed(k) => (k),
+                    }
                 }
             }
             dt { "Mechanism" } dd { (privacy.mechanism) @if let Some(calibration) = privacy.calibration { ", calibration " (calibration) } }
             dt { "ε" } dd { (privacy.epsilon) }
             dt { "δ" } dd { @if privacy.delta == 0.0 { "0 (pure)" } @else { (format!("{:e}", privacy.delta)) } }
-            dt { "Norm of each row" } dd { (norm) }
-            dt { "Private centring" } dd {
-                @match params.preprocessing().centring {
-                    Some(constant) => { "yes, with constant " (constant) ": the mean is estimated from the reports and removed" }
-                    None => "none",
-                }
-            }
-            @if let Some(weights) = params.preprocessing().weights {
-                dt { "Weights" } dd {
-                    "each participant counts by a weight of its own, protected with the row"
-                    @if let Some(mean) = weights.mean { "; their mean is " (mean) }
+            @if let Ok(constants) = params.preprocessing() { (preprocessing(constants)) }
+            @if let Ok(params) = params.preparation() {
+                dt { "Round" } dd {
+                    @match params.after() {
+                        Some(first) => { "second, for other people than those of the first, whose fingerprint is " code { (first) } }
+                        None => "first",
+                    }
                 }
             }
             @if let Ok(sites) = params.sites() {
@@ -108,10 +97,41 @@ pub(super) fn parameters(study: &Study) -> Markup {
     }
 }
 
+fn preprocessing(constants: &Preprocessing) -> Markup {
+    let norm = match constants.norm {
+        Norm::Normalize => "normalize: divided by its length".to_owned(),
+        Norm::Clip { radius } => {
+            format!("clip: shortened to length {radius} if it is longer, then divided by {radius}")
+        }
+        Norm::Require { radius } => {
+            format!("require: divided by {radius}; a row longer than that is sent as the zero row")
+        }
+    };
+    html! {
+        dt { "Norm of each row" } dd { (norm) }
+        dt { "Private centring" } dd {
+            @match constants.centring {
+                Some(constant) => { "yes, with constant " (constant) ": the mean is estimated from the reports and removed" }
+                None => "none",
+            }
+        }
+        @if let Some(weights) = constants.weights {
+            dt { "Weights" } dd {
+                "each participant counts by a weight of its own, protected with the row"
+                @if let Some(mean) = weights.mean { "; their mean is " (mean) }
+            }
+        }
+    }
+}
+
 /// Lists the features of a row, with what they mean and their public constants.
 pub(super) fn features(study: &Study) -> Markup {
     let about = study.about();
-    match study.params().preprocessing().features.as_deref() {
+    if let Ok(params) = study.params().preparation() {
+        return preparation::questions(params, about);
+    }
+    let constants = study.params().preprocessing().ok();
+    match constants.and_then(|constants| constants.features.as_deref()) {
         None => html! {
             p #features { "A row is " (with_thousands(study.params().dimension() as u64)) " numbers. This study does not name them and uses them as they are: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
         },

@@ -17,6 +17,7 @@ use super::{
     design::{Design, FieldErrors, NORMS, PLANNED},
     images, layout,
     planner::{self, Outlook},
+    preparation,
     visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
@@ -150,6 +151,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                             label for="features-file" { "Read the features from a file" }
                             input #features-file type="file" accept=".csv,.tsv,.txt,text/plain,text/csv";
                         }
+                        (form.text("columns", "Columns of a preparation (optional)", "A preparation finds centers and scales without public rows: each participant answers one question about one column. The file, pasted: name,kind and if you like label,unit,description. A kind is number LO HI, yes-no or categories A|B|C, with may-be-missing behind it where cells may be missing. Of the other fields only name, ε, who may take part and what participants are told then count.", "lines"))
                         (form.text("dimension", "Features p", "Numbers in each participant's row; not used where features are listed.", "number"))
                         (form.text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
                         (form.choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
@@ -214,6 +216,12 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             };
         }
     };
+    if let Ok(params) = design.params().preparation() {
+        return html! {
+            (preparation::plan(params, design.users))
+            (privacy_section(&design))
+        };
+    }
     if design.request.sites.is_some() {
         return html! {
             h2 { "What it can show" }
@@ -263,7 +271,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             }
         }
         @if design.population.is_some() { (expected_errors(&design, numbers)) }
-        @if let Err(why) = MomentEstimate::check_preprocessing(design.params().preprocessing()) {
+        @if let Err(why) = design.params().preprocessing().and_then(MomentEstimate::check_preprocessing) {
             p #no-moment .help { "No correlations: " (why.detail()) "." }
         }
         (privacy_section(&design))

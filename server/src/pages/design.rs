@@ -6,7 +6,7 @@ use eigenveil_estimation::planning::{DEFAULT_COMPONENTS, PlanResult};
 use eigenveil_shared::{
     Error, Result,
     about::{FeatureNotice, StudyNotice, UtcDate},
-    api::CreateStudyRequest,
+    api::{CreateStudyRequest, PreparationRequest},
     enrolment::Enrolment,
     estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
@@ -17,7 +17,7 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 use eigenveil_store::{check_component_count, check_name};
-use eigenveil_tables::features as features_file;
+use eigenveil_tables::{features as features_file, questions};
 
 use super::{
     planner::Outlook,
@@ -105,7 +105,7 @@ impl Design {
         let about = about(fields, &mut errors);
         match Self::read_for_planner(fields) {
             Ok(mut design) if errors.is_empty() => {
-                design.request.about = about;
+                design.request.about = about.or(design.request.about);
                 Ok(design)
             }
             design => {
@@ -118,6 +118,9 @@ impl Design {
 
     /// Reads like [`read`](Self::read), without the name and the participants' notice.
     pub(super) fn read_for_planner(fields: &Fields) -> Result<Self, FieldErrors> {
+        if !fields.get("columns").trim().is_empty() {
+            return Self::read_preparation(fields);
+        }
         let mut errors = FieldErrors::default();
         let mechanism = fields.get("mechanism").parse();
         let mechanism = errors.value_or(mechanism, MechanismKind::default());
@@ -165,6 +168,7 @@ impl Design {
             },
             about: StudyNotice::default(),
             sites: (fields.get("unit") == "site").then(|| sites(fields, &mut errors)),
+            preparation: None,
         };
         let users = errors.value_or(whole(fields, "users"), 1);
         if !errors.is_empty() {
@@ -180,6 +184,35 @@ impl Design {
                 Ok(params) => Population::read(fields, params, k)?,
                 Err(_) => None,
             },
+            params,
+        })
+    }
+
+    /// A preparation, for which the fields of a study's rows mean nothing.
+    fn read_preparation(fields: &Fields) -> Result<Self, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let read = questions::parse(Path::new("columns"), fields.get("columns"));
+        let read = read.map_err(|why| Error::invalid_request(why.detail()).with_field("columns"));
+        let (columns, notices) = errors.value_or(read, (Vec::new(), None));
+        let epsilon = errors.value_or(fields.number("epsilon"), 1.0);
+        let users = errors.value_or(whole(fields, "users"), 1);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let after = None;
+        let preparation = PreparationRequest { columns, after };
+        let mut request =
+            CreateStudyRequest::of_preparation(fields.get("name"), epsilon, preparation);
+        request.draft = fields.has("draft");
+        request.about.features = notices;
+        if fields.get("enrolment") == "token" {
+            request.enrolment = Enrolment::Token;
+        }
+        let params = request.params()?;
+        Ok(Self {
+            request,
+            users,
+            population: None,
             params,
         })
     }
@@ -349,6 +382,22 @@ mod tests {
     }
 
     #[test]
+    fn columns_make_a_preparation() {
+        let columns = "&columns=name,kind,unit%0Aage,number%200%20120,years%0Asmokes,yes-no,";
+        let design = read(&format!("{GOOD}{columns}&purpose=p&enrolment=token")).unwrap();
+        let params = design.params().preparation().unwrap();
+        assert_eq!(params.feature_names(), ["age", "smokes"]);
+        let CreateStudyRequest {
+            about, enrolment, ..
+        } = &design.request;
+        assert_eq!(about.feature(0).unwrap().unit.as_deref(), Some("years"));
+        assert_eq!(
+            (about.purpose.as_deref(), *enrolment),
+            (Some("p"), Enrolment::Token)
+        );
+    }
+
+    #[test]
     fn errors_are_shown_beside_their_field() {
         assert!(read(GOOD).is_ok());
         for (from, to, field) in [
@@ -384,6 +433,17 @@ mod tests {
                 "mean_squared_length",
             ),
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
+            ("epsilon=4", "epsilon=4&columns=age", "columns"),
+            (
+                "epsilon=4",
+                "epsilon=4&columns=name,kind%0Aage,number%203%201",
+                "columns",
+            ),
+            (
+                "epsilon=4",
+                "epsilon=17&columns=name,kind%0Aage,yes-no",
+                "epsilon",
+            ),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
             ("name=n", "name=n&purpose=a%0Ab", "purpose"),
             (

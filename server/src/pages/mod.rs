@@ -12,6 +12,7 @@ mod login;
 mod participate;
 mod planner;
 mod population;
+mod preparation;
 mod shared;
 mod sites;
 mod studies;

@@ -20,7 +20,7 @@ use eigenveil_store::Study;
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    about, images, layout,
+    about, images, layout, preparation,
     render_cache::{ChartKind, PageKind},
     sites,
     state::{self, Pages},
@@ -200,6 +200,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState, traces: Traces) 
             }
         }
         @if let Ok(params) = study.params().sites() { (sites::sent_and_stored(study, params)) }
+        @else if study.params().preparation().is_ok() { (preparation::sent_and_stored(study, &traces.sentences(study, state))) }
         @else { (sent_and_stored(visitor, study, state, traces)) }
         section aria-labelledby="h-back" {
             h2 #h-back { "How to stop, and what stays" }
@@ -295,7 +296,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let address = visitor.address();
     let server = address.unwrap_or("SERVER");
     let needs_token = study.enrolment() == Enrolment::Token;
-    let named = study.params().preprocessing().features.is_some();
+    let named = study.params().named_features() > 0;
     let tokens = if needs_token {
         " --tokens TOKENS.txt"
     } else {

@@ -18,6 +18,7 @@ use maud::{Markup, PreEscaped, html};
 use super::{
     about, images, layout,
     planner::{Forecast, Outlook},
+    preparation,
     render_cache::{ChartKind, PageKind},
     state::{self, Pages},
     view::View,
@@ -122,7 +123,8 @@ pub(super) async fn show(
         let visible = VisibleStudy::new(&app, visitor, study)?;
         let arrivals = app.store().arrivals(&visible.study)?;
         let is_rewritten = visitor.is_operator() && app.store().is_rewritten(&visible.study)?;
-        let content = content(visitor, &visible, &arrivals, is_rewritten);
+        let prepared = preparation::found(app.store(), visitor, &visible.study);
+        let content = content(visitor, &visible, (&arrivals, prepared), is_rewritten);
         Ok(layout::document(visitor, visible.study.name(), &content))
     };
     let page = pages.state.pages.page(visitor, kind, render);
@@ -254,7 +256,7 @@ fn arrivals_table(arrivals: &[ArrivalCount]) -> DataTable {
 fn content(
     visitor: &Visitor,
     visible: &VisibleStudy,
-    arrivals: &[ArrivalCount],
+    (arrivals, prepared): (&[ArrivalCount], Option<Markup>),
     is_rewritten: bool,
 ) -> Markup {
     let study = &visible.study;
@@ -289,9 +291,11 @@ fn content(
                 }
             }
             section aria-labelledby="h-estimate" {
-                h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
-                div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
+                h2 #h-estimate { @if prepared.is_some() { "Centers and scales" } @else { "Newest estimate" } }
+                @if visitor.is_operator() && prepared.is_none() { (estimate_form(visitor, visible, &path)) }
+                div #estimate data-swap=(visible.version()) {
+                    @if let Some(prepared) = &prepared { (prepared) } @else { (estimates(visitor, visible, &path)) }
+                }
             }
             div .figures {
                 section aria-labelledby="h-time" {
@@ -309,17 +313,7 @@ fn content(
                         }
                     }
                 }
-                section #error aria-labelledby="h-error" data-swap=(visible.expected_error()) {
-                    h2 #h-error { "Expected error as reports arrive" }
-                    @match visible.curve() {
-                        Ok(forecast) => {
-                            (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
-                            (numbers("error-numbers", &error_table(visible).to_html()))
-                            p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
-                        }
-                        Err(why) => { p #no-curve { (why) } }
-                    }
-                }
+                @if prepared.is_none() { (error_section(visitor, visible, &path)) }
             }
             div .figures {
                 section aria-labelledby="h-parameters" {
@@ -337,6 +331,22 @@ fn content(
                 }
             }
             @if visitor.is_operator() { (state_section(visitor, study, &path, is_rewritten)) }
+        }
+    }
+}
+
+fn error_section(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
+    html! {
+        section #error aria-labelledby="h-error" data-swap=(visible.expected_error()) {
+            h2 #h-error { "Expected error as reports arrive" }
+            @match visible.curve() {
+                Ok(forecast) => {
+                    (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
+                    (numbers("error-numbers", &error_table(visible).to_html()))
+                    p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
+                }
+                Err(why) => { p #no-curve { (why) } }
+            }
         }
     }
 }

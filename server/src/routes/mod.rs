@@ -19,8 +19,9 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        client_key, drain, estimates, extract, health, host, metrics, openapi::base_document,
-        problem, rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
+        answers, client_key, drain, estimates, extract, health, host, metrics,
+        openapi::base_document, problem, rate_limit_layer, reports, response_budget, studies,
+        tokens, trace, transfers,
     },
     metrics::REPORTS_ROUTE,
     pages,
@@ -52,6 +53,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(reports::submit))
         .routes(routes!(estimates::create, estimates::list))
         .routes(routes!(estimates::show, estimates::cancel))
+        .routes(routes!(answers::show))
         .routes(routes!(tokens::issue, tokens::count))
         .routes(routes!(tokens::look_up))
         .routes(routes!(tokens::create, tokens::list))

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use eigenveil_estimation::{Cancel, accumulate::Accumulator, moment::NoisyMoment};
+use eigenveil_estimation::{Cancel, accumulate::Accumulator, moment::NoisyMoment, sums_of_seeds};
 #[cfg(feature = "postgres")]
 use eigenveil_store::testing::fleet;
 use eigenveil_store::{BucketSums, StudyId, database_path};
@@ -13,6 +13,14 @@ use super::{
     world::World,
 };
 
+fn total(buckets: &[(u32, Accumulator)]) -> Accumulator {
+    let mut total = Accumulator::new(P).unwrap();
+    for (_, sum) in buckets {
+        total.merge(sum).unwrap();
+    }
+    total
+}
+
 impl World {
     pub(super) fn on_disk(&self, at: usize, stored: &BucketSums) -> Vec<u32> {
         let study = &self.studies[at];
@@ -20,11 +28,8 @@ impl World {
         if parameters.holds_seeds() {
             return self.seeds_on_disk(study, parameters);
         }
-        let mut total = Accumulator::new(P).unwrap();
-        for (_, sums) in &stored.buckets {
-            total.merge(sums).unwrap();
-        }
-        let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
+        let sum = total(&stored.buckets);
+        let mut counted = identifiable::in_sums(sum.sum().as_slice()).unwrap();
         let others = counted.split_off(parameters.devices.len());
         assert!(
             others.iter().all(|&times| times == 0),
@@ -37,7 +42,20 @@ impl World {
         let store = self.store();
         let id = StudyId::parse(&self.studies[at].id).unwrap();
         let study = store.study(id).unwrap();
-        store.bucket_sums(&study, Cancel::NEVER).unwrap()
+        let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
+        if study.has_seeds() {
+            // Folds are a cache.
+            let seeds = store.seeds(&study, Cancel::NEVER).unwrap();
+            let unfolded = sums_of_seeds(&seeds, P, u64::MAX, Cancel::NEVER).unwrap();
+            let (folded, unfolded) = (total(&stored.buckets), total(&unfolded));
+            let entries = folded.sum().as_slice().iter();
+            let mut pairs = entries.zip(unfolded.sum().as_slice());
+            assert!(
+                folded.count() == unfolded.count() && pairs.all(|(a, b)| (a - b).abs() < 1e-4),
+                "study {at} has other sums with folds"
+            );
+        }
+        stored
     }
 
     fn seeds_on_disk(&self, study: &StudyModel, parameters: &ParameterSet) -> Vec<u32> {
@@ -152,7 +170,9 @@ impl World {
         }
         let params = self.parameter_sets[self.studies[at].parameters]
             .study
-            .params();
+            .params()
+            .rows()
+            .unwrap();
         let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
         let moment = NoisyMoment::decode(buckets, params).unwrap();
         moment.dense().iter().map(|x| x * x).sum()

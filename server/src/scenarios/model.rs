@@ -36,8 +36,7 @@ impl ParameterSet {
         mistake: Option<Mistake>,
     ) -> Self {
         let params = document.params.rows().unwrap();
-        let format = ReportFormat::new(params);
-        let mut mark = |number| match format.payload_kind() {
+        let mut mark = |number| match params.mechanism().payload_kind() {
             PayloadKind::Seed => rng.random::<[u8; 16]>().to_vec(),
             PayloadKind::Floats | PayloadKind::Integers { .. } => {
                 identifiable::payload(packed_len(P), number)
@@ -54,11 +53,11 @@ impl ParameterSet {
     }
 
     pub(super) fn report_format(&self) -> ReportFormat {
-        ReportFormat::new(self.study.params())
+        ReportFormat::new(self.study.params().rows().unwrap())
     }
 
     pub(super) fn holds_seeds(&self) -> bool {
-        self.report_format().payload_kind() == PayloadKind::Seed
+        self.report_format().payload_kind() == Some(PayloadKind::Seed)
     }
 
     /// The report of a device, which takes part now if it has not.

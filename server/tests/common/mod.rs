@@ -367,13 +367,25 @@ impl Harness {
     /// Reports accepted, as shown to the public, after checking it against the disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
         let document: StudyDocument = self.get(&at(study, "")).await.json();
-        assert_eq!(self.bucket_sums(study).n, document.reports_accepted);
+        let stored = match study.params.preparation() {
+            // Each report has one answer.
+            Ok(_) => {
+                let store = self.app.store();
+                store
+                    .answer_counts(&self.stored(study))
+                    .unwrap()
+                    .iter()
+                    .sum()
+            }
+            Err(_) => self.bucket_sums(study).n,
+        };
+        assert_eq!(stored, document.reports_accepted);
         document.reports_accepted
     }
 
     /// The sum over all buckets.
     pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
-        let mut total = vec![0.0; packed_len(study.params.report_dimension())];
+        let mut total = vec![0.0; packed_len(study.params.sum_dimension())];
         for (_, sums) in &self.bucket_sums(study).buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
                 *t += x;

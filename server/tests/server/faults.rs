@@ -25,7 +25,7 @@ const BATCH: u64 = 500;
 
 /// A batch of new reports with random seeds, or with payloads that are all ones.
 fn fresh(study: &StudyDocument) -> Vec<u8> {
-    let payload = match format_of(study).payload_kind() {
+    let payload = match format_of(study).payload_kind().unwrap() {
         PayloadKind::Seed => vec![7; 16],
         _ => 1.0_f32
             .to_le_bytes()

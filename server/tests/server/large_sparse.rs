@@ -176,6 +176,10 @@ impl SeedSource for TimedPasses<'_> {
         self.seeds.repeated()
     }
 
+    fn sample(&self, cancel: Cancel<'_>) -> Result<Vec<Seed>> {
+        self.seeds.sample(cancel)
+    }
+
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
         let began = self.origin.elapsed().as_secs_f64();
         self.seeds.pass(take)?;
@@ -233,7 +237,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
     let k = ComponentCount::Fixed(5);
     let origin = Instant::now();
     let timed = TimedPasses {
-        seeds: &*seeds,
+        seeds: &seeds,
         origin,
         passes: RefCell::default(),
     };

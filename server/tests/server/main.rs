@@ -26,6 +26,7 @@ mod limits;
 mod metrics;
 mod openapi;
 mod pages;
+mod preparations;
 mod readiness;
 mod repeated_seeds;
 mod reports;

@@ -240,6 +240,13 @@ async fn the_forms_take_what_prepare_writes_and_ask_for_the_moment() {
         .wait_for_estimate(&format!("/v1{path}/estimates/1"))
         .await;
     assert!(done.request.moment && done.estimate.unwrap().mean_report.is_some());
+
+    let columns = ("columns", "name,kind\nage,number 0 120\n");
+    let planned = form(&[columns, ("step", "plan")]);
+    let page = Page::new(browser.post("/studies/new", &planned).await);
+    page.says("#plan", "People who prepare");
+    let study = create(&mut browser, &[("name", "Ages"), columns]).await;
+    assert!(study.params.preparation().is_ok());
 }
 
 #[tokio::test]

@@ -134,7 +134,10 @@ async fn a_study_of_sites_says_what_a_site_has_to_know() {
         params(&study).preprocessing().centring,
         Some(DEFAULT_CENTRING)
     );
-    assert_eq!(study.privacy.mechanism, MechanismKind::DiscreteGaussian);
+    assert_eq!(
+        study.privacy.mechanism,
+        MechanismKind::DiscreteGaussian.into()
+    );
     assert!(study.privacy.sentence.contains("Each person at one site"));
     assert_eq!(
         (study.max_batch_reports, study.report_bytes),
@@ -146,7 +149,10 @@ async fn a_study_of_sites_says_what_a_site_has_to_know() {
     let changes = json!({"centring": 0.0, "mechanism": "isotropic-gaussian"});
     let other = site_study(&server, changes).await;
     assert_eq!(params(&other).preprocessing().centring, None);
-    assert_eq!(other.privacy.mechanism, MechanismKind::IsotropicGaussian);
+    assert_eq!(
+        other.privacy.mechanism,
+        MechanismKind::IsotropicGaussian.into()
+    );
     for (changes, code, words) in [
         (
             json!({"enrolment": null}),

@@ -49,7 +49,7 @@ pub(crate) fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8
         .map(|number| {
             let (a, b) = (f32::from(salt) / 100.0, f32::from(number) / 9.0);
             let entries = format_of(study).payload_len() / 4;
-            let payload = match format_of(study).payload_kind() {
+            let payload = match format_of(study).payload_kind().unwrap() {
                 PayloadKind::Seed => [salt, number].repeat(8),
                 PayloadKind::Floats => (0..entries)
                     .flat_map(|at| (a - b * at as f32).to_le_bytes())

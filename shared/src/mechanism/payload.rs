@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::double_cap::{SEED_LEN, Seed};
+use super::{
+    double_cap::{SEED_LEN, Seed},
+    randomised_response::Answer,
+};
 use crate::{
     error::{Error, ErrorCode, Result, error},
     packed::packed_len,
@@ -21,7 +24,7 @@ pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
     ))
 }
 
-/// The kind of a payload's bytes.
+/// The kind of the bytes of a payload about a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadKind {
     /// Little-endian f32, the packed upper triangle; each must be finite.
@@ -125,6 +128,8 @@ fn check_within(numbers: &[[u8; 4]], bound: i32) -> Result<()> {
 pub enum Payload<B> {
     /// Stands for a direction. Every seed is a report.
     Seed(Seed),
+    /// The answer to a question of a preparation.
+    Answer(Answer),
     /// The packed upper triangle in single precision.
     Floats(Floats<B>),
     /// The packed upper triangle in steps of a grid.
@@ -136,6 +141,7 @@ impl<B: AsRef<[u8]>> Payload<B> {
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Payload::Seed(seed) => seed,
+            Payload::Answer(answer) => answer.as_bytes(),
             Payload::Floats(Floats(bytes)) => bytes.as_ref(),
             Payload::Integers(Integers(bytes)) => bytes.as_ref(),
         }
@@ -159,6 +165,7 @@ impl<'a> Payload<&'a [u8]> {
         };
         match self {
             Payload::Seed(seed) => Payload::Seed(seed),
+            Payload::Answer(answer) => Payload::Answer(answer),
             Payload::Floats(Floats(bytes)) => Payload::Floats(Floats(same(bytes))),
             Payload::Integers(Integers(bytes)) => Payload::Integers(Integers(same(bytes))),
         }

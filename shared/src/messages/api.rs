@@ -9,8 +9,9 @@ use crate::{
     enrolment::Enrolment,
     error::{Error, ErrorCode, Result},
     estimate::{ComponentCount, Estimate},
-    mechanism::{Calibration, MechanismKind},
+    mechanism::{Calibration, MechanismKind, MechanismName},
     parameters::{Parameters, StudyUnit},
+    preparation::{PreparationColumn, PreparationParams},
     preprocess::{DEFAULT_CENTRING, Feature, Norm, Weights},
     privacy::PrivacyStatement,
     site_study::{DEFAULT_SITE_MECHANISM, SiteStudyDesign, SiteStudyParams, SiteTerms},
@@ -113,7 +114,8 @@ pub struct ImportResponse {
 pub struct CreateStudyRequest {
     /// Name shown to people.
     pub name: String,
-    /// Dimension p of a row.
+    /// Dimension p of a row; absent in a preparation, whose columns have it.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dimension: usize,
     /// Names and public centring and scaling constants of the features; absent: unnamed, used unchanged.
     pub features: Option<Vec<Feature>>,
@@ -151,9 +153,50 @@ pub struct CreateStudyRequest {
     /// The terms on which a site takes part with a table; absent: each report is of a single row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<SiteTerms>,
+    /// The questions of a preparation, which finds constants for another study; absent: the study finds components.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparation: Option<PreparationRequest>,
+}
+
+/// The questions of a preparation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PreparationRequest {
+    /// The columns, 1 to 65,535.
+    pub columns: Vec<PreparationColumn>,
+    /// In a second round, the fingerprint of the first one; nobody who took part in that takes part in this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl CreateStudyRequest {
+    /// A request for a preparation with these questions, open to everybody, without a notice.
+    pub fn of_preparation(name: &str, epsilon: f64, preparation: PreparationRequest) -> Self {
+        Self {
+            name: name.to_owned(),
+            dimension: 0,
+            features: None,
+            norm: Norm::default(),
+            centring: None,
+            weights: None,
+            mechanism: None,
+            calibration: Calibration::default(),
+            epsilon,
+            delta: None,
+            default_k: ComponentCount::default(),
+            draft: false,
+            enrolment: Enrolment::default(),
+            about: StudyNotice::default(),
+            sites: None,
+            preparation: Some(preparation),
+        }
+    }
+
     /// The mechanism of the study.
     pub fn mechanism(&self) -> MechanismKind {
         let default = match self.sites {
@@ -166,9 +209,13 @@ impl CreateStudyRequest {
     /// The parameters that a server freezes for this request.
     ///
     /// # Errors
-    /// Those of [`StudyParams::freeze`] and [`SiteStudyParams::freeze`], and of the budget; `invalid-request` for a
-    /// study of sites with `weights` or the published noise.
+    /// Those of [`StudyParams::freeze`], [`SiteStudyParams::freeze`] and [`PreparationParams::freeze`], and of the
+    /// budget; `invalid-request` for a study of sites with `weights` or the published noise, and for a preparation with
+    /// constants.
     pub fn params(&self) -> Result<Parameters> {
+        if let Some(preparation) = &self.preparation {
+            return self.preparation_params(preparation).map(Into::into);
+        }
         let mechanism = self.mechanism();
         let budget = mechanism.budget(self.epsilon, self.delta)?;
         let Some(terms) = self.sites else {
@@ -198,6 +245,23 @@ impl CreateStudyRequest {
             ..SiteStudyDesign::new(self.dimension, budget, terms)
         })?
         .into())
+    }
+
+    fn preparation_params(&self, preparation: &PreparationRequest) -> Result<PreparationParams> {
+        let unused = [
+            ("dimension", self.dimension != 0),
+            ("features", self.features.is_some()),
+            ("norm", self.norm != Norm::default()),
+            ("centring", self.centring.is_some()),
+            ("weights", self.weights.is_some()),
+            ("mechanism", self.mechanism.is_some()),
+            ("calibration", self.calibration != Calibration::Analytic),
+            ("delta", self.delta.is_some_and(|delta| delta != 0.0)),
+            ("sites", self.sites.is_some()),
+        ];
+        Error::reject_if_given(&unused, "the study is a preparation")?;
+        let after = preparation.after.as_deref().map(str::parse).transpose()?;
+        PreparationParams::freeze(preparation.columns.clone(), self.epsilon, after)
     }
 }
 
@@ -255,7 +319,7 @@ pub struct StudySummary {
     #[serde(default)]
     pub unit: StudyUnit,
     /// The local randomizer.
-    pub mechanism: MechanismKind,
+    pub mechanism: MechanismName,
     /// Claimed ε of one report.
     pub epsilon: f64,
     /// Claimed δ of one report.
@@ -484,6 +548,26 @@ pub struct RefusedReport {
     pub code: ErrorCode,
     /// One sentence.
     pub detail: String,
+}
+
+/// `GET /v1/studies/{id}/answers`: how often each answer to a preparation was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PreparationAnswers {
+    /// The first round; of a second round both, the first one first.
+    pub rounds: Vec<RoundAnswers>,
+}
+
+/// The answers of one round of a preparation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RoundAnswers {
+    /// Identifier of the study.
+    pub study: String,
+    /// The canonical bytes of its parameters, lower-case hex.
+    pub canonical_params: String,
+    /// A count for each answer: of each column, of each of its combs.
+    pub counts: Vec<u64>,
 }
 
 /// `POST /v1/studies/{id}/estimates`.

@@ -264,6 +264,9 @@ pub struct SeedCheck {
     /// Fewest seeds that honest reports reach with a probability of at most half the false-alarm rate, over all sets
     /// examined.
     pub limit: u64,
+    /// Number of seeds looked at, where it is a sample: `found`, `expected` and `limit` are of these. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<u64>,
 }
 
 /// The closed-form noise floor of the moment (`docs/derivations/floor.md`, "A flat bulk").
@@ -628,7 +631,7 @@ impl Estimate {
     /// # Errors
     /// Those of preparing a row, which name its number from 0 and no value.
     pub fn scores(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<Vec<f64>>> {
-        let preprocessor = self.params.preprocessor();
+        let preprocessor = self.params.preprocessor()?;
         let of_row = |(index, row)| {
             let row = preprocessor.prepare_features_nth(index, &row)?;
             let mut centred = row.as_slice().to_vec();
@@ -653,7 +656,7 @@ impl Estimate {
     /// the component is not visible.
     pub fn share_that_could_make(&self, component: &Component) -> Option<f64> {
         // With private centring a report is lifted by 1 + a², and the constant's part of it reaches along the mean.
-        let lift = match (self.params.preprocessing().centring, &self.mean) {
+        let lift = match (self.params.preprocessing().ok()?.centring, &self.mean) {
             (Some(a), Some(mean)) => {
                 let entries = mean.iter().zip(&component.loadings);
                 let along: f64 = entries.map(|(m, v)| m * v).sum();
@@ -663,11 +666,11 @@ impl Estimate {
         };
         let size = component.debiased_eigenvalue?;
         let params = match (&self.params, &self.sites) {
-            (Parameters::Rows(params), _) => params,
             (Parameters::Sites(params), sites) => {
                 let reach = -params.mechanism().least_eigenvalue();
                 return sites.as_ref()?.share_that_could_add(size / lift, reach);
             }
+            (params, _) => params.rows().ok()?,
         };
         let reach = params.mechanism().report_reach(params.report_dimension());
         let share = size / (lift * reach);

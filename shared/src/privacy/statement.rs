@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{WARN_EPSILON, format_epsilon, format_rounded_up};
 use crate::{
     codec,
-    mechanism::{Calibration, MechanismKind, table::TableMechanism},
+    mechanism::{
+        Calibration, MechanismName, randomised_response::ANSWER_LEN, table::TableMechanism,
+    },
+    preparation::PreparationParams,
     site_study::SiteStudyParams,
     study::StudyParams,
 };
@@ -25,7 +28,7 @@ pub const STOPPING: &str = "You may stop later: a report that no server has ackn
 #[serde(deny_unknown_fields)]
 pub struct PrivacyStatement {
     /// The local randomizer.
-    pub mechanism: MechanismKind,
+    pub mechanism: MechanismName,
     /// How its noise was chosen, where there is a choice.
     pub calibration: Option<Calibration>,
     /// Which two inputs a report must not tell apart.
@@ -85,7 +88,7 @@ impl PrivacyStatement {
         };
         let exceeded = mechanism.privacy_loss_tail(loss) * (1.0 + slack);
         Self {
-            mechanism: mechanism.kind(),
+            mechanism: mechanism.kind().into(),
             calibration: mechanism.calibration(),
             neighbours: "replacement: any two rows the participant might hold".to_owned(),
             epsilon,
@@ -136,7 +139,7 @@ impl PrivacyStatement {
         warnings.extend(epsilon_warning(epsilon));
         warnings.push(mechanism.assumption());
         Self {
-            mechanism: mechanism.kind(),
+            mechanism: mechanism.kind().into(),
             calibration: mechanism.calibration(),
             neighbours: neighbours.to_owned(),
             epsilon,
@@ -147,6 +150,36 @@ impl PrivacyStatement {
             payload_bytes: mechanism.payload_len(),
             report_bytes: codec::report_len(mechanism.payload_len()),
             sentence,
+            warnings,
+        }
+    }
+
+    /// The statement of a preparation: one answer about one column.
+    pub fn of_preparation(params: &PreparationParams) -> Self {
+        let epsilon = params.budget().epsilon();
+        let columns = params.columns().len();
+        let mut warnings = vec![match params.after() {
+            None => "The answers make centers and scales for another study. Whoever takes part in both is charged for both.".to_owned(),
+            Some(first) => format!("This is the second round of the preparation with fingerprint {first}: whoever took part in that does not take part in this. The answers make centers and scales for another study; whoever takes part in that, too, is charged for both."),
+        }];
+        warnings.extend(epsilon_warning(epsilon));
+        let odds = change_of_odds(epsilon, 0.0);
+        Self {
+            mechanism: MechanismName::RANDOMISED_RESPONSE,
+            calibration: None,
+            neighbours:
+                "replacement: any two rows the participant might hold, missing values included"
+                    .to_owned(),
+            epsilon,
+            delta: 0.0,
+            true_epsilon: Some(epsilon),
+            true_delta: 0.0,
+            claim_holds: true,
+            payload_bytes: ANSWER_LEN,
+            report_bytes: codec::report_len(ANSWER_LEN),
+            sentence: format!(
+                "One of {columns} columns is drawn before the row is looked at, and one question about it is answered, often with an answer that was drawn, too. Whatever the server believed about two possible rows of a participant, the report changes the odds between them by {odds}."
+            ),
             warnings,
         }
     }
@@ -234,6 +267,8 @@ fn change_of_odds(epsilon: f64, exceeded: f64) -> String {
 mod tests {
     use super::*;
     use crate::{
+        mechanism::MechanismKind,
+        preparation::{ColumnKind, PreparationColumn},
         privacy::Budget,
         site_study::{SiteStudyDesign, SiteTerms},
         study::{StudyDesign, StudyParams},
@@ -310,6 +345,25 @@ mod tests {
             assert_eq!(persons.payload_bytes, 8 * (41 * 42 / 2 + 1));
             assert_eq!(persons.report_bytes, 58 + persons.payload_bytes);
         }
+    }
+
+    #[test]
+    fn whoever_prepares_is_told_of_both_charges() {
+        let columns = vec![PreparationColumn::new("x", ColumnKind::YesNo)];
+        let params = PreparationParams::freeze(columns.clone(), 1.0, None).unwrap();
+        let statement = PrivacyStatement::of_preparation(&params);
+        says(&statement.sentence, "at most 2.72.");
+        says(&statement.neighbours, "missing values included");
+        says(&statement.warnings[0], "charged for both");
+        assert_eq!((statement.payload_bytes, statement.report_bytes), (4, 62));
+        assert_eq!(
+            (statement.true_epsilon, statement.true_delta),
+            (Some(1.0), 0.0)
+        );
+        let second = PreparationParams::freeze(columns, 9.0, Some(params.fingerprint())).unwrap();
+        let statement = PrivacyStatement::of_preparation(&second);
+        says(&statement.warnings[0], &params.fingerprint().to_string());
+        says(&statement.warnings[1], "above 8");
     }
 
     #[test]

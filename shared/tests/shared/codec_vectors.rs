@@ -253,7 +253,7 @@ fn study_parameters_of_discrete_gaussian() {
 fn integers_beyond_the_bound_are_refused() {
     let params = discrete_gaussian_params();
     // The norm test is stricter at small dimensions; this is about the range of each number.
-    let form = ReportFormat::new(&params).payload_kind();
+    let form = params.mechanism().payload_kind();
     let format = ReportFormat::without_params(params.fingerprint(), form, params.payload_len());
     let PayloadKind::Integers { bound } = form else {
         panic!("{form:?}")
@@ -409,7 +409,7 @@ pub(crate) fn broken_frames(bytes: &[u8], malformed: ErrorCode) -> Twins {
     }
     let long = [bytes, &[0]].concat();
     twins.push(("one byte more".into(), long, malformed));
-    for version in [0_u16, 4, 0x0100, 0xffff] {
+    for version in [0_u16, 5, 0x0100, 0xffff] {
         let other = with(bytes, 0, &version.to_le_bytes());
         twins.push((format!("version {version}"), other, UnsupportedVersion));
     }

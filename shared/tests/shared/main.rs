@@ -7,5 +7,6 @@
 
 mod codec_vectors;
 mod mechanism_law;
+mod preparation_vectors;
 mod reference_vectors;
 mod site_vectors;

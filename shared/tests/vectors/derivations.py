@@ -129,6 +129,35 @@ def double_cap():
         single += f.T @ f
     off = np.abs(single - g.T @ g)
     print("single precision, largest error / (sqrt(n)/p)", off.max() / (sqrt(n) / p), "rms", sqrt((off**2).mean()) / (sqrt(n) / p))
+    seeds_of_a_sample()
+
+
+def seeds_of_a_sample():
+    print("# share of the reports, each the best of K, that is found with power 50 / 99 % among m: p, K, m = 25,000, 65,536, 500,000, 5,000,000")
+
+    def power(k, share, best_of, m):
+        """Of the best of the caps around one direction, each with the limit that the check has."""
+        powers = []
+        for v in 4.0 ** -np.arange(1, 21):
+            most = (v + (exp(4) - 1) * min(float(k["q"]), v)) / float(k["Z"])
+            low, limit = floor(m * most), m + 1
+            while limit - low > 1:
+                middle = (low + limit) // 2
+                x = middle / m
+                divergence = x * log(x / most) + ((1 - x) * log((1 - x) / (1 - most)) if x < 1 else 0)
+                low, limit = (low, middle) if m * divergence >= log(300 / 5e-4) else (middle, limit)
+            found = share * (1 - exp(-v * best_of)) + (1 - share) * v
+            powers.append(stats.binom.sf(limit - 1, m, found))
+        return max(powers)
+
+    for p in (40, 400):
+        k = constants(p, 4)
+        for bits in (10, 13, 16, 20, 30):
+            shares = []
+            for m in (25_000, 65_536, 500_000, 5_000_000):
+                least = [brentq(lambda x: power(k, exp(x), 2.0**bits, m) - wanted, log(1e-9), 0) for wanted in (0.5, 0.99)]
+                shares.append(" / ".join(f"{100 * exp(x):.3g} %" for x in least))
+            print(p, f"2^{bits}", *shares, sep=", ")
 
 
 # Gaussian mechanisms

@@ -16,7 +16,7 @@ use eigenveil_shared::{
     packed::packed_len,
     parameters::{Parameters, StudyUnit},
     report::ReportId,
-    study::{StudyParams, from_hex, to_hex},
+    study::{from_hex, to_hex},
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -204,6 +204,13 @@ pub(crate) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>)
     Ok((header, reader))
 }
 
+/// Whether the sections of a study's export hold seeds rather than sums.
+pub(crate) fn is_of_seeds(params: &Parameters) -> bool {
+    params
+        .rows()
+        .is_ok_and(|params| params.mechanism().payload_kind() == PayloadKind::Seed)
+}
+
 pub(crate) struct ArchiveReader<R: Read> {
     input: BufReader<R>,
     hash: Sha256,
@@ -228,7 +235,9 @@ impl<R: Read> ArchiveReader<R> {
             visit(ArchiveItem::Identifier(id))?;
         }
         match params {
-            Parameters::Rows(params) => self.read_sections(header, params, visit)?,
+            Parameters::Rows(_) | Parameters::Preparation(_) => {
+                self.read_sections(header, params, visit)?;
+            }
             Parameters::Sites(params) => {
                 for _ in 0..header.reports {
                     visit(self.read_report(params.mechanism().payload_len())?)?;
@@ -248,7 +257,7 @@ impl<R: Read> ArchiveReader<R> {
     fn read_sections(
         &mut self,
         header: &Header,
-        params: &StudyParams,
+        params: &Parameters,
         mut visit: impl FnMut(ArchiveItem) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (mut before, mut reports) = (None, 0_u64);
@@ -256,11 +265,9 @@ impl<R: Read> ArchiveReader<R> {
             let bucket = u32::from_le_bytes(self.read_array()?);
             let n = u64::from_le_bytes(self.read_array()?);
             let length = u64::from_le_bytes(self.read_array()?);
-            let expected = match params.mechanism().payload_kind() {
-                PayloadKind::Seed => n.checked_mul(SEED_LEN as u64),
-                PayloadKind::Floats | PayloadKind::Integers { .. } => {
-                    Some(8 * packed_len(params.report_dimension()) as u64)
-                }
+            let expected = match is_of_seeds(params) {
+                true => n.checked_mul(SEED_LEN as u64),
+                false => Some(8 * packed_len(params.sum_dimension()) as u64),
             };
             if bucket >= header.buckets
                 || before >= Some(bucket)

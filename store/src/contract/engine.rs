@@ -4,7 +4,7 @@
 
 use std::{any::Any, fmt::Debug, fs::File, path::PathBuf, pin::Pin, sync::Arc};
 
-use eigenveil_estimation::{Cancel, SiteSum};
+use eigenveil_estimation::SiteSum;
 use eigenveil_shared::{
     Result,
     api::{EstimateJob, EstimateRequest, SiteToken, StudyState, TokenCounts},
@@ -14,12 +14,13 @@ use eigenveil_shared::{
 use super::{
     arrivals::ArrivalCount,
     credentials::{Analyst, Credentials},
+    failure::Failure,
     job::{Ended, Job, StoredEstimate},
     memory::Reservation,
     participant_token::NewToken,
     report::{Outcomes, Reports},
     study::{NewStudy, Study, StudyId, StudyIndex},
-    sums::{BucketSums, StoredSeeds},
+    sums::BucketSums,
     token::TokenHash,
     transfer::{Imported, VerifiedExport},
 };
@@ -35,6 +36,7 @@ pub(crate) trait Engine:
     + Expiry
     + Removal
     + Snapshot
+    + Seeds
     + Jobs
     + Analysts
     + Transfer
@@ -92,17 +94,66 @@ pub(crate) trait Removal {
     fn is_rewritten(&self, study: &Study) -> Result<bool>;
 }
 
-/// Sums and seeds of one moment, arrivals, sizes. All block.
+/// Sums of one moment, arrivals, sizes. All block.
 pub(crate) trait Snapshot {
     /// The sums of a study whose payloads are numbers.
     fn sums(&self, study: &Study) -> Result<BucketSums>;
     /// The reports of a study of sites, in the order in which they were stored.
     fn site_sums(&self, study: &Study) -> Result<Vec<SiteSum>>;
-    /// The seeds of a study whose payloads are seeds.
-    fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>>;
-    fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()>;
     fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>>;
     fn measure(&self) -> Result<()>;
+}
+
+/// Seeds, and what is kept of their sums ([`folds`](crate::folds)). All block.
+pub(crate) trait Seeds {
+    /// Passes the seeds of one moment to `read`.
+    fn read_seeds(&self, study: &Study, read: &mut ReadSeeds<'_>) -> Result<()>;
+    /// Whether so many bytes of a fold leave enough room to reports.
+    fn has_room(&self, bytes: u64) -> bool;
+    /// Keeps this fold in the place of what is kept; false if that is no longer of this generation, or the fold has not as
+    /// many seeds as there are up to its last row.
+    fn keep_fold(&self, study: &Study, bucket: u32, generation: i64, fold: NewFold)
+    -> Result<bool>;
+    /// Drops the fold that is kept, if it is of this generation.
+    fn drop_fold(&self, study: &Study, bucket: u32, generation: i64) -> Result<()>;
+}
+
+pub(crate) type ReadSeeds<'a> = dyn FnMut(&dyn SeedReader) -> Result<(), Failure> + 'a;
+/// Takes something with the number of a row, and says whether to go on.
+pub(crate) type RowSink<'a> = dyn FnMut(i64, &[u8]) -> Result<bool, Failure> + 'a;
+
+/// The seeds of a study at one moment. Rows of a bucket are numbered in the order of their commits, from 0 or 1 on.
+pub(crate) trait SeedReader {
+    /// Number of reports that the study has accepted.
+    fn accepted(&self) -> u64;
+    /// The fold of a bucket, without bytes.
+    fn kept(&self, bucket: u32) -> Result<Kept, Failure>;
+    /// The bytes of a bucket's fold.
+    fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure>;
+    /// The last row of a bucket; without rows one before all.
+    fn last(&self, bucket: u32) -> Result<i64, Failure>;
+    /// Passes the rows of a bucket's seeds after one, in order.
+    fn rows(&self, bucket: u32, after: i64, take: &mut RowSink<'_>) -> Result<(), Failure>;
+}
+
+/// The fold of a bucket, without bytes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// A larger one each time that a fold is kept or dropped, or rows get another order.
+    pub(crate) generation: i64,
+    /// The fold's last row; without a fold one before all rows.
+    pub(crate) upto: i64,
+    /// Number of its seeds; 0 without a fold.
+    pub(crate) n: u64,
+}
+
+/// A fold to be kept.
+pub(crate) struct NewFold {
+    /// Its last row.
+    pub(crate) upto: i64,
+    /// Number of its seeds.
+    pub(crate) n: u64,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Estimates: requested, computed in order, finished or cancelled.

@@ -14,6 +14,6 @@ mod tokens;
 pub(crate) mod transfer;
 
 pub(crate) use self::{
-    reports::{arrivals, duplicates, report, submission, sums},
+    reports::{arrivals, checksum, report, submission, sums},
     tokens::{credentials, participant_token, token, token_files},
 };

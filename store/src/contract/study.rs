@@ -64,7 +64,7 @@ impl fmt::Debug for StudyId {
 pub struct StudyKey(pub i64);
 
 /// The format of a study's reports.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum StudyFormat {
     Rows(ReportFormat),
     Sites(SiteReportFormat),
@@ -75,6 +75,7 @@ impl StudyFormat {
         match params {
             Parameters::Rows(params) => Self::Rows(ReportFormat::new(params)),
             Parameters::Sites(params) => Self::Sites(SiteReportFormat::new(params)),
+            Parameters::Preparation(params) => Self::Rows(ReportFormat::of_preparation(params)),
         }
     }
 
@@ -120,7 +121,7 @@ impl Study {
             about,
         } = design;
         let format = StudyFormat::new(&params);
-        let payload_len = format.payload_len();
+        let (payload_len, fingerprint) = (format.payload_len(), format.fingerprint());
         Self {
             key,
             id,
@@ -130,7 +131,7 @@ impl Study {
                 id: id.to_string(),
                 name,
                 state,
-                fingerprint: format.fingerprint().to_string(),
+                fingerprint: fingerprint.to_string(),
                 canonical_params: to_hex(&params.canonical_bytes()),
                 privacy: params.privacy(),
                 reports_accepted: 0,
@@ -183,7 +184,7 @@ impl Study {
 
     /// Whether its reports are seeds, which are kept as they are.
     pub fn has_seeds(&self) -> bool {
-        matches!(&self.format, StudyFormat::Rows(format) if format.payload_kind() == PayloadKind::Seed)
+        matches!(&self.format, StudyFormat::Rows(format) if format.payload_kind() == Some(PayloadKind::Seed))
     }
 
     /// Whether its reports are tables of sites, which are kept apart.
@@ -365,8 +366,7 @@ pub fn invalid_study_id() -> Error {
 
 /// Rejects notices of features that are not one for each named feature.
 pub(crate) fn check_features(about: &StudyNotice, params: &Parameters) -> Result<()> {
-    let named = params.preprocessing().features.as_ref();
-    about.check_features(named.map_or(0, Vec::len))
+    about.check_features(params.named_features())
 }
 
 /// Rejects text that cannot be shown to participants, and a last day in the past.
@@ -412,7 +412,7 @@ fn check_site_bytes(params: &Parameters, max_site_bytes: u64) -> Result<()> {
     Err(error!(
         InvalidDimension,
         "a site's report of dimension {} has {bytes} bytes, and this server keeps at most {max_site_bytes} (max_site_bytes) of one study; use fewer features, or raise that",
-        params.report_dimension()
+        params.sum_dimension()
     ))
 }
 
@@ -437,9 +437,9 @@ fn buckets_within(sum_cache_bytes: u64, params: &Parameters) -> u32 {
         Parameters::Rows(params) if params.mechanism().payload_kind() == PayloadKind::Seed => {
             return MAX_BUCKETS;
         }
-        Parameters::Rows(_) => {}
+        Parameters::Rows(_) | Parameters::Preparation(_) => {}
     }
-    let bucket_bytes = (8 * packed_len(params.report_dimension())).max(1) as u64;
+    let bucket_bytes = (8 * packed_len(params.sum_dimension())).max(1) as u64;
     let fit = sum_cache_bytes / bucket_bytes;
     u32::try_from(fit)
         .unwrap_or(MAX_BUCKETS)

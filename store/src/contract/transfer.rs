@@ -7,15 +7,13 @@ use std::{
 };
 
 use eigenveil_estimation::check_site_report;
-use eigenveil_shared::{
-    Result, api::ImportOutcome, mechanism::PayloadKind, parameters::Parameters, study::StudyParams,
-};
+use eigenveil_shared::{Result, api::ImportOutcome, parameters::Parameters};
 
 use super::{
-    archive::{self, ArchiveItem, Header},
+    archive::{self, ArchiveItem, Header, is_of_seeds},
     failure::Failure,
     study::{NewStudy, Study, StudyFormat, StudyId},
-    sums::decode_sum,
+    sums::{answer_counts, decode_sum},
 };
 
 /// An export that was read to its end and verified.
@@ -41,7 +39,7 @@ impl VerifiedExport {
         // The check that every uploaded report gets.
         let sha256 = reader.read_items(&header, &design.params, |item| match item {
             ArchiveItem::Identifier(_) => Ok(()),
-            ArchiveItem::Section { n, bytes, .. } => check_sum(design.params.rows()?, n, &bytes),
+            ArchiveItem::Section { n, bytes, .. } => check_sum(&design.params, n, &bytes),
             ArchiveItem::Report { payload, .. } => check_report(&format, &design.params, &payload),
         })?;
         Ok(Self {
@@ -54,14 +52,24 @@ impl VerifiedExport {
     }
 }
 
-fn check_sum(params: &StudyParams, n: u64, bytes: &[u8]) -> Result<(), Failure> {
-    if params.mechanism().payload_kind() == PayloadKind::Seed {
+fn check_sum(params: &Parameters, n: u64, bytes: &[u8]) -> Result<(), Failure> {
+    if is_of_seeds(params) {
         return Ok(());
     }
-    let p = params.report_dimension();
+    let p = params.sum_dimension();
     let sums = decode_sum(p, n, bytes).map_err(|_| archive::malformed("a sum"))?;
-    if let Some(bound) = params.mechanism().norm_bound(p) {
-        bound.check_sum(sums.sum().as_slice(), n)?;
+    match params {
+        Parameters::Rows(params) => {
+            if let Some(bound) = params.mechanism().norm_bound(p) {
+                bound.check_sum(sums.sum().as_slice(), n)?;
+            }
+        }
+        Parameters::Preparation(params) => {
+            if answer_counts(params, &sums).is_none() {
+                return Err(archive::malformed("the counts of answers").into());
+            }
+        }
+        Parameters::Sites(_) => return Err(archive::malformed("a section").into()),
     }
     Ok(())
 }

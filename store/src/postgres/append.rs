@@ -547,7 +547,7 @@ impl Knowledge {
             for report in &submission.reports {
                 let outcome = admit(&mut rules, &mut facts, report.claim())?;
                 if outcome == SubmitOutcome::Accepted {
-                    let p = study.params().report_dimension();
+                    let p = study.params().sum_dimension();
                     let delta = deltas.entry(study.key).or_default();
                     delta.add(&report.content, || Ok(Accumulator::new(p)?))?;
                 }

@@ -5,6 +5,7 @@ use tokio_postgres::{Client, Row};
 
 use super::{Inner, connection::Session, statements::require, unsigned};
 use crate::contract::{
+    engine::RowSink,
     failure::Failure,
     study::{Study, StudyKey},
 };
@@ -14,15 +15,16 @@ const FETCH: i64 = 64;
 const FETCHED_SEEDS: i64 = 1 << 16;
 
 impl Inner {
-    /// The chunks of a bucket in a snapshot, in order. Blocks.
+    /// The chunks of a bucket after this commit in a snapshot, in order. Blocks.
     pub(super) fn read_chunks(
         &self,
         session: &Session,
         study: &Study,
         bucket: u32,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+        after: i64,
+        take: &mut RowSink<'_>,
     ) -> Result<(), Failure> {
-        let mut last = 0;
+        let mut last = after;
         loop {
             let rows = self.wait(next_chunks(session, study.key, bucket as i32, last))?;
             let Some(end) = rows.last() else {
@@ -30,7 +32,9 @@ impl Inner {
             };
             last = end.try_get(0)?;
             for row in &rows {
-                take(row.try_get(3)?)?;
+                if !take(row.try_get(0)?, row.try_get(3)?)? {
+                    return Ok(());
+                }
             }
         }
     }
@@ -123,16 +127,4 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// Forgets the sum kept of a bucket, whose row is held, since other chunks will be in the place of those that it
-/// counts. Never twice with the same `upto`: whoever has read the chunks before keeps nothing.
-pub(super) async fn forget_sum(
-    client: &Client,
-    study: StudyKey,
-    bucket: i32,
-) -> Result<(), Failure> {
-    let reset = "UPDATE sums SET upto = least(upto, 0) - 1, n = 0, body = NULL WHERE study = $1 AND bucket = $2";
-    let rows = client.execute(reset, &[&study.0, &bucket]).await?;
-    require("sums", rows, 1)
 }

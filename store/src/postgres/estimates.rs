@@ -206,9 +206,8 @@ impl Inner {
         }
     }
 
-    /// Notifies the listener of jobs that other servers have added, abandoned or cancelled, renews the lease on this
-    /// server's job, and stops helping with a job that has ended. `newest` is the newest job of which the listener was
-    /// notified.
+    /// Notifies the listener of jobs that other servers have added, abandoned or cancelled, and renews the lease on this
+    /// server's job. `newest` is the newest job of which the listener was notified.
     pub(super) async fn look_for_jobs(
         &self,
         renewed: &mut Instant,
@@ -238,18 +237,13 @@ impl Inner {
                 self.listener.notify(Notice::JobCancelled(job));
             }
         }
-        let helped = *lock(&self.helped);
         let select = format!(
-            "SELECT coalesce(bool_or({CLAIMABLE}), false), coalesce(max(job), 0), coalesce(bool_or(job = $1), false)
-             FROM estimates WHERE state = 'running'"
+            "SELECT coalesce(bool_or({CLAIMABLE}), false), coalesce(max(job), 0) FROM estimates WHERE state = 'running'"
         );
-        let row = session.query_one(select.as_str(), &[&helped]).await?;
+        let row = session.query_one(select.as_str(), &[]).await?;
         let (is_waiting, job): (bool, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if !row.try_get::<_, bool>(2)? {
-            lock(&self.helped).take_if(|job| Some(*job) == helped);
-        }
         session.done();
-        // A server without a job of its own helps with one that another server computes.
+        // A server without a job of its own folds seeds for one that another server computes.
         let is_new = job > *newest;
         *newest = job.max(*newest);
         if (is_waiting || is_new) && self.config.computes_estimates {

@@ -11,7 +11,7 @@ mod chunks;
 mod credentials;
 mod database;
 mod estimates;
-mod fold;
+mod folds;
 mod operators;
 mod registry;
 mod rewrite;
@@ -103,8 +103,6 @@ struct Inner {
     server: i64,
     /// The job that this server computes.
     held: Mutex<Option<i64>>,
-    /// The job for which this server adds up seeds, until it has ended.
-    helped: Mutex<Option<i64>>,
 }
 
 #[derive(Default)]
@@ -264,7 +262,6 @@ impl Postgres {
             ahead_ms: AtomicI64::new(0),
             server: i64::from_le_bytes(server),
             held: Mutex::default(),
-            helped: Mutex::default(),
         });
         let warnings = inner.wait(async {
             let session = inner.pool.take().await?;

@@ -11,8 +11,9 @@ use tokio_postgres::Client;
 
 use super::{
     Inner,
-    chunks::{Run, forget_sum, next_chunks},
+    chunks::{Run, next_chunks},
     connection::value,
+    folds::after_sorting,
     statements::require,
     unsigned,
 };
@@ -204,11 +205,11 @@ pub(super) async fn sort_bucket(
     bucket: i32,
     sizes: Sizes,
 ) -> Result<bool, Failure> {
-    let held = "SELECT upto, n FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE";
+    let held = "SELECT n FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE";
     let Some(row) = client.query_opt(held, &[&study.0, &bucket]).await? else {
         return Ok(false);
     };
-    let summed: (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let folded: i64 = row.try_get(0)?;
     let (mut last, mut seeds) = (0, 0);
     loop {
         let mut run = Run::default();
@@ -226,9 +227,9 @@ pub(super) async fn sort_bucket(
         seeds += run.len() as i64;
         run.replace(client, study, bucket, sizes.chunk).await?;
     }
-    // The sum of all of them is that in any order.
-    if seeds > 0 && summed != (last, seeds) {
-        forget_sum(client, study, bucket).await?;
+    if seeds > 0 {
+        // The sum of all of them is that in any order.
+        after_sorting(client, study, bucket, folded == seeds).await?;
     }
     Ok(true)
 }
@@ -404,7 +405,7 @@ mod tests {
             }
             assert!(steps > 30, "{steps}");
             assert_counted(first, &study, &all).await;
-            let sums = sums_of_seeds(&*seeds, 3, u64::MAX, Cancel::NEVER).unwrap();
+            let sums = sums_of_seeds(&seeds, 3, u64::MAX, Cancel::NEVER).unwrap();
             assert_eq!(sums, before.buckets);
             let after = first.bucket_sums(&study, Cancel::NEVER).unwrap();
             for ((bucket, after), (of_bucket, before)) in after.buckets.iter().zip(&before.buckets)

@@ -11,28 +11,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_shared::{
-    codec,
-    report::{Report, ReportId},
-};
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::{Postgres, migrate_store};
+pub use crate::testing::fixtures::{numbered, of_seeds, with_payload};
 use crate::{
     Store,
     config::StoreConfig,
     contract::{
         decide::SubmitOutcome,
-        report::NewReport,
         study::{Study, StudyId},
     },
     environment::Environment,
-    testing::{
-        cluster::Cluster,
-        fixtures::{START_MS, create},
-    },
+    testing::{cluster::Cluster, fixtures::create},
 };
 
 /// An empty database.
@@ -246,31 +238,6 @@ pub async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// A report with this number: always the same identifier and payload, for more than 256 of them.
-pub fn numbered(study: &Study, number: u32) -> NewReport {
-    with_payload(study, number, number)
-}
-
-/// A report like [`numbered`]'s, with the payload of another one.
-pub fn with_payload(study: &Study, number: u32, payload_of: u32) -> NewReport {
-    let mut random = [0; 16];
-    // The first bytes of an identifier are its time.
-    random[12..].copy_from_slice(&number.to_le_bytes());
-    let mut payload = vec![0; study.payload_len()];
-    payload[..4].copy_from_slice(&payload_of.to_le_bytes());
-    let body = codec::encode_report(&Report {
-        id: ReportId::from_parts(START_MS, random),
-        fingerprint: study.fingerprint(),
-        payload,
-    });
-    NewReport::decode(&body.into(), study).unwrap()
-}
-
-/// The changes that make a study one of seeds.
-pub fn of_seeds() -> serde_json::Value {
-    json!({"mechanism": "double-cap", "delta": null})
 }
 
 fn engine(store: &Store) -> Option<&Postgres> {

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, types::ToSql};
 
 use super::{
     Inner, Postgres,
-    chunks::{Run, forget_sum},
+    chunks::Run,
     connection::Session,
     statements::require,
     studies::{lock_buckets, locked_state},
@@ -28,7 +28,7 @@ const REMOVED: i64 = 4_096;
 /// Seeds or tokens that are rewritten together.
 const TOGETHER: i64 = 4_096;
 /// Seeds in a chunk that is left alone.
-pub(super) const WHOLE: i64 = 4_096;
+const WHOLE: i64 = 4_096;
 /// Seeds after which no further chunk is merged into one.
 const MOST_SEEDS: i64 = 1 << 16;
 
@@ -71,7 +71,7 @@ impl Removal for Postgres {
         }
         self.wait(self.inner.roll_up())?;
         self.inner.begin_vacuum();
-        self.help(stopping)
+        Ok(())
     }
 
     fn is_rewritten(&self, study: &Study) -> Result<bool> {
@@ -170,9 +170,31 @@ impl Inner {
         Ok(!keys.is_empty())
     }
 
+    /// Merges the chunks of a bucket, from a small one on, where they have many seeds together: those that a fold has, or
+    /// those after it, so that a fold never ends within a chunk. Returns whether there may be more.
     async fn merge_chunks(&self) -> Result<bool, Failure> {
         let session = self.pool.begin().await?;
-        let merged = merge_chunks(&session, None).await?;
+        let next = "WITH small AS (
+                SELECT c.study, c.bucket, c.last <= s.upto AS folded, min(c.last) AS start
+                FROM chunks c JOIN sums s ON s.study = c.study AND s.bucket = c.bucket
+                WHERE c.n < $1 GROUP BY c.study, c.bucket, c.last <= s.upto)
+            SELECT small.study, small.bucket, start FROM small
+            JOIN studies t ON t.study = small.study
+            JOIN sums s ON s.study = small.study AND s.bucket = small.bucket, LATERAL (
+                SELECT sum(c.n) AS n, count(*) AS chunks FROM chunks c
+                WHERE c.study = small.study AND c.bucket = small.bucket AND c.last >= start
+                    AND (c.last <= s.upto) = folded) later
+            WHERE later.chunks > 1 AND later.n >= $2 LIMIT 1";
+        let merged = match session
+            .query_opt(next, &[&(WHOLE as i32), &TOGETHER])
+            .await?
+        {
+            Some(row) => {
+                let study = StudyKey(row.try_get(0)?);
+                merge(&session, study, row.try_get(1)?, row.try_get(2)?).await?
+            }
+            None => false,
+        };
         session.commit().await?;
         Ok(merged)
     }
@@ -199,30 +221,6 @@ impl Inner {
     }
 }
 
-/// Merges the chunks of a bucket, of this one or any, from its first small one on, where they have many seeds together.
-/// Returns whether there may be more.
-pub(super) async fn merge_chunks(
-    client: &Client,
-    of: Option<(StudyKey, i32)>,
-) -> Result<bool, Failure> {
-    let next = "WITH small AS (
-            SELECT study, bucket, min(last) AS start FROM chunks
-            WHERE n < $1 AND ($3::bigint IS NULL OR study = $3 AND bucket = $4) GROUP BY study, bucket)
-        SELECT study, bucket, start FROM small JOIN studies USING (study), LATERAL (
-            SELECT sum(c.n) AS n, count(*) AS chunks FROM chunks c
-            WHERE c.study = small.study AND c.bucket = small.bucket AND c.last >= small.start) later
-        WHERE later.chunks > 1 AND later.n >= $2 LIMIT 1";
-    let (study, bucket) = (of.map(|(study, _)| study.0), of.map(|(_, bucket)| bucket));
-    let params: [&(dyn ToSql + Sync); 4] = [&(WHOLE as i32), &TOGETHER, &study, &bucket];
-    match client.query_opt(next, &params).await? {
-        Some(row) => {
-            let study = StudyKey(row.try_get(0)?);
-            merge(client, study, row.try_get(1)?, row.try_get(2)?).await
-        }
-        None => Ok(false),
-    }
-}
-
 /// The chunks from this commit on into one, sorted. The row of sums is held, so that nobody else merges or folds the
 /// bucket meanwhile.
 async fn merge(client: &Client, study: StudyKey, bucket: i32, start: i64) -> Result<bool, Failure> {
@@ -235,17 +233,14 @@ async fn merge(client: &Client, study: StudyKey, bucket: i32, start: i64) -> Res
     // As many as are merged. Commits never end in between: they hold the bucket's row, and get higher numbers.
     let select = "SELECT last, first, n, body FROM (
              SELECT *, row_number() OVER w AS number, sum(n) OVER w - n AS before FROM (
-                 SELECT * FROM chunks WHERE study = $1 AND bucket = $2 AND last >= $3 ORDER BY last LIMIT 1024) c
+                 SELECT * FROM chunks WHERE study = $1 AND bucket = $2 AND last >= $3
+                     AND (last <= $5) = ($3 <= $5) ORDER BY last LIMIT 1024) c
              WINDOW w AS (ORDER BY last ROWS UNBOUNDED PRECEDING)) c
          WHERE before < $4 OR number <= 2 ORDER BY last";
-    let params: [&(dyn ToSql + Sync); 4] = [&study.0, &bucket, &start, &MOST_SEEDS];
+    let params: [&(dyn ToSql + Sync); 5] = [&study.0, &bucket, &start, &MOST_SEEDS, &upto];
     let rows = client.query(select, &params).await?;
-    let (Some(row), true) = (rows.first(), rows.len() > 1) else {
+    if rows.len() < 2 {
         return Ok(false);
-    };
-    if row.try_get::<_, i64>(0)? <= upto {
-        // It would end within the merged chunk.
-        forget_sum(client, study, bucket).await?;
     }
     let mut run = Run::default();
     for row in &rows {

@@ -71,7 +71,7 @@ impl Inner {
     fn export(&self, study: &Study) -> Result<File, Failure> {
         let file = self.temporary_file()?;
         let seeds = study.has_seeds();
-        let per_sum = 8 * packed_len(study.params().report_dimension()) as u64;
+        let per_sum = 8 * packed_len(study.params().sum_dimension()) as u64;
         let (session, header, sizes) = self.wait(async {
             let session = self.pool.snapshot().await?;
             require_study(&session, study).await?;
@@ -117,7 +117,10 @@ impl Inner {
         for (bucket, n) in sizes {
             archive.section(bucket, n, if seeds { SEED_LEN as u64 * n } else { per_sum })?;
             if seeds {
-                self.read_chunks(&session, study, bucket, &mut |body| archive.put(body))?;
+                self.read_chunks(&session, study, bucket, 0, &mut |_, body| {
+                    archive.put(body)?;
+                    Ok(true)
+                })?;
             } else {
                 let select = "SELECT body FROM sums WHERE study = $1 AND bucket = $2";
                 let row =
@@ -347,7 +350,7 @@ impl Merge<'_> {
     }
 
     fn sum(&self, bucket: i32, n: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let delta = decode_sum(self.study.params().report_dimension(), n, bytes)?;
+        let delta = decode_sum(self.study.params().sum_dimension(), n, bytes)?;
         let adding = add_to_sum(
             self.session,
             [SUM, KEEP_SUM],

@@ -40,10 +40,9 @@ use self::{
     files::{database_files, directory, notice, operator_token, reserve, schema},
     health::Health,
     recent::{LogSizes, RecentIds},
-    reports::{arrivals, buckets, checksum, recent, seeds, site_reports},
+    reports::{arrivals, buckets, checksum, folds, recent, seeds, site_reports},
     reserve::ReserveFile,
     rewrite::Position,
-    seeds::Readers,
     writer::{Caches, Command, Writer},
 };
 use crate::{
@@ -78,7 +77,6 @@ pub(super) struct Sqlite {
     stopping: AtomicBool,
     health: Arc<Health>,
     reserve: ReserveFile,
-    readers: Readers,
     /// How far the seeds of a closed study are sorted.
     sorted: Mutex<Option<Position>>,
     // Last: the directory is unlocked only after the writer has ended.
@@ -188,10 +186,12 @@ impl Sqlite {
         let looked_at = database_files::look(&directory)?;
         let reserve = ReserveFile::beside(&directory.database());
         let open = || -> Result<_, Failure> {
-            let mut connection =
-                schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
+            let mut connection = schema::open_for_writing(&directory.database())?;
             // Before anything is read that the writer caches.
             let files = DatabaseFiles::take(&mut connection, &directory, &looked_at)?;
+            if let Some(bytes) = config.max_store_bytes {
+                schema::limit_size(&connection, bytes)?;
+            }
             Ok((connection, files))
         };
         let named = |failure: Failure| failure.of_file(&directory.database()).into_error();
@@ -248,7 +248,6 @@ impl Sqlite {
             stopping: AtomicBool::new(false),
             health,
             reserve,
-            readers: Readers::default(),
             sorted: Mutex::default(),
             directory,
         })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use eigenveil_shared::Result;
 use rusqlite::{OptionalExtension, Params, Transaction, params};
 
-use super::{Sqlite, TaskKind, recent, rows};
+use super::{Sqlite, TaskKind, folds, recent, rows};
 use crate::contract::{
     decide,
     engine::{Engine as _, Pending, Removal},
@@ -103,6 +103,7 @@ fn remove_deleted_study(transaction: &Transaction<'_>) -> Result<bool, Failure> 
         return Ok(false);
     };
     let removed = remove_identifiers(transaction, pk)?
+        + folds::remove(transaction, pk)?
         + transaction.execute(
             "DELETE FROM seeds WHERE (study_pk, bucket, commit_seq) IN
              (SELECT study_pk, bucket, commit_seq FROM seeds WHERE study_pk = ? LIMIT ?)",

@@ -1,21 +1,17 @@
-//! What is read: sums or seeds of one moment, arrivals, and sizes for the metrics.
+//! What is read: sums of one moment, arrivals, and sizes for the metrics.
 
-use std::sync::Arc;
-
-use eigenveil_estimation::{Cancel, SiteSum};
+use eigenveil_estimation::SiteSum;
 use eigenveil_shared::Result;
 use rusqlite::Connection;
 
-use super::{
-    Sqlite, arrivals, buckets::read_sums, estimates, rows, schema, seeds::Seeds, site_reports,
-};
+use super::{Sqlite, arrivals, buckets::read_sums, estimates, rows, schema, site_reports};
 use crate::{
     contract::{
         arrivals::ArrivalCount,
         engine::Snapshot,
         failure::Failure,
         study::Study,
-        sums::{BucketSums, StoredSeeds, require_all},
+        sums::{BucketSums, require_all},
     },
     counters::signed,
 };
@@ -27,7 +23,7 @@ impl Snapshot for Sqlite {
         let read = || -> Result<BucketSums, Failure> {
             let mut connection = schema::open_for_reading(&self.directory.database())?;
             let transaction = connection.transaction()?;
-            let (n, _) = accepted(&transaction, study)?;
+            let n = accepted(&transaction, study)?;
             let buckets = read_sums(&transaction, study)?;
             BucketSums::of(n, buckets)
         };
@@ -39,36 +35,12 @@ impl Snapshot for Sqlite {
         let read = || -> Result<Vec<SiteSum>, Failure> {
             let mut connection = schema::open_for_reading(&self.directory.database())?;
             let transaction = connection.transaction()?;
-            let (n, _) = accepted(&transaction, study)?;
+            let n = accepted(&transaction, study)?;
             let sums = site_reports::read_sums(&transaction, study.key, params)?;
             require_all(n, &sums)?;
             Ok(sums)
         };
         self.note_damage(read())
-    }
-
-    /// The seeds of a study whose payloads are seeds.
-    fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
-        let read = || -> Result<StoredSeeds<'a>, Failure> {
-            // Earlier commits do not change meanwhile, so no transaction is needed.
-            let reading = self.readers.begin();
-            let connection = schema::open_for_reading(&self.directory.database())?;
-            let (stored, end) = accepted(&connection, study)?;
-            let memory = self.config.sum_cache_bytes;
-            let health = Arc::clone(&self.health);
-            let source = (connection, reading);
-            let seeds = Seeds::new(source, study, (stored, end), memory, health, cancel)?;
-            Ok(StoredSeeds {
-                source: Box::new(seeds),
-                stored,
-            })
-        };
-        self.note_damage(read())
-    }
-
-    /// Keeps no sums of seeds.
-    fn fold(&self, _: &Study, _: Cancel<'_>) -> Result<()> {
-        Ok(())
     }
 
     fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
@@ -94,12 +66,12 @@ impl Snapshot for Sqlite {
     }
 }
 
-/// The number of accepted reports and of the next commit; fails if the study was deleted.
-fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failure> {
+/// The number of accepted reports; fails if the study was deleted.
+pub(super) fn accepted(connection: &Connection, study: &Study) -> Result<u64, Failure> {
     rows::require(connection, study.key, study.id())?;
     Ok(connection.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
+        "SELECT reports_accepted FROM studies WHERE study_pk = ?",
         [study.key],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| row.get(0),
     )?)
 }

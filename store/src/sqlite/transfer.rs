@@ -155,8 +155,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     } else {
         "SELECT n, sum, checksum FROM buckets WHERE study_pk = ? AND bucket = ?"
     })?;
-    let per_sum =
-        8 * eigenveil_shared::packed::packed_len(study.params().report_dimension()) as u64;
+    let per_sum = 8 * eigenveil_shared::packed::packed_len(study.params().sum_dimension()) as u64;
     for (bucket, n) in sizes {
         archive.section(bucket, n, if seeds { 16 * n } else { per_sum })?;
         let mut rows = statement.query(params![study.key, bucket])?;
@@ -251,7 +250,7 @@ fn import_into(
             if study.has_seeds() {
                 next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;
             } else {
-                let p = study.params().report_dimension();
+                let p = study.params().sum_dimension();
                 let mut sums = buckets::read_sum(transaction, &study, bucket)?;
                 sums.merge(&decode_sum(p, n, &bytes)?)?;
                 if !sums.sum().as_slice().iter().all(|entry| entry.is_finite()) {

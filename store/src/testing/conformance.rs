@@ -23,8 +23,12 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 
-use super::fixtures::{
-    SetClock, admissions, create, create_of_sites, report, site_admissions, site_report,
+use super::{
+    fixtures::{
+        SetClock, admissions, answer, create, create_of_sites, create_preparation, report,
+        site_admissions, site_report,
+    },
+    folds::{a_fold_changes_no_sum, copies_are_counted_once_in_folds, folds_follow_their_study},
 };
 #[cfg(feature = "postgres")]
 use crate::postgres::testing::Database;
@@ -40,8 +44,8 @@ use crate::{
     faults::Faults,
 };
 
-struct Fixture {
-    store: Store,
+pub(super) struct Fixture {
+    pub(super) store: Store,
     clock: Arc<SetClock>,
     faults: Faults,
     /// The fleet's, which has the clock.
@@ -66,6 +70,7 @@ impl Fixture {
             retain_ids_days: Some(30),
             // Three reports of three features: six numbers and the count.
             max_site_bytes: 3 * 7 * 8,
+            min_folded_seeds: 64,
             ..StoreConfig::new(directory.path().join("data"))
         };
         let clock = SetClock::new();
@@ -99,7 +104,7 @@ impl Fixture {
         }
     }
 
-    fn set_clock(&self, unix_ms: u64) {
+    pub(super) fn set_clock(&self, unix_ms: u64) {
         self.clock.set(unix_ms);
         #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
@@ -519,6 +524,52 @@ async fn the_reports_of_sites_have_a_bound(of: &Fixture) {
     assert_eq!(of_sites(of, &from).len(), 2);
 }
 
+/// Each answer is counted once, however it comes; counts move and merge by addition.
+async fn answers_are_counted(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate};
+    let study = create_preparation(&of.store, &json!({})).await;
+    // 12 combs of 4 answers, and 2 answers.
+    let counts = |study: &Study| of.store.answer_counts(study).unwrap();
+    assert_eq!(counts(&study), vec![0; 50]);
+    let group = [[0, 0, 0, 3], [0, 0, 11, 2], [1, 0, 0, 1], [1, 0, 0, 1]];
+    let group = (0..)
+        .zip(group)
+        .map(|(number, bytes)| answer(&study, number, bytes));
+    assert_eq!(of.send(&study, group.collect()).await, [Accepted; 4]);
+    let again = vec![
+        answer(&study, 2, [1, 0, 0, 1]),
+        answer(&study, 9, [1, 0, 0, 0]),
+    ];
+    assert_eq!(of.send(&study, again).await, [Duplicate, Accepted]);
+    let mut expected = vec![0; 50];
+    for (at, count) in [(3, 1), (46, 1), (48, 1), (49, 2)] {
+        expected[at] = count;
+    }
+    assert_eq!(
+        (counts(&study), study.reports_accepted()),
+        (expected.clone(), 5)
+    );
+    assert!(of.store.bucket_sums(&study, Cancel::NEVER).is_err());
+    let rows = create(&of.store, &json!({})).await;
+    assert!(of.store.answer_counts(&rows).is_err());
+    let into = create_preparation(&of.store, &json!({})).await;
+    of.send(&into, vec![answer(&into, 20, [0, 0, 0, 3])]).await;
+    let export = of.store.export(&study).unwrap();
+    let verified = || VerifiedExport::read(export.try_clone().unwrap()).unwrap();
+    let merge = async || of.store.import(verified(), Some(Arc::clone(&into))).await;
+    assert_eq!(merge().await.unwrap().reports, 5);
+    assert_eq!(merge().await.unwrap().reports, 0);
+    expected[3] += 1;
+    assert_eq!((counts(&into), into.reports_accepted()), (expected, 6));
+    // A second round is another study.
+    let mut columns = into.params().preparation().unwrap().columns().to_vec();
+    columns[1].name = "drinks".to_owned();
+    let columns = json!({"columns": columns});
+    let other = create_preparation(&of.store, &json!({"preparation": columns})).await;
+    let refused = of.store.import(verified(), Some(other)).await;
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::WrongFingerprint);
+}
+
 type Check = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 macro_rules! checks {
@@ -540,6 +591,10 @@ checks![
     a_sites_report_is_kept_apart,
     a_site_has_no_more_rows_than_its_token,
     the_reports_of_sites_have_a_bound,
+    a_fold_changes_no_sum,
+    copies_are_counted_once_in_folds,
+    folds_follow_their_study,
+    answers_are_counted,
 ];
 
 /// The checks that fail.
@@ -607,6 +662,11 @@ fn mistakes_of_an_engine_are_noticed() {
             "the_reports_of_sites_have_a_bound",
             "AFTER UPDATE OF reports_accepted ON studies",
             "UPDATE studies SET reports_accepted = 1 WHERE reports_accepted > 1",
+        ),
+        (
+            "answers_are_counted",
+            "AFTER INSERT ON buckets",
+            "UPDATE buckets SET n = n + 1",
         ),
     ] {
         let mistake = format!("CREATE TRIGGER mistake {when} BEGIN {what}; END");

@@ -74,6 +74,31 @@ pub async fn create_of_sites(store: &Store, changes: &Value) -> Arc<Study> {
     create(store, &design).await
 }
 
+/// A preparation with a number column, which may be missing, and a yes-no column, with these keys changed.
+pub async fn create_preparation(store: &Store, changes: &Value) -> Arc<Study> {
+    let mut design = json!({
+        "name": "preparation", "epsilon": 1.0, "preparation": {"columns": [
+            {"name": "size", "kind": {"number": {"lo": 0.0, "hi": 8.0}}, "may_be_missing": true},
+            {"name": "smokes", "kind": "yes-no"},
+        ]},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        design[key] = value.clone();
+    }
+    let design = serde_json::from_value(design).unwrap();
+    store.create_study(design).await.unwrap()
+}
+
+/// The report with this number and answer: always the same identifier.
+pub fn answer(study: &Study, number: u8, bytes: [u8; 4]) -> NewReport {
+    let body = codec::encode_report(&Report {
+        id: ReportId::from_parts(START_MS, [number; 16]),
+        fingerprint: study.fingerprint(),
+        payload: bytes.to_vec(),
+    });
+    NewReport::decode(&body.into(), study).unwrap()
+}
+
 /// New tokens of a study of sites: the name of each, and the most rows of its report.
 pub async fn site_admissions(
     store: &Store,
@@ -135,6 +160,31 @@ pub fn site_report(
 /// The report with this number: always the same identifier and payload.
 pub fn report(study: &Study, number: u8) -> NewReport {
     NewReport::decode(&report_body(study, number).into(), study).unwrap()
+}
+
+/// The changes that make a study one of seeds.
+pub fn of_seeds() -> Value {
+    json!({"mechanism": "double-cap", "delta": null})
+}
+
+/// A report with this number: always the same identifier and payload, for more than 256 of them.
+pub fn numbered(study: &Study, number: u32) -> NewReport {
+    with_payload(study, number, number)
+}
+
+/// A report like [`numbered`]'s, with the payload of another one.
+pub fn with_payload(study: &Study, number: u32, payload_of: u32) -> NewReport {
+    let mut random = [0; 16];
+    // The first bytes of an identifier are its time.
+    random[12..].copy_from_slice(&number.to_le_bytes());
+    let mut payload = vec![0; study.payload_len()];
+    payload[..4].copy_from_slice(&payload_of.to_le_bytes());
+    let body = codec::encode_report(&Report {
+        id: ReportId::from_parts(START_MS, random),
+        fingerprint: study.fingerprint(),
+        payload,
+    });
+    NewReport::decode(&body.into(), study).unwrap()
 }
 
 /// The bytes of [`report`], as they are sent.

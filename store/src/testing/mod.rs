@@ -5,6 +5,8 @@ pub mod cluster;
 pub(crate) mod conformance;
 pub mod fixtures;
 #[cfg(test)]
+mod folds;
+#[cfg(test)]
 pub(crate) mod insider;
 
 #[cfg(feature = "postgres")]

@@ -59,6 +59,7 @@ fn follow(page: &str, made: &[&str]) {
     for (file, called) in [
         ("digits.npy", "rows.npy"),
         ("wine.csv", "wine.csv"),
+        ("wine_columns.csv", "columns.csv"),
         (constants, features),
     ] {
         std::fs::copy(data.join(file), folder.path().join(called)).unwrap();
@@ -133,6 +134,12 @@ fn moment_page_commands_work() {
 #[test]
 fn tables_page_commands_work() {
     follow("docs/tables.md", &STUDY_FILES);
+}
+
+#[test]
+fn preparation_page_commands_work() {
+    let files = ["first-round.csv", "constants.csv", "result/estimate.json"];
+    follow("docs/preparation.md", &files);
 }
 
 #[test]

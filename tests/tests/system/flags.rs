@@ -22,6 +22,7 @@ plan --p 9 --epsilon 4 --n 1000
   --sites 3 : cannot be used
   --site-rows 9,8 : cannot be used
   --site-weights precision : --site-weights
+  --columns x : cannot be used
 plan --p 9 --epsilon 4
   --sites 3 : --sites needs --rows
   --rows 9 : --sites

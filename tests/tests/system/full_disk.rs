@@ -71,14 +71,14 @@ async fn sent_once_there_is_room(client: &StudyClient, study: &Study, batch: &[R
 }
 
 fn encode(study: &Study, reports: &[Report]) -> Vec<u8> {
-    let format = ReportFormat::new(study.params());
+    let format = ReportFormat::new(study.params().rows().unwrap());
     let pairs = reports.iter().map(|r| (r.id, r.payload.as_slice()));
     codec::encode_batch(&format, pairs).unwrap()
 }
 
 fn sum(reports: &[Report], p: usize, study: &Study) -> Vec<f64> {
-    let mut sum = ReportSum::new(study.params().mechanism(), p).unwrap();
-    let format = ReportFormat::new(study.params());
+    let mut sum = ReportSum::new(study.params().rows().unwrap().mechanism(), p).unwrap();
+    let format = ReportFormat::new(study.params().rows().unwrap());
     for report in reports {
         let payload = format.payload(&report.payload).unwrap();
         sum.add(&payload).unwrap();

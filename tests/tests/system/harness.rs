@@ -349,7 +349,7 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
     let store = Store::open(&StoreConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
     let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
-    let (mut counted, mut sum) = (0, vec![0.0; packed_len(study.params().report_dimension())]);
+    let (mut counted, mut sum) = (0, vec![0.0; packed_len(study.params().sum_dimension())]);
     for (_, bucket) in &stored.buckets {
         counted += bucket.count();
         for (total, value) in sum.iter_mut().zip(bucket.sum().as_slice()) {

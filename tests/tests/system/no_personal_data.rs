@@ -340,7 +340,8 @@ async fn used_tokens(
     let batch = {
         let [one, two] = [report(), report()];
         let pairs = [&one, &two].map(|report| (report.id, report.payload.as_slice()));
-        codec::encode_batch(&codec::ReportFormat::new(study.params()), pairs).unwrap()
+        let format = codec::ReportFormat::new(study.params().rows().unwrap());
+        codec::encode_batch(&format, pairs).unwrap()
     };
     let http = client(1, root);
     let post_from = |http: &Client, media_type: &str, body: Vec<u8>| {

@@ -127,6 +127,75 @@ class Analyst:
         _log.info("created %r", study)
         return study
 
+    def create_preparation(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        *,
+        epsilon: float,
+        enrolment: str | None = None,
+        purpose: str | None = None,
+        responsible_party: str | None = None,
+        contact: str | None = None,
+        last_day: str | datetime.date | None = None,
+        draft: bool = False,
+    ) -> Study:
+        """Creates a preparation, which finds centers and scales without public rows.
+
+        Each participant answers one question about one column, drawn on the device before the row is looked at.
+        :func:`report` and :meth:`Device.participate` take part as in any study; :meth:`prepare` has what was found.
+
+        Parameters
+        ----------
+        name : str
+            Shown to people.
+        columns : mapping
+            Columns of a row by name, and of each ``"number LO HI"`` (the range that you expect), ``"yes-no"`` or
+            ``"categories A|B|C"``, with ``may-be-missing`` behind it where cells may be missing. A column of categories
+            becomes a feature ``column=category`` for each, as in :func:`prepare`.
+        epsilon : float
+            Of one report; delta is 0.
+        enrolment, purpose, responsible_party, contact, last_day, draft
+            As in :meth:`create_study`.
+        """
+        named = columns.items()
+        kinds = [(_rows.text(column, "the name of a column"), _rows.text(kind, "a column")) for column, kind in named]
+        arguments = _preparation(name, epsilon, enrolment, purpose, responsible_party, contact, last_day, draft)
+        return self._study(self._core.create_preparation(kinds, to_json(arguments)))
+
+    def create_second_round(
+        self,
+        name: str,
+        first: Study | str,
+        *,
+        enrolment: str | None = None,
+        purpose: str | None = None,
+        responsible_party: str | None = None,
+        contact: str | None = None,
+        last_day: str | datetime.date | None = None,
+        draft: bool = False,
+    ) -> Study:
+        """Creates the second round of a preparation, for other people, in the intervals that the first one has found.
+
+        Whoever took part in the first round is refused by their ledger; :meth:`prepare` takes both rounds together.
+        What is not given is as in the first round, but there is no last day.
+        """
+        arguments = _preparation(name, None, enrolment, purpose, responsible_party, contact, last_day, draft)
+        return self._study(self._core.create_second_round(id_of(first), to_json(arguments)))
+
+    def prepare(self, study: Study | str) -> dict[str, Any]:
+        """The constants that a preparation (of two rounds: the second one) has found.
+
+        Returns
+        -------
+        dict
+            ``features``, which :meth:`create_study` takes as they are; ``columns``, what was found of each, with errors
+            and ``messages`` to look at; ``warnings``; ``people`` of each round. The features' descriptions tell
+            participants where center and scale come from.
+        """
+        found: dict[str, Any] = json.loads(self._core.prepare(id_of(study)))
+        return found
+
     def _study(self, text: str) -> Study:
         return Study.from_document(text, self.url)
 
@@ -224,3 +293,20 @@ class Analyst:
 
     def __repr__(self) -> str:
         return f"Analyst({self.url!r})"
+
+
+def _preparation(
+    name: str,
+    epsilon: float | None,
+    enrolment: str | None,
+    purpose: str | None,
+    responsible_party: str | None,
+    contact: str | None,
+    last_day: str | datetime.date | None,
+    draft: bool,
+) -> dict[str, Any]:
+    """The fields of a request for a preparation, beside its columns."""
+    if isinstance(last_day, datetime.date):
+        last_day = f"{last_day:%Y-%m-%d}"
+    about = {"purpose": purpose, "responsible_party": responsible_party, "contact": contact, "last_day": last_day}
+    return {"name": name, "epsilon": epsilon, "enrolment": enrolment, "draft": draft, "about": about}

@@ -490,7 +490,9 @@ def report(
     aside = [label for label in (persons, weights) if isinstance(label, str)]
     names = study.feature_names
     table = _rows.table(rows, aside=aside, expected=names)
-    values = _rows.ordered(table, names, f"study {study.id}", reports=True, persons=persons is not None)
+    others = study.mechanism == "randomised-response"
+    of = f"study {study.id}"
+    values = _rows.ordered(table, names, of, reports=True, persons=persons is not None, others=others)
     n = len(values)
     if n == 0:
         raise InputError("the table has no rows; give at least one")

@@ -181,7 +181,7 @@ def _numbers(found: Floats | list[str]) -> Floats:
     if not isinstance(found, list):
         return found
     nothing = np.full((len(found), 1), np.nan)
-    return _core.read_frame(None, nothing, [(0, found)], None, "a column", True, True)[0][:, 0]
+    return _core.read_frame(None, nothing, [(0, found)], None, "a column", True, True, False)[0][:, 0]
 
 
 def _filled(columns: Iterable[Floats | list[str]], n: int, p: int) -> tuple[Floats, Texts]:
@@ -339,12 +339,19 @@ def _from_arrow(stream: Any) -> Any:
 
 
 def ordered(
-    values: Table, expected: Sequence[str] | None, of: str, *, reports: bool = False, persons: bool = False
+    values: Table,
+    expected: Sequence[str] | None,
+    of: str,
+    *,
+    reports: bool = False,
+    persons: bool = False,
+    others: bool = False,
 ) -> Floats:
     """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched.
 
     Text is read as in a file of the same columns. Of rows that are ``reports`` no single cell is refused, and where
     several may be one of ``persons`` not most of them either: cells that are not read, too large ones too, are missing.
+    With ``others`` a text that is none of a column's categories is another one, and is read.
     """
     if expected is not None and values.unmatched is not None:
         raise InputError(f"{of} has names, and {values.unmatched}", "wrong-names")
@@ -358,7 +365,7 @@ def ordered(
         names = wanted = wanted if wanted is not None and len(wanted) == found.shape[1] else None
     if values.texts or (reports and ((found > _MOST) | (found < -_MOST)).any()):
         texts = list((values.texts or {}).items())
-        found, told = _core.read_frame(names, found, texts, wanted, of, reports, persons)
+        found, told = _core.read_frame(names, found, texts, wanted, of, reports, persons, others)
     elif wanted is not None and names is not None and names != wanted:
         places = {name: place for place, name in enumerate(names)}
         found = np.ascontiguousarray(found[:, [places[name] for name in wanted]])

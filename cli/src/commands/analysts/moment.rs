@@ -288,7 +288,7 @@ fn print(
     estimate: &Estimate,
     refusal: Option<String>,
 ) -> Result<()> {
-    let norm = estimate.params.preprocessing().norm;
+    let norm = estimate.params.preprocessing()?.norm;
     output::text(&norm_caveat(norm))?;
     output::text(if answer.around_the_mean {
         "around the mean, which private centring estimates; units of the prepared rows"

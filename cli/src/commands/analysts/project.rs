@@ -78,6 +78,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         return Err(CliError::usage("--out and --plot are one file; give two"));
     }
     let estimate = read_estimate(&args.estimate)?;
+    let constants = estimate.params.preprocessing()?;
     let expected = ExpectedColumns {
         source: "estimate",
         dimension: estimate.p,
@@ -85,7 +86,8 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         reports: false,
         persons: false,
         site: false,
-        missing_cells: estimate.params.preprocessing().allows_missing_cells(),
+        missing_cells: constants.allows_missing_cells(),
+        other_categories: false,
     };
     let settings = args.table.settings();
     let settings = Settings {
@@ -105,7 +107,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         let picture = picture.map_err(CliError::usage)?;
         files::write(plot, picture.to_svg().as_bytes())?;
     }
-    let of_rows = scored_rows(estimate.params.preprocessing());
+    let of_rows = scored_rows(constants);
     let own = ["row".to_owned()].into_iter().chain(args.label.clone());
     let header = own.chain((1..=estimate.k).map(|j| format!("component_{j}")));
     let lines = (0..).zip(&scores).map(|(at, scores): (usize, _)| {

@@ -5,3 +5,4 @@ pub(crate) mod report;
 mod report_check;
 mod report_give_up;
 mod report_persons;
+mod report_questions;

@@ -20,14 +20,17 @@ use eigenveil_shared::{
     api::StudyState,
     clock::Clock as _,
     enrolment::ParticipantToken,
+    parameters::Parameters,
     privacy::{REFUSAL, STOPPING, format_delta},
-    study::{Fingerprint, StudyParams},
+    study::Fingerprint,
     wording::counted,
 };
 use eigenveil_tables::{ExpectedColumns, Label, Settings, identifiers, number_in};
 use serde::Serialize;
 
-use super::{report_check::RowCheck, report_give_up::give_up, report_persons::Persons};
+use super::{
+    report_check::RowCheck, report_give_up::give_up, report_persons::Persons, report_questions,
+};
 use crate::{
     args::ServerArgs,
     commands::study_name::not_one_study,
@@ -186,13 +189,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     persons.bytes = Vec::new();
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
-    if admitted.counts.total() == 0 {
-        let checked = RowCheck::new(&persons, study.params());
-        if !checked.confirmed(args.yes, study.params())? {
-            return Err(CliError::failed(
-                "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
-            ));
-        }
+    if admitted.counts.total() == 0 && !confirmed(&persons, study.params(), args.yes)? {
+        return Err(CliError::failed(
+            "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
+        ));
     }
     let patient = HttpSettings {
         retry: RetryPolicy::patient(),
@@ -200,6 +200,21 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     };
     let answer = upload(&study, &mut ledger, admitted, &persons, &patient).await?;
     finish(&study, persons.are_labelled(), &answer, json)
+}
+
+/// Whether the file's owner agrees to what its rows look like. About a preparation they are told, and not asked: each
+/// answer is about a single cell.
+fn confirmed(persons: &Persons, params: &Parameters, yes: bool) -> Result<bool> {
+    match params.preparation() {
+        Ok(params) => {
+            report_questions::tell(persons, params);
+            Ok(true)
+        }
+        Err(_) => {
+            let params = params.rows()?;
+            RowCheck::new(persons, params).confirmed(yes, params)
+        }
+    }
 }
 
 impl ReportArgs {
@@ -556,8 +571,12 @@ fn describe_request(study: &StudyInfo) -> String {
 }
 
 /// The rows, and whose they are and how much they count, by the columns that say so.
-fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Result<Persons> {
-    match (params.preprocessing().weights, &args.weight) {
+fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &Parameters) -> Result<Persons> {
+    let weights = params
+        .preprocessing()
+        .ok()
+        .and_then(|constants| constants.weights);
+    match (weights, &args.weight) {
         (Some(_), None) => {
             return Err(CliError::usage(
                 "participants of this study count by weights; give --weight COLUMN, a column of numbers above 0 and at most 1",
@@ -572,6 +591,7 @@ fn read_persons(args: &ReportArgs, bytes: Vec<u8>, params: &StudyParams) -> Resu
     }
     let expected = ExpectedColumns {
         persons: args.person.is_some(),
+        other_categories: params.preparation().is_ok(),
         ..ExpectedColumns::study(params.dimension(), params.feature_names())
     };
     let label = match (&args.person, &args.weight) {
@@ -631,7 +651,13 @@ fn print_check(
     json: bool,
 ) -> Result<()> {
     let params = study.params();
-    RowCheck::new(persons, params).tell(params);
+    match (params.preparation(), params.rows()) {
+        (Ok(params), _) => report_questions::tell(persons, params),
+        (_, rows) => {
+            let rows = rows?;
+            RowCheck::new(persons, rows).tell(rows);
+        }
+    }
     if json {
         return output::json(&CheckAnswer {
             study: study.id().to_owned(),

@@ -1,4 +1,7 @@
-//! `eigenveil prepare`: makes the public constants of a study from public rows or published statistics.
+//! `eigenveil prepare`: makes the public constants of a study from public rows, published statistics or the answers of a
+//! preparation.
+
+mod answers;
 
 use std::{
     num::NonZeroU64,
@@ -24,31 +27,37 @@ use eigenveil_tables::{Label, RowTable, Settings, identifiers};
 use serde::Serialize;
 
 use crate::{
+    args::OperatorArgs,
     error::{CliError, Result},
     files, output,
     tables::{self, Names, TableArgs},
 };
 
-/// Make a study's features file (centers and scales) from public rows or a description
+/// Make a study's features file (centers and scales) from public rows, a description or a preparation
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n  eigenveil prepare --rows visits.csv --person patient --k 3 --n 20000 --epsilon 4 --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys."
+    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n  eigenveil prepare --rows visits.csv --person patient --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --from-study ID --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys. Without either, --from-study takes the answers of a preparation, a study that asks each\nparticipant one question about one column (study create --columns)."
 )]
 pub(crate) struct PrepareArgs {
+    #[command(flatten)]
+    operator: OperatorArgs,
+    /// Identifier of a preparation (of its second round, if it has one), the beginning of it, or its name
+    #[arg(long, value_name = "ID", conflicts_with_all = ["rows", "description", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "person", "TableArgs"])]
+    from_study: Option<String>,
     /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
-    #[arg(long, value_name = "FILE", required_unless_present = "description")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["description", "from_study"], conflicts_with_all = ["token_file", "ca_cert", "insecure_http", "proxy"])]
     rows: Option<PathBuf>,
     /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "person", "TableArgs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon", "mechanism", "delta", "one_hot", "person", "TableArgs", "token_file", "ca_cert", "insecure_http", "proxy"])]
     description: Option<PathBuf>,
     /// Components wanted; with --rows this, --n and --epsilon are required
-    #[arg(long, required_unless_present = "description")]
+    #[arg(long, required_unless_present_any = ["description", "from_study"])]
     k: Option<usize>,
     /// Participants expected
-    #[arg(long, required_unless_present = "description")]
+    #[arg(long, required_unless_present_any = ["description", "from_study"])]
     n: Option<NonZeroU64>,
     /// Privacy-loss bound ε of one report, at most 16
-    #[arg(long, value_name = "E", required_unless_present = "description")]
+    #[arg(long, value_name = "E", required_unless_present_any = ["description", "from_study"])]
     epsilon: Option<f64>,
     #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: MechanismKind,
@@ -91,13 +100,20 @@ impl PrepareArgs {
     }
 }
 
-pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
+pub(crate) async fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     files::check_table(&args.out)?;
+    if let Some(study) = &args.from_study {
+        return answers::run(args, study, json).await;
+    }
     let prepared = match (&args.rows, args.request(), &args.description) {
         (Some(path), Some(request), _) => from_rows(args, path, &request)?,
         (_, _, Some(path)) => describe(&descriptions(path)?)
             .map_err(|error| CliError::from(error).context(path.display()))?,
-        _ => return Err(CliError::usage("give --rows or --description")),
+        _ => {
+            return Err(CliError::usage(
+                "give --rows, --description or --from-study",
+            ));
+        }
     };
     let features = prepared.columns.iter().map(|column| &column.feature);
     let mut file = files::NewFile::create(&args.out)?;

@@ -88,8 +88,8 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     let exhibits: Vec<&'static Exhibit> = match &args.exhibits[..] {
         [all] if all == "all" => ALL.iter().collect(),
         names => {
-            let found = names.iter().map(|name| find(name));
-            found.collect::<std::result::Result<_, _>>()?
+            let exhibits = names.iter().map(|name| find(name));
+            exhibits.collect::<std::result::Result<_, _>>()?
         }
     };
     let size = match args.full {

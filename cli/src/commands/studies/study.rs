@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
-use eigenveil_estimation::{planning::slow_report_note, statistics::MomentEstimate};
+use eigenveil_estimation::{
+    planning::slow_report_note, preparation::second_round_of, statistics::MomentEstimate,
+};
 use eigenveil_shared::{
     about::{FeatureNotice, StudyNotice, UtcDate},
-    api::{CreateStudyRequest, NewSiteToken, StudyDocument, StudySummary},
+    api::{CreateStudyRequest, NewSiteToken, PreparationRequest, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
     estimate::ComponentCount,
     parameters::Parameters,
@@ -15,6 +17,7 @@ use eigenveil_shared::{
     site_study::{SiteTerms, SiteWeights},
     wording::{counted, plural},
 };
+use eigenveil_tables::questions;
 
 use crate::commands::{print_written, study_name::find_study};
 use crate::{
@@ -39,7 +42,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows.\nIts columns label,unit,description, if it has them, tell participants what each feature means."
+        after_help = "Examples:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n  eigenveil study create --name heights-prepared --columns columns.csv --epsilon 1\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows.\nIts columns label,unit,description, if it has them, tell participants what each feature means."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -165,14 +168,14 @@ struct CreateArgs {
     #[arg(long)]
     name: String,
     /// Dimension of a row; the number of lines of --features when absent
-    #[arg(long, value_name = "P", required_unless_present = "features")]
+    #[arg(long, value_name = "P", required_unless_present_any = ["features", "columns", "second_round_of"])]
     p: Option<usize>,
     /// Default number of components of an estimate
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
     k: ComponentCount,
     /// Privacy-loss bound ε of one report, at most 16
-    #[arg(long, value_name = "E")]
-    epsilon: f64,
+    #[arg(long, value_name = "E", required_unless_present = "second_round_of")]
+    epsilon: Option<f64>,
     #[command(flatten)]
     mechanism: MechanismArgs,
     /// CSV with the columns name,center,scale: public constants of the features; and label,unit,description: what
@@ -198,7 +201,23 @@ struct CreateArgs {
     #[command(flatten)]
     sites: SiteArgs,
     #[command(flatten)]
+    preparation: PreparationArgs,
+    #[command(flatten)]
     about: AboutArgs,
+}
+
+/// A preparation.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Preparation: each report is one answer about one column")]
+struct PreparationArgs {
+    /// CSV with the columns name,kind: what is asked about. A kind is number LO HI, yes-no or categories A|B|C, and
+    /// may-be-missing behind it where cells may be missing; with label,unit,description for participants to read
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["p", "features", "k", "second_round_of"])]
+    columns: Option<PathBuf>,
+    /// The second round of this preparation, for other people, at its epsilon: its identifier, the beginning of it, or
+    /// its name
+    #[arg(long, value_name = "ID", conflicts_with_all = ["p", "features", "k", "epsilon"])]
+    second_round_of: Option<String>,
 }
 
 /// The notice that participants read on the study's page and in their receipts.
@@ -238,7 +257,12 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     let client = args.operator.client()?;
     let document = match &args.command {
         StudyCommand::Create(create) => {
-            let (request, params) = request(create)?;
+            let request = match &create.preparation.second_round_of {
+                Some(first) => second_round(&client, create, first).await?,
+                None => request(create)?,
+            };
+            // Fails here, with the server's message, before anything is created.
+            let params = request.params()?;
             if !create.same_name {
                 check_name_is_free(&client.list().await?, &create.name)?;
             }
@@ -376,7 +400,47 @@ async fn tokens(client: &OperatorClient, id: &str, wanted: &TokenArgs, json: boo
     )
 }
 
-fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
+/// The second round of a preparation: the intervals that its first round has found.
+async fn second_round(
+    client: &OperatorClient,
+    create: &CreateArgs,
+    first: &str,
+) -> Result<CreateStudyRequest> {
+    let id = find_study(client, first).await?;
+    let (first, answers) = (client.study(&id).await?, client.answers(&id).await?);
+    create.preparation_request(second_round_of(&first, &answers, &create.name)?)
+}
+
+impl CreateArgs {
+    /// A preparation with what flags say; those without effect are refused by the request itself.
+    fn preparation_request(&self, usual: CreateStudyRequest) -> Result<CreateStudyRequest> {
+        Ok(CreateStudyRequest {
+            preparation: usual.preparation,
+            weights: self.weights.then_some(Weights {
+                mean: self.mean_weight,
+            }),
+            draft: self.draft,
+            enrolment: self.enrolment.unwrap_or(usual.enrolment),
+            about: self.about.about(None)?.or(usual.about),
+            sites: self.sites.terms(),
+            ..self.mechanism.study(&self.name, 0, usual.epsilon, None)?
+        })
+    }
+}
+
+fn request(create: &CreateArgs) -> Result<CreateStudyRequest> {
+    // Clap requires it, unless it is that of a first round.
+    let epsilon = create
+        .epsilon
+        .ok_or_else(|| CliError::usage("give --epsilon"))?;
+    if let Some(path) = &create.preparation.columns {
+        let (columns, notices) = questions::parse(path, &files::read_text(path)?)?;
+        let after = None;
+        let preparation = PreparationRequest { columns, after };
+        let mut usual = CreateStudyRequest::of_preparation(&create.name, epsilon, preparation);
+        usual.about.features = notices;
+        return create.preparation_request(usual);
+    }
     let path = create.features.as_deref();
     let (features, notices) = path.map(tables::read_constants).transpose()?.unzip();
     let dimension = match (create.p, &features) {
@@ -386,13 +450,13 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
     };
     let design = create
         .mechanism
-        .study(&create.name, dimension, create.epsilon, features)?;
+        .study(&create.name, dimension, epsilon, features)?;
     let sites = create.sites.terms();
     let usual = match sites {
         Some(_) => Enrolment::Token,
         None => Enrolment::Open,
     };
-    let request = CreateStudyRequest {
+    Ok(CreateStudyRequest {
         default_k: create.k,
         weights: create.weights.then_some(Weights {
             mean: create.mean_weight,
@@ -402,10 +466,7 @@ fn request(create: &CreateArgs) -> Result<(CreateStudyRequest, Parameters)> {
         about: create.about.about(notices.flatten())?,
         sites,
         ..design
-    };
-    // Fails here, with the server's message, before anything is sent.
-    let params = request.params()?;
-    Ok((request, params))
+    })
 }
 
 /// Notes for whoever creates a study, before anybody sends a report.
@@ -419,16 +480,18 @@ fn creation_notes(request: &CreateStudyRequest, params: &Parameters) -> Vec<Stri
         ));
     }
     let features = request.features.as_deref().unwrap_or_default();
-    if params.preprocessing().centring.is_none()
+    let constants = params.preprocessing().ok();
+    if constants.is_some_and(|constants| constants.centring.is_none())
         && features.iter().all(|feature| feature.center == 0.0)
     {
         notes.push(
-            "no center is subtracted: if the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, and --centring removes the mean privately"
+            "no center is subtracted: if the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows or from a preparation (study create --columns), and --centring removes the mean privately"
                 .to_owned(),
         );
     }
-    let moment = MomentEstimate::check_preprocessing(params.preprocessing());
-    notes.extend(moment.err().map(|why| why.detail().to_owned()));
+    let refused =
+        constants.and_then(|constants| MomentEstimate::check_preprocessing(constants).err());
+    notes.extend(refused.map(|why| why.detail().to_owned()));
     notes.extend(params.rows().ok().and_then(slow_report_note));
     notes
 }

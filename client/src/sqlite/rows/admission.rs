@@ -84,10 +84,10 @@ impl RowLedger {
     ///
     /// # Errors
     /// `already-participated` if rows took part in this study at another address, or in another study of this server
-    /// that had the name by which this one was [called](Study::called); `wrong-fingerprint`; `study-not-open` and
-    /// `study-ended` if rows have no report yet; `invalid-about` if reports that may be sent were made for another
-    /// purpose (a study that moves must keep its purpose even with consent); `invalid-budget`;
-    /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
+    /// that had the name by which this one was [called](Study::called), or in another round of the same preparation;
+    /// `wrong-fingerprint`; `study-not-open` and `study-ended` if rows have no report yet; `invalid-about` if reports
+    /// that may be sent were made for another purpose (a study that moves must keep its purpose even with consent);
+    /// `invalid-budget`; [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is read with other settings than for the study's first
     /// reports; `budget-exceeded` if it would exceed a row's limit; `token-required` or `usage` for rows that would be
     /// charged without their own token. [`Error::hint`] says how to avoid the error.
@@ -164,6 +164,7 @@ impl RowLedger {
         let missing = self.missing(study.id(), file.rows)?;
         let admitted = self.admit_study(study, request, !missing.is_empty())?;
         self.check_no_persons()?;
+        self.check_other_rounds(study, &missing, named_rows)?;
         if let Some(known) = &admitted.known {
             self.check_settings(known, &file)?;
         }

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
-use eigenveil_shared::{about::UtcDate, clock::Clock, privacy::Budget, study::Fingerprint};
+use eigenveil_shared::{
+    about::UtcDate, clock::Clock, parameters::Parameters, privacy::Budget, study::Fingerprint,
+};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -14,7 +16,7 @@ use crate::{
     book::StudyRecord,
     error::{Error, Result},
     exchange::Server,
-    rules::{Limits, PrivacyCost, check_known, check_move, compose},
+    rules::{Limits, PrivacyCost, check_known, check_move, compose, took_part_in_other_round},
     sqlite::file::LockedFile,
     study_info::StudyInfo,
 };
@@ -226,6 +228,44 @@ impl RowLedger {
                     "whoever is responsible for the rows",
                 )
             })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a round of a preparation for rows that took part in another round of it; `whom` names some of them.
+    pub(super) fn check_other_rounds(
+        &self,
+        study: &StudyInfo,
+        rows: &[Range<u64>],
+        whom: impl Fn(&Range<u64>) -> String,
+    ) -> Result<()> {
+        let Some(first) = study.parameters().first_round() else {
+            return Ok(());
+        };
+        let known: Vec<(i64, String, Vec<u8>)> = self.store.all(
+            "SELECT number, study, canonical_params FROM study JOIN study_terms USING (number) WHERE study != ?1",
+            [study.id()],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        let is_round = |params: &[u8]| {
+            Parameters::from_canonical(params)
+                .is_ok_and(|params| params.first_round() == Some(first))
+        };
+        let rounds: BTreeMap<i64, String> = known
+            .into_iter()
+            .filter(|(_, _, params)| is_round(params))
+            .map(|(number, study, _)| (number, study))
+            .collect();
+        for charge in self.charges()? {
+            let Some(other) = rounds.get(&charge.study) else {
+                continue;
+            };
+            let both = |rows: &Range<u64>| {
+                rows.start.max(charge.rows.start)..rows.end.min(charge.rows.end)
+            };
+            if let Some(rows) = rows.iter().map(both).find(|both| !both.is_empty()) {
+                return Err(took_part_in_other_round(study, &whom(&rows), other));
+            }
         }
         Ok(())
     }

@@ -16,7 +16,6 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-use self::split::gives_directions;
 pub use self::{
     seeds::SeedCounts,
     split::{FALSE_ALARM_RATE, SampleSplit},
@@ -30,7 +29,7 @@ use crate::{
 /// `buckets` are those of [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same
 /// reports, with bucket numbers of the same parity.
 ///
-/// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
+/// `None` with fewer than 64 reports in a half. `cancel` is checked for every 4,096 seeds.
 pub fn check_feasibility(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
@@ -43,14 +42,10 @@ pub fn check_feasibility(
     let seeds = match (params.mechanism().decoding(), seeds) {
         (Decoding::Direction(parameters), Some(seeds)) => {
             let mut counts = SeedCounts::new(&split.directions, parameters);
-            seeds.pass(&mut |bucket, seeds| {
-                if gives_directions(bucket) {
-                    return Ok(());
-                }
+            for some in seeds.sample(cancel)?.chunks(1 << 12) {
                 cancel.check()?;
-                counts.add_seeds(seeds);
-                Ok(())
-            })?;
+                counts.add_seeds(some);
+            }
             counts.finish()
         }
         (Decoding::Direction(_), None) | (Decoding::Entries | Decoding::Grid { .. }, _) => None,
@@ -65,11 +60,16 @@ pub fn judge(
     seeds: Option<SeedCheck>,
 ) -> FeasibilityCheck {
     let length = length::check(split, params);
+    let reports = split.others.count();
+    let seeds = seeds.map(|check| SeedCheck {
+        sampled: check.sampled.filter(|sampled| *sampled < reports),
+        ..check
+    });
     let too_many = seeds
         .as_ref()
         .is_some_and(|seeds| seeds.found >= seeds.limit);
     FeasibilityCheck {
-        reports: split.others.count(),
+        reports,
         false_alarm_rate: FALSE_ALARM_RATE,
         verdict: match length.found > length.limit || too_many {
             true => Feasibility::Infeasible,
@@ -86,7 +86,9 @@ pub fn warnings(check: &FeasibilityCheck) -> Vec<Warning> {
     let too_long = (length.found > length.limit).then(|| Warning::TooLong(length.clone()));
     let seeds = check.seeds.clone();
     let chosen = seeds.filter(|seeds| seeds.found >= seeds.limit);
-    let reports = check.reports;
-    let chosen = chosen.map(|check| Warning::ChosenSeeds { check, reports });
+    let chosen = chosen.map(|seeds| Warning::ChosenSeeds {
+        reports: seeds.sampled.unwrap_or(check.reports),
+        check: seeds,
+    });
     too_long.into_iter().chain(chosen).collect()
 }

@@ -137,6 +137,7 @@ impl<'a> SeedCounts<'a> {
                     found: count,
                     expected: n * share,
                     limit: limit(self.reports, share, ln_alarms),
+                    sampled: Some(self.reports),
                 };
                 worst = Some((evidence, check));
             }

@@ -4,7 +4,7 @@ use eigenveil_shared::{Result, study::StudyParams};
 use nalgebra::DMatrix;
 
 use crate::{
-    input::accumulate::Accumulator,
+    input::{accumulate::Accumulator, seed_sample::gives_directions},
     linalg::{packed_to_dense, top_k},
 };
 
@@ -21,11 +21,6 @@ pub struct SampleSplit {
     pub directions: DMatrix<f64>,
     /// The decoded sum of the other half.
     pub others: Accumulator,
-}
-
-/// Whether a bucket belongs to the half that provides the directions.
-pub(super) fn gives_directions(bucket: u32) -> bool {
-    bucket.is_multiple_of(2)
 }
 
 impl SampleSplit {

@@ -8,7 +8,7 @@ use nalgebra::DMatrix;
 
 use crate::{
     cancel::Cancel,
-    input::accumulate::Accumulator,
+    input::{accumulate::Accumulator, seed_sample::SeedSample},
     linalg::{GramSum, parallel_for_each},
 };
 
@@ -25,11 +25,12 @@ pub trait SeedSource {
         0
     }
 
-    /// Passes all seeds to `take` in chunks, each with the number of its bucket.
+    /// Passes the seeds that are in no sum of [`folded`](Self::folded) to `take`, range by range, each with the number
+    /// of its bucket. A range is added up by itself: whether it is in a folded sum changes no bit of its bucket's.
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()>;
 
-    /// Passes the sums that were kept to `take`, at most one a bucket, with its number: of seeds of [`pass`](Self::pass),
-    /// each once. `cancel` is checked for every chunk that is read.
+    /// Passes the sums of the first seeds of buckets to `take`, at most one per bucket, with its number. A source that
+    /// is to be read seed by seed has none.
     fn folded(
         &self,
         _cancel: Cancel<'_>,
@@ -38,9 +39,23 @@ pub trait SeedSource {
         Ok(())
     }
 
-    /// Passes like [`pass`](Self::pass), without the seeds that are in [`folded`](Self::folded) sums.
-    fn pass_unfolded(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
-        self.pass(take)
+    /// Seeds of the odd buckets, for the check whether real rows can have produced them: all, or a [`SeedSample`] of
+    /// each bucket.
+    fn sample(&self, cancel: Cancel<'_>) -> Result<Vec<Seed>> {
+        let buckets = self.buckets();
+        let mut samples: Vec<SeedSample> = (0..buckets)
+            .map(|bucket| SeedSample::new(bucket, buckets))
+            .collect();
+        self.pass(&mut |bucket, seeds| {
+            cancel.check()?;
+            samples[bucket as usize].add(seeds);
+            Ok(())
+        })?;
+        Ok(samples
+            .iter()
+            .flat_map(SeedSample::seeds)
+            .copied()
+            .collect())
     }
 }
 

@@ -1,14 +1,13 @@
 //! What a study has counted, as of one moment.
 
-use std::ops::Deref;
-
 use bytes::Bytes;
-use eigenveil_estimation::{SiteSum, accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_estimation::{SiteSum, accumulate::Accumulator};
 use eigenveil_shared::{
     Result,
     codec::SiteReportFormat,
     mechanism::{Payload, double_cap::Seed, table::TablePayload},
     packed::{PackedSymmetric, packed_len},
+    preparation::PreparationParams,
     site_study::SiteStudyParams,
 };
 
@@ -40,28 +39,6 @@ impl BucketSums {
             duplicates: 0,
             buckets,
         })
-    }
-}
-
-/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
-pub struct StoredSeeds<'a> {
-    pub(crate) source: Box<dyn SeedSource + 'a>,
-    /// Reports stored.
-    pub(crate) stored: u64,
-}
-
-impl StoredSeeds<'_> {
-    /// Number of seeds without duplicates.
-    pub fn count(&self) -> u64 {
-        self.stored.saturating_sub(self.source.repeated())
-    }
-}
-
-impl<'a> Deref for StoredSeeds<'a> {
-    type Target = dyn SeedSource + 'a;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.source
     }
 }
 
@@ -116,6 +93,7 @@ impl Delta {
             Payload::Seed(seed) => self.seeds.push(*seed),
             Payload::Floats(numbers) => sum()?.add(numbers)?,
             Payload::Integers(numbers) => sum()?.add(numbers)?,
+            Payload::Answer(answer) => sum()?.count_at(answer.count())?,
         }
         Ok(())
     }
@@ -158,8 +136,21 @@ pub(crate) fn require_all(accepted: u64, sums: &[SiteSum]) -> Result<(), Failure
     }
 }
 
+/// The counts of all answers of a preparation from a sum of them, with zeros behind them; `None` if no reports have
+/// these: a count is a whole number of at least 0, and together they are as many as the reports.
+pub(crate) fn answer_counts(params: &PreparationParams, sum: &Accumulator) -> Option<Vec<u64>> {
+    let entries = sum.sum().as_slice().iter();
+    let counts = entries.map(|entry| {
+        let count = *entry as u64;
+        (count as f64 == *entry).then_some(count)
+    });
+    let mut counts: Vec<u64> = counts.collect::<Option<_>>()?;
+    let total = counts.iter().try_fold(0_u64, |sum, n| sum.checked_add(*n));
+    let padding = counts.split_off(params.mechanism().counts().min(counts.len()));
+    (total == Some(sum.count()) && padding.iter().all(|n| *n == 0)).then_some(counts)
+}
+
 /// A sum as it is stored.
-#[cfg(feature = "postgres")]
 pub(crate) fn encode_sum(sum: &Accumulator) -> Vec<u8> {
     let entries = sum.sum().as_slice().iter();
     entries.flat_map(|entry| entry.to_le_bytes()).collect()

@@ -93,7 +93,7 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
     let directory = DataDirectory::open(data_dir)?;
     let (looked_at, entropy) = (database_files::look(&directory)?, &*environment.entropy);
     let mut connection =
-        schema::open_for_writing(&directory.database(), None).map_err(Failure::into_error)?;
+        schema::open_for_writing(&directory.database()).map_err(Failure::into_error)?;
     let mut database = DatabaseFiles::take(&mut connection, &directory, &looked_at)
         .map_err(Failure::into_error)?;
     let files = directory.token_files();

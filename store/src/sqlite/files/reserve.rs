@@ -77,7 +77,12 @@ impl ReserveFile {
 
     /// Whether there is room for more than a deletion may need.
     pub(crate) fn has_room(&self) -> bool {
-        self.free() >= 4 * self.bytes
+        self.has_room_for(0)
+    }
+
+    /// Whether there is room for these bytes, and for more than a deletion may need.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        self.free() >= (4 * self.bytes).saturating_add(bytes)
     }
 
     fn is_there(&self) -> bool {

@@ -162,6 +162,18 @@ const MIGRATIONS: &[&str] = &["
         checksum BLOB NOT NULL CHECK (length(checksum) = 8),
         PRIMARY KEY (study_pk, number)
     ) STRICT;
+", "
+    -- A cache: of the n seeds of a bucket in its rows up to upto the sum, a sample and fingerprints, with a checksum. No
+    -- body: none, and upto is below every row. generation: a larger one with each change, also of the rows' order.
+    CREATE TABLE folds (
+        study_pk   INTEGER NOT NULL REFERENCES studies,
+        bucket     INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        upto       INTEGER NOT NULL,
+        n          INTEGER NOT NULL CHECK (n >= 0),
+        body       BLOB,
+        PRIMARY KEY (study_pk, bucket)
+    ) STRICT;
 "];
 
 /// The last version whose stores have no reports of sites.
@@ -175,8 +187,8 @@ pub(crate) fn has_site_reports(connection: &Connection) -> rusqlite::Result<bool
 /// For other connections.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens the database for writing, and creates it if it is empty. It never grows beyond `limit` bytes.
-pub(crate) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection, Failure> {
+/// Opens the database for writing, and creates it if it is empty.
+pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, Failure> {
     let open_error = |error: rusqlite::Error| open_error(path, &error);
     let mut connection = Connection::open(path).map_err(open_error)?;
     keep_wal(&connection).map_err(open_error)?;
@@ -210,15 +222,15 @@ pub(crate) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     configure(&connection, disk_bytes(folder)).map_err(open_error)?;
-    if let Some(bytes) = limit {
-        // SQLite accepts no less than what is in use.
-        connection
-            .pragma_update_and_check(None, "max_page_count", (bytes / PAGE_BYTES).max(1), |_| {
-                Ok(())
-            })
-            .map_err(open_error)?;
-    }
     Ok(connection)
+}
+
+/// From now on the database does not grow beyond so many bytes, or beyond what it has. A migration may need more: it comes
+/// before.
+pub(crate) fn limit_size(connection: &Connection, bytes: u64) -> rusqlite::Result<()> {
+    // SQLite accepts no less than what is in use.
+    let pages = (bytes / PAGE_BYTES).max(1);
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
 }
 
 /// Reads the main file as it is, whatever its log says.
@@ -325,4 +337,30 @@ fn open_error(path: &Path, error: &rusqlite::Error) -> Failure {
         path.display()
     ))
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Store, config::StoreConfig, database_path, environment::Environment};
+
+    /// The tables of this version are made in a store that has all that it may have.
+    #[test]
+    fn a_full_store_is_migrated() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig {
+            max_store_bytes: Some(1 << 20),
+            ..StoreConfig::new(folder.path().join("data"))
+        };
+        let open = || Store::open(&config, Environment::system());
+        let connect = || Connection::open(database_path(&config.data_dir)).unwrap();
+        drop(open().unwrap());
+        // As the version before has it, and larger than the limit.
+        let older = "DROP TABLE folds; PRAGMA user_version = 3;
+            INSERT INTO settings (key, value) VALUES ('filler', zeroblob(2000000)); VACUUM";
+        connect().execute_batch(older).unwrap();
+        drop(open().unwrap());
+        let version: usize = pragma(&connect(), "user_version").unwrap();
+        assert_eq!(version, VERSION);
+    }
 }

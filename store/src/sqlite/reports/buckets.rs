@@ -133,7 +133,7 @@ pub(crate) fn read_sum(
     study: &Study,
     bucket: u32,
 ) -> Result<Accumulator, Failure> {
-    let p = study.params().report_dimension();
+    let p = study.params().sum_dimension();
     let stored: Option<(u64, Vec<u8>, [u8; 8])> = connection
         .prepare_cached("SELECT n, sum, checksum FROM buckets WHERE study_pk = ? AND bucket = ?")?
         .query_row(params![study.key, bucket], |row| {
@@ -178,7 +178,7 @@ pub(crate) fn read_sums(
     connection: &Connection,
     study: &Study,
 ) -> Result<Vec<(u32, Accumulator)>, Failure> {
-    let p = study.params().report_dimension();
+    let p = study.params().sum_dimension();
     let mut statement = connection.prepare(
         "SELECT bucket, n, sum, checksum FROM buckets WHERE study_pk = ? ORDER BY bucket",
     )?;

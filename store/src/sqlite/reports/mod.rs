@@ -3,6 +3,7 @@
 pub(super) mod arrivals;
 pub(super) mod buckets;
 pub(super) mod checksum;
+pub(super) mod folds;
 pub(super) mod recent;
 pub(super) mod seeds;
 pub(super) mod site_reports;

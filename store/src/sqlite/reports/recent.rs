@@ -323,7 +323,7 @@ mod tests {
     fn every_identifier_is_accepted_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ids.db");
-        let mut connection = schema::open_for_writing(&path, None).unwrap();
+        let mut connection = schema::open_for_writing(&path).unwrap();
         for study_pk in [1, 2] {
             connection
                 .execute(

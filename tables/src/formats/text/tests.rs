@@ -800,6 +800,29 @@ fn categories_are_exact_text() {
     }
 }
 
+/// In a preparation a text that is none of the categories is another one, however many rows have it.
+#[test]
+fn other_texts_are_another_category_of_a_preparation() {
+    let names = ["town=Rome", "town=Milan", "smoker=yes|no"];
+    let asked = ExpectedColumns {
+        other_categories: true,
+        ..study(Some(&names), 3)
+    };
+    let text = "town,smoker\n".to_owned() + &"Turin,yes\n".repeat(30) + "Rome,no\nNA,never\n";
+    let table = report(&text, Header::Auto, &asked).unwrap();
+    assert_eq!(table.row(0).values(), [0.0, 0.0, 1.0]);
+    assert_eq!(table.row(30).values(), [1.0, 0.0, 0.0]);
+    assert!(table.row(31).values()[..2].iter().all(|x| x.is_nan()));
+    let unreadable = table.unreadable(true).unwrap();
+    let words = ["column 2 (smoker): none of the categories"];
+    assert_says(&unreadable, &words, &["town", "Turin", "never"]);
+    let of_rows = ExpectedColumns {
+        other_categories: false,
+        ..asked
+    };
+    assert!(report(&text, Header::Auto, &of_rows).is_err());
+}
+
 /// One feature of two categories knows both: another text is neither, and not the one for which it is 0.
 #[test]
 fn a_feature_of_two_categories_has_both() {

@@ -1,0 +1,497 @@
+//! Folds of buckets as rows: written by the writer's thread, dropped by whatever gives seeds another order.
+
+use std::fs::metadata;
+
+use eigenveil_shared::Result;
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::seeds::read_rows;
+use crate::{
+    contract::{
+        engine::{Kept, NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
+        failure::Failure,
+        study::{Study, StudyKey},
+    },
+    sqlite::{Sqlite, rows, schema, snapshot::accepted},
+};
+
+impl Seeds for Sqlite {
+    /// In a read transaction, on a connection of its own: reading must not block others.
+    fn read_seeds(&self, study: &Study, read: &mut ReadSeeds<'_>) -> Result<()> {
+        let mut read_all = || -> Result<(), Failure> {
+            let mut connection = schema::open_for_reading(&self.directory.database())?;
+            let transaction = connection.transaction()?;
+            read(&Reader {
+                accepted: accepted(&transaction, study)?,
+                connection: &transaction,
+                study_pk: study.key,
+            })
+        };
+        self.note_damage(read_all())
+    }
+
+    /// Leaves the last of the space to reports.
+    fn has_room(&self, bytes: u64) -> bool {
+        let size = metadata(self.directory.database()).map_or(0, |file| file.len());
+        let limit = self.config.max_store_bytes.unwrap_or(u64::MAX);
+        self.reserve.has_room_for(bytes) && size.saturating_add(bytes) <= limit - limit / 8
+    }
+
+    fn keep_fold(
+        &self,
+        study: &Study,
+        bucket: u32,
+        generation: i64,
+        fold: NewFold,
+    ) -> Result<bool> {
+        self.write_fold(study, move |transaction, pk| {
+            keep(transaction, pk, bucket, generation, &fold)
+        })
+    }
+
+    fn drop_fold(&self, study: &Study, bucket: u32, generation: i64) -> Result<()> {
+        self.write_fold(study, move |transaction, pk| {
+            let before = kept(transaction, pk, bucket)?;
+            if before.generation == generation {
+                put(transaction, pk, bucket, after(before, None), None)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Sqlite {
+    /// A transaction after which nothing of replaced folds is left in free pages: they show which seeds came earlier.
+    fn write_fold<T: Send + 'static>(
+        &self,
+        study: &Study,
+        write: impl FnOnce(&Transaction<'_>, StudyKey) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (pk, id) = (study.key, study.id());
+        self.write_blocking(move |transaction| {
+            rows::require(transaction, pk, id)?;
+            transaction.pragma_update(None, "secure_delete", true)?;
+            let written = write(transaction, pk);
+            transaction.pragma_update(None, "secure_delete", "FAST")?;
+            written
+        })
+    }
+}
+
+struct Reader<'a> {
+    connection: &'a Connection,
+    study_pk: StudyKey,
+    accepted: u64,
+}
+
+impl SeedReader for Reader<'_> {
+    fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    fn kept(&self, bucket: u32) -> Result<Kept, Failure> {
+        kept(self.connection, self.study_pk, bucket)
+    }
+
+    fn fold(&self, bucket: u32) -> Result<Option<Vec<u8>>, Failure> {
+        let select = "SELECT body FROM folds WHERE study_pk = ? AND bucket = ?";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let body: Option<Option<Vec<u8>>> = statement
+            .query_row(params![self.study_pk, bucket], |row| row.get(0))
+            .optional()?;
+        Ok(body.flatten())
+    }
+
+    fn last(&self, bucket: u32) -> Result<i64, Failure> {
+        let select =
+            "SELECT coalesce(max(commit_seq), -1) FROM seeds WHERE study_pk = ? AND bucket = ?";
+        let mut statement = self.connection.prepare_cached(select)?;
+        Ok(statement.query_row(params![self.study_pk, bucket], |row| row.get(0))?)
+    }
+
+    fn rows(&self, bucket: u32, after: i64, take: &mut RowSink<'_>) -> Result<(), Failure> {
+        read_rows(self.connection, self.study_pk, bucket, after, take)
+    }
+}
+
+fn kept(connection: &Connection, study_pk: StudyKey, bucket: u32) -> Result<Kept, Failure> {
+    let select = "SELECT generation, upto, n FROM folds WHERE study_pk = ? AND bucket = ?";
+    let mut statement = connection.prepare_cached(select)?;
+    let row = statement.query_row(params![study_pk, bucket], |row| {
+        Ok(Kept {
+            generation: row.get(0)?,
+            upto: row.get(1)?,
+            n: row.get(2)?,
+        })
+    });
+    Ok(row.optional()?.unwrap_or(Kept {
+        generation: 0,
+        upto: -1,
+        n: 0,
+    }))
+}
+
+/// The one that is kept in its place: a fold, or none.
+fn after(before: Kept, fold: Option<&NewFold>) -> Kept {
+    Kept {
+        generation: before.generation + 1,
+        upto: fold.map_or(-1, |fold| fold.upto),
+        n: fold.map_or(0, |fold| fold.n),
+    }
+}
+
+fn put(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+    bucket: u32,
+    kept: Kept,
+    body: Option<&[u8]>,
+) -> Result<(), Failure> {
+    transaction.execute(
+        "INSERT INTO folds (study_pk, bucket, generation, upto, n, body) VALUES (?, ?, ?, ?, ?, ?)
+         ON CONFLICT (study_pk, bucket) DO UPDATE SET
+             generation = excluded.generation, upto = excluded.upto, n = excluded.n, body = excluded.body",
+        params![study_pk, bucket, kept.generation, kept.upto, kept.n, body],
+    )?;
+    Ok(())
+}
+
+fn keep(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+    bucket: u32,
+    generation: i64,
+    fold: &NewFold,
+) -> Result<bool, Failure> {
+    let before = kept(transaction, study_pk, bucket)?;
+    // Of the new rows only: what those before are is said by the generation.
+    let added: u64 = transaction.query_row(
+        "SELECT coalesce(sum(n), 0) FROM seeds
+         WHERE study_pk = ? AND bucket = ? AND commit_seq > ? AND commit_seq <= ?",
+        params![study_pk, bucket, before.upto, fold.upto],
+        |row| row.get(0),
+    )?;
+    if before.generation != generation || before.n + added != fold.n {
+        return Ok(false);
+    }
+    let moved_on = after(before, Some(fold));
+    put(transaction, study_pk, bucket, moved_on, Some(&fold.body))?;
+    Ok(true)
+}
+
+/// Before rows of the bucket are sorted and numbered anew, where whatever is replaced is overwritten: a fold of all seeds
+/// stays what it is, and any other is dropped, since it shows which seeds came earlier.
+pub(crate) fn before_sorting(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+    bucket: u32,
+) -> Result<(), Failure> {
+    let before = kept(transaction, study_pk, bucket)?;
+    let all: u64 = transaction.query_row(
+        "SELECT coalesce(sum(n), 0) FROM seeds WHERE study_pk = ? AND bucket = ?",
+        params![study_pk, bucket],
+        |row| row.get(0),
+    )?;
+    if before.n != all {
+        return put(transaction, study_pk, bucket, after(before, None), None);
+    }
+    transaction.execute(
+        "UPDATE folds SET generation = generation + 1 WHERE study_pk = ? AND bucket = ?",
+        params![study_pk, bucket],
+    )?;
+    Ok(())
+}
+
+/// Removes some of what is kept of a study; returns the number of rows.
+pub(crate) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<usize, Failure> {
+    // By default each has up to 32 MiB.
+    Ok(transaction.execute(
+        "DELETE FROM folds WHERE rowid IN (SELECT rowid FROM folds WHERE study_pk = ? LIMIT 4)",
+        [study_pk],
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, path::Path, sync::Arc};
+
+    use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource as _};
+    use eigenveil_shared::api::StudyState;
+    use rusqlite::Connection;
+    use tokio::runtime::Runtime;
+
+    use crate::{
+        Store, Study,
+        config::StoreConfig,
+        contract::engine::NewFold,
+        database_path,
+        environment::Environment,
+        folds::{Folding, fold_study},
+        testing::fixtures::{create, of_seeds, with_payload},
+    };
+
+    /// A store with a study of one bucket, of which 64 seeds or more are folded together.
+    struct OneBucket {
+        runtime: Runtime,
+        store: Store,
+        study: Arc<Study>,
+        database: Connection,
+        _folder: tempfile::TempDir,
+    }
+
+    impl OneBucket {
+        fn new(change: impl Fn(&mut StoreConfig)) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let mut config = StoreConfig {
+                min_folded_seeds: 64,
+                ..StoreConfig::new(folder.path().join("data"))
+            };
+            change(&mut config);
+            let runtime = Runtime::new().unwrap();
+            let open = || Store::open(&config, Environment::system()).unwrap();
+            let store = open();
+            let id = runtime.block_on(create(&store, &of_seeds())).id();
+            drop(store);
+            let connect = || Connection::open(database_path(&config.data_dir)).unwrap();
+            connect()
+                .execute("UPDATE studies SET buckets = 1", [])
+                .unwrap();
+            let (store, database) = (open(), connect());
+            Self {
+                study: store.study(id).unwrap(),
+                runtime,
+                store,
+                database,
+                _folder: folder,
+            }
+        }
+
+        /// A commit of so many reports, from this number on.
+        fn send(&self, first: u32, count: u32) {
+            let numbers = first..first + count;
+            let reports = numbers.map(|number| with_payload(&self.study, number, number % 9_000));
+            let sent = self.store.submit(&self.study, reports.collect());
+            self.runtime.block_on(sent).unwrap();
+        }
+
+        /// Generation, last row and seeds of the fold; zeros where there never was one.
+        fn kept(&self) -> (i64, i64, i64) {
+            let select = "SELECT coalesce(max(generation), 0), coalesce(max(upto), 0), coalesce(max(n), 0) FROM folds";
+            let row = self.database.query_row(select, [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            });
+            row.unwrap()
+        }
+
+        /// Closed and sorted.
+        fn close(&self) {
+            let close = self.store.set_state(&self.study, StudyState::Closed);
+            self.runtime.block_on(close).unwrap();
+            self.store.sweep(&|| false).unwrap();
+            assert!(self.store.is_rewritten(&self.study).unwrap());
+        }
+
+        /// Copies, and seeds that an estimate expands.
+        fn read(&self) -> (u64, u64) {
+            let seeds = self.store.folded_seeds(&self.study, Cancel::NEVER).unwrap();
+            let mut expanded = 0;
+            let count = &mut |_, seeds: &[[u8; 16]]| {
+                expanded += seeds.len() as u64;
+                Ok(())
+            };
+            seeds.pass(count).unwrap();
+            (seeds.repeated(), expanded)
+        }
+
+        fn fold(&self) {
+            self.store.fold(&self.study, Cancel::NEVER).unwrap();
+        }
+    }
+
+    /// The larger a fold is, the more seeds it takes to write it anew; fewer are left to estimates. Copies are found in
+    /// folds and after them.
+    #[test]
+    fn a_fold_is_seldom_written_anew() {
+        let case = OneBucket::new(|_| ());
+        for number in 0..50 {
+            case.send(64 * number, 64);
+            case.fold();
+        }
+        // 64 at a time up to an eighth of 512, then 128, …
+        assert_eq!(case.kept(), (21, 49, 3_200));
+        assert_eq!(case.read(), (0, 0));
+        case.send(3_200, 64);
+        case.fold();
+        assert_eq!((case.kept(), case.read()), ((21, 49, 3_200), (0, 64)));
+        // A copy of a seed of the fold.
+        case.send(9_000, 1);
+        assert_eq!(case.read(), (1, 64));
+    }
+
+    /// However many reports come meanwhile: what came after it had begun is left for later.
+    #[test]
+    fn folding_ends_while_seeds_come() {
+        let case = OneBucket::new(|_| ());
+        let next = Cell::new(0);
+        let send = || {
+            assert!(next.get() < 20_000, "it never ends");
+            case.send(next.get(), 100);
+            next.set(next.get() + 100);
+        };
+        (0..3).for_each(|_| send());
+        let folding = Folding {
+            config: case.store.config(),
+            cancel: Cancel::NEVER,
+            pause: &|| (0..4).for_each(|_| send()),
+        };
+        fold_study(&*case.store.shared.engine, &case.study, &folding).unwrap();
+        assert_eq!(case.kept(), (1, 2, 300));
+        // Before each of three ranges, and before the fold was kept.
+        assert_eq!(case.read(), (0, 1_600));
+    }
+
+    /// A fold is a cache: the store is not damaged, one without copies is what an estimate gets meanwhile, and the fold is
+    /// made anew.
+    #[test]
+    fn a_damaged_fold_is_made_anew() {
+        for damage in [
+            "UPDATE folds SET body = zeroblob(length(body))",
+            "UPDATE folds SET body = substr(body, 1, 100)",
+            "UPDATE folds SET body = NULL",
+            "UPDATE folds SET n = n + 1",
+            "UPDATE folds SET n = 1 << 62",
+            "UPDATE folds SET upto = upto + 1",
+        ] {
+            let case = OneBucket::new(|_| ());
+            case.send(0, 100);
+            case.fold();
+            case.send(100, 100);
+            case.database.execute_batch(damage).unwrap();
+            assert_eq!(case.read(), (0, 200), "{damage}");
+            assert_eq!(case.kept(), (2, -1, 0), "{damage}");
+            assert!(!case.store.is_damaged());
+            case.fold();
+            assert_eq!((case.kept(), case.read()), ((3, 1, 200), (0, 0)));
+        }
+    }
+
+    /// A fold of rows as they were before they were sorted is no longer of those that are there.
+    #[test]
+    fn a_fold_of_other_seeds_is_made_anew() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 100);
+        case.fold();
+        let before = "CREATE TABLE saved AS SELECT upto, n, body FROM folds";
+        case.database.execute_batch(before).unwrap();
+        case.send(100, 100);
+        case.close();
+        let put_back = "UPDATE folds SET (upto, n, body) = (SELECT upto, n, body FROM saved)";
+        case.database.execute_batch(put_back).unwrap();
+        assert_eq!(case.read(), (0, 200));
+        assert!(!case.store.is_damaged());
+        case.fold();
+        assert_eq!(case.read(), (0, 0));
+    }
+
+    /// A closed study is sorted: a fold of some of its seeds goes, and one of all stays. Whoever has read the seeds before
+    /// keeps nothing, nor a fold of too few.
+    #[test]
+    fn sorting_drops_what_is_no_longer_true() {
+        for last in [10, 64] {
+            let case = OneBucket::new(|_| ());
+            case.send(0, 100);
+            case.send(100, last);
+            case.fold();
+            assert_eq!(case.read(), (0, u64::from(last % 64)));
+            let (before, ..) = case.kept();
+            case.close();
+            let (generation, _, kept) = case.kept();
+            assert_eq!(kept, if last == 64 { 164 } else { 0 });
+            let expanded = if last == 64 { 0 } else { 110 };
+            assert_eq!(case.read(), (0, expanded));
+            let keep = |generation, n| {
+                let fold = NewFold {
+                    upto: 1,
+                    n,
+                    body: Vec::new(),
+                };
+                let engine = &case.store.shared.engine;
+                engine.keep_fold(&case.study, 0, generation, fold).unwrap()
+            };
+            let all = u64::from(100 + last);
+            assert!(generation > before && !keep(before, all));
+            assert!(!keep(generation, all - 1) && !keep(generation, all + 1));
+            case.fold();
+            assert_eq!(case.read(), (0, 0));
+        }
+    }
+
+    /// Nor do free pages have what shows which seeds came earlier.
+    #[test]
+    fn nothing_is_left_of_a_fold_that_was_dropped() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 4_000);
+        case.fold();
+        let select = "SELECT body FROM folds";
+        let body: Vec<u8> = case
+            .database
+            .query_row(select, [], |row| row.get(0))
+            .unwrap();
+        // Those that lie in pages of their own.
+        let pieces = body.chunks_exact(1_000).skip(9).map(|some| &some[..64]);
+        let pieces: Vec<&[u8]> = pieces.collect();
+        let left = || {
+            let folder = tempfile::tempdir().unwrap();
+            let main = Path::new(case.database.path().unwrap());
+            let copy = folder.path().join("copy.db");
+            std::fs::copy(main, &copy).unwrap();
+            let logs = [main, &*copy].map(|path| path.with_extension("db-wal"));
+            std::fs::copy(&logs[0], &logs[1]).unwrap();
+            let database = Connection::open(&copy).unwrap();
+            let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+            database.query_row(checkpoint, [], |_| Ok(())).unwrap();
+            let bytes = std::fs::read(&copy).unwrap();
+            let is_left = |piece: &&&[u8]| bytes.windows(64).any(|part| part == **piece);
+            pieces.iter().filter(is_left).count()
+        };
+        assert!(left() > 15, "{}", left());
+        let (generation, ..) = case.kept();
+        let engine = &case.store.shared.engine;
+        engine.drop_fold(&case.study, 0, generation).unwrap();
+        assert_eq!(left(), 0);
+    }
+
+    /// Where what is kept would be larger than the limit nothing is kept, and everything counts.
+    #[test]
+    fn the_limit_decides_what_is_kept() {
+        // A sum of three features, and the fingerprints.
+        let needed = 8 * 6 + 8 * 200;
+        for (limit, kept) in [(needed - 1, 0), (needed, 200)] {
+            let case = OneBucket::new(|config| config.max_fold_bytes = limit);
+            case.send(0, 200);
+            case.fold();
+            assert_eq!(case.kept().2, kept);
+            assert_eq!(case.read(), (0, 200 - kept as u64));
+        }
+    }
+
+    /// A panic is told, and neither ends the folding nor comes again at once.
+    #[test]
+    fn folding_in_the_background_survives_a_panic() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 100);
+        let asked = Cell::new(0);
+        let panics = || {
+            asked.set(asked.get() + 1);
+            assert!(asked.get() != 2, "a bug");
+            false
+        };
+        let fold = || while case.store.fold_in_background(&panics).unwrap() {};
+        fold();
+        fold();
+        assert_eq!(case.kept().2, 0);
+        case.send(100, 100);
+        fold();
+        assert_eq!(case.kept().2, 200);
+    }
+}
