@@ -17,9 +17,12 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{CreateStudyRequest, EstimateJob, EstimateRequest, Problem, StudyState},
+    api::{
+        CreateStudyRequest, EstimateJob, EstimateRequest, PreparationAnswers, Problem,
+        RoundAnswers, StudyState,
+    },
     error,
-    study::Fingerprint,
+    study::{Fingerprint, to_hex},
 };
 
 #[cfg(test)]
@@ -209,7 +212,7 @@ impl Store {
     ///
     /// # Errors
     /// `invalid-request` unless one study has it.
-    pub fn first_round(&self, fingerprint: Fingerprint) -> Result<Arc<Study>> {
+    fn first_round(&self, fingerprint: Fingerprint) -> Result<Arc<Study>> {
         let mut studies = self.studies();
         studies.retain(|study| study.fingerprint() == fingerprint);
         if studies.iter().any(|study| study.reports_accepted() > 0) {
@@ -344,6 +347,27 @@ impl Store {
         }
         answer_counts(params, &total).ok_or_else(|| {
             Failure::damaged("counts of answers are no counts of its reports").into_error()
+        })
+    }
+
+    /// The counts of a preparation, with those of the first round if it is a second one. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`answer_counts`](Self::answer_counts); `invalid-request` for a second round whose first one is not among
+    /// the studies, or twice.
+    pub fn preparation_answers(&self, study: &Study) -> Result<PreparationAnswers> {
+        let first = study.params().preparation()?.after();
+        let first = first.map(|first| self.first_round(first)).transpose()?;
+        let rounds = first.as_deref().into_iter().chain([study]);
+        let rounds = rounds.map(|study| {
+            Ok(RoundAnswers {
+                study: study.id().to_string(),
+                canonical_params: to_hex(&study.params().canonical_bytes()),
+                counts: self.answer_counts(study)?,
+            })
+        });
+        Ok(PreparationAnswers {
+            rounds: rounds.collect::<Result<_>>()?,
         })
     }
 

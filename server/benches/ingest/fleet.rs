@@ -18,7 +18,7 @@ use eigenveil_store::{Store, Study, migrate_store, testing::cluster::Cluster};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{Load, SEEDS, process::Process};
+use super::{Load, SEEDS, directory, process::Process};
 
 const ROWS: u32 = 1_000_000;
 const TOKENS: usize = 5 * MAX_TOKENS_PER_REQUEST;
@@ -120,8 +120,7 @@ fn copy(cluster: &Cluster, directory: &TempDir) {
 }
 
 pub(crate) fn beside_copy() {
-    let directory =
-        tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
+    let directory = directory();
     for (name, settings, has_standby) in [
         ("PostgreSQL", &[][..], false),
         (

@@ -16,7 +16,6 @@ use eigenveil_store::{Store, Study};
 use maud::{Markup, html};
 
 use super::visitor::Visitor;
-use crate::http::answers::answers;
 
 /// More columns than these are estimated by whoever asks for them, as error bars take some milliseconds a column.
 const MAX_ESTIMATED_COLUMNS: usize = 64;
@@ -148,7 +147,12 @@ pub(super) fn found(store: &Store, visitor: &Visitor, study: &Study) -> Option<M
         if params.columns().len() > MAX_ESTIMATED_COLUMNS || study.reports_accepted() == 0 {
             return Ok(None);
         }
-        estimate_answers(&answers(store, study)?, &mut |_, _| (), Cancel::NEVER).map(Some)
+        estimate_answers(
+            &store.preparation_answers(study)?,
+            &mut |_, _| (),
+            Cancel::NEVER,
+        )
+        .map(Some)
     };
     let server = visitor.address().unwrap_or("SERVER");
     Some(html! {

@@ -48,7 +48,8 @@ fn total(sums: &[(u32, Accumulator)]) -> Accumulator {
 fn assert_close(found: &Accumulator, wanted: &Accumulator) {
     assert_eq!(found.count(), wanted.count());
     let pairs = found.sum().as_slice().iter().zip(wanted.sum().as_slice());
-    let most = 1e-6 * wanted.count() as f64;
+    // Some thousand seeds were added in single precision, of which few may be left; one too many adds far more.
+    let most = 1e-6 * wanted.count().max(1_000) as f64;
     pairs.for_each(|(a, b)| assert!((a - b).abs() <= most, "{a} {b}"));
 }
 

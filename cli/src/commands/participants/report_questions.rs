@@ -107,7 +107,7 @@ mod tests {
         let lines = lines(&table, &params);
         let begins = [
             "rows: 5",
-            "\"age\": 1 of 5 rows have no usable value",
+            "\"town\": 1 of 5 rows have no usable value",
             "\"town\": 2 of 5 rows have none",
             "\"age\": 20.0 %",
         ];
