@@ -1,11 +1,11 @@
 """What a preparation costs the study to come: the share of the top-k variance that is lost, through real devices.
 
 Usage: pip install ./bindings/python numpy pandas; python3 benches/preparation.py --tables ../shared/data/tables
-[--people 20000,100000] [--epsilon 1,2,4] [--repeats 2] [--ranges FILE] [--wider 1,3,10,0.1] [--one-round] [--only TABLE].
-Participants are drawn from each table with replacement. Ranges are its extremes, rounded outwards to one digit, or those
-of FILE (table,column,kind: benches/stated-ranges.csv was written from names and units alone), times --wider around their
-middle. A line for each table and setting: what the study loses with each kind of constants, and how many columns of
-numbers have a message that their range is cut, too wide, or has all values in one place.
+[--people 20000,100000] [--epsilon 1,2,4] [--repeats 2] [--ranges FILE] [--wider 1,3,10,0.1] [--one-round] [--only
+TABLE]. Participants are drawn from each table with replacement. Ranges are its extremes, rounded outwards to one digit,
+or those of FILE (table,column,kind: benches/stated-ranges.csv was written from names and units alone), times --wider
+around their middle. A line for each table and setting: what the study loses with each kind of constants, and how many
+columns of numbers have a message that their range is cut, too wide, or has all values in one place.
 """
 
 import argparse
