@@ -30,6 +30,12 @@ const MANY_OTHERS: f64 = 0.5;
 const WIDE: f64 = 10.0;
 /// Standard errors either way of a factor for spreads: tails and cells bias them.
 const SPREAD_ERRORS: f64 = 3.0;
+/// Standard errors by which the deviation over the whole range may be too large, and how many times that over the
+/// interval the rest is, if values beyond the interval are told.
+const FAR_ERRORS: f64 = 2.0;
+const FAR: f64 = 2.0;
+/// Standard error of a share from which nothing is known of it.
+const UNKNOWN: f64 = 0.5;
 /// Smallest and largest share of yes in a feature, beyond which its scale would be too small.
 const YES_RANGE: [f64; 2] = [0.02, 0.98];
 
@@ -40,6 +46,17 @@ pub struct Share {
     pub share: f64,
     /// Its standard error.
     pub error: f64,
+}
+
+impl Share {
+    /// Two standard errors; `None` where they say nothing of a share.
+    pub fn two_errors(self) -> Option<f64> {
+        is_known(self.error).then_some(2.0 * self.error)
+    }
+}
+
+fn is_known(error_of_share: f64) -> bool {
+    error_of_share <= UNKNOWN
 }
 
 /// A category's share of the people who have a value.
@@ -69,15 +86,15 @@ pub struct PreparedColumn {
     pub reach_of_made_up: f64,
     /// Mean of a number or yes-no column.
     pub mean: Option<f64>,
-    /// Its standard error; ±2 of them hold the mean in 19 of 20 cases. `None` where nobody has answered, or nobody has
-    /// a value: then mean and deviation say nothing.
+    /// Its standard error; ±2 of them hold the mean in 19 of 20 cases up to some 1,000 effective answers. `None` where
+    /// nobody has answered, nobody has a value, or that of a share is above 0.5: then mean and deviation say nothing.
     pub mean_error: Option<f64>,
     /// Standard deviation of a number or yes-no column, of numbers that are clipped to `interval`.
     pub deviation: Option<f64>,
     /// The standard deviation of the clipped column is within this factor, to three standard errors; of a number column
     /// whose answers show one.
     pub deviation_factor: Option<f64>,
-    /// The interval that numbers are clipped to.
+    /// The interval that numbers are clipped to; shown wherever their mean and deviation are.
     pub interval: Option<[f64; 2]>,
     /// People whose cell is missing; of a column whose cells may be.
     pub missing: Option<Share>,
@@ -86,6 +103,18 @@ pub struct PreparedColumn {
     pub categories: Vec<CategoryShare>,
     /// Warnings to read before the constants are used.
     pub messages: Vec<String>,
+}
+
+impl PreparedColumn {
+    /// The interval in words: `0 to 2000`.
+    pub fn over(&self) -> Option<String> {
+        self.interval.map(in_words)
+    }
+}
+
+fn in_words([from, to]: [f64; 2]) -> String {
+    let [first, last] = [from, to].map(|end| round_to_scale(end, to - from));
+    format!("{first} to {last}")
 }
 
 /// A column with its constants for the study to come, without observed shares.
@@ -156,13 +185,13 @@ fn numbers(
     let known = prepared.answers > 0 && fit.missing < 1.0;
     prepared.mean = Some(moments.mean);
     // Drawing again shows nothing of where in a cell values lie that do not vary.
-    let rounding = match moments.is_below {
+    let rounding = match moments.is_below() {
         true => moments.cell / 12_f64.sqrt(),
         false => 0.0,
     };
     prepared.mean_error = known.then(|| errors.mean.hypot(rounding));
     prepared.deviation = Some(moments.deviation);
-    let shows_spread = known && !moments.is_below;
+    let shows_spread = known && !moments.is_below();
     prepared.deviation_factor = shows_spread.then(|| (SPREAD_ERRORS * errors.log_deviation).exp());
     prepared.interval = Some(moments.interval);
     if rounds.columns()[at].may_be_missing {
@@ -174,9 +203,14 @@ fn numbers(
             },
         });
     }
-    let second = rounds.second.is_some();
-    let (_, spread) = mixture.spread(&fit);
-    prepared.messages = messages(&prepared.name, range, (&fit, moments), (spread, second));
+    let of_all = mixture.moments_of_all(&fit);
+    let lowest = of_all.deviation * (-FAR_ERRORS * errors.log_deviation_of_all).exp();
+    let has_far = lowest > of_all.least.max(FAR * moments.deviation);
+    let spread = rounds.second.is_none().then(|| mixture.spread(&fit).1);
+    let name = &prepared.name;
+    prepared.messages = at_ends(name, range, &fit);
+    let of_spread = of_spread(name, range, spread, (moments, has_far.then_some(of_all)));
+    prepared.messages.extend(of_spread);
     let scale = rounded(moments.deviation);
     Ok(vec![Feature::new(
         &prepared.name,
@@ -185,13 +219,8 @@ fn numbers(
     )])
 }
 
-/// Wrong units, ranges that are too wide, and values that do not vary.
-fn messages(
-    name: &str,
-    range: &NumberRange,
-    (fit, moments): (&Fit, Moments),
-    (spread, second): (f64, bool),
-) -> Vec<String> {
+/// Wrong units.
+fn at_ends(name: &str, range: &NumberRange, fit: &Fit) -> Vec<String> {
     let NumberRange { lo, hi, .. } = range;
     let mut messages = Vec::new();
     let ends = [
@@ -207,18 +236,38 @@ fn messages(
             ));
         }
     }
-    if !second && hi - lo > WIDE * spread {
-        messages.push(format!(
-            "{name:?}: the range {lo} to {hi} is {} times as wide as the spread: a second round, in the interval that this one has found, makes the constants better",
+    messages
+}
+
+/// Ranges that are too wide, by the `spread` of a first round; far values, which the moments `of_all` count and those
+/// over the interval do not; values that do not vary.
+fn of_spread(
+    name: &str,
+    range: &NumberRange,
+    spread: Option<f64>,
+    (moments, of_all): (Moments, Option<Moments>),
+) -> Option<String> {
+    let NumberRange { lo, hi, .. } = range;
+    if let Some(spread) = spread.filter(|spread| hi - lo > WIDE * spread) {
+        return Some(format!(
+            "{name:?}: the range {lo} to {hi} is at least {} times as wide as the spread: a second round, in the interval that this one has found, makes the constants better",
             three_digits((hi - lo) / spread)
         ));
-    } else if moments.is_below {
-        messages.push(format!(
-            "{name:?}: all values are equal, or their spread is below {}, which the answers do not show: leave the column out, or state a narrower range",
-            three_digits(moments.deviation)
+    }
+    if let Some(of_all) = of_all {
+        let scale = rounded(of_all.deviation);
+        return Some(format!(
+            "{name:?}: values beyond {} count as its ends; over all of {lo} to {hi} the mean is {} and the deviation {scale}: if people have such values, use these two",
+            in_words(moments.interval),
+            round_to_scale(of_all.mean, scale)
         ));
     }
-    messages
+    moments.is_below().then(|| {
+        format!(
+            "{name:?}: nearly all values are equal, or their spread is below {}, which the answers do not show: leave the column out, or state a narrower range",
+            three_digits(moments.deviation)
+        )
+    })
 }
 
 fn yes_no(
@@ -231,7 +280,7 @@ fn yes_no(
     let deviation = |share: f64| (share * (1.0 - share)).sqrt();
     let yes = yes.clamp(0.0, 1.0);
     prepared.mean = Some(yes);
-    prepared.mean_error = (prepared.answers > 0).then_some(error);
+    prepared.mean_error = (prepared.answers > 0 && is_known(error)).then_some(error);
     prepared.deviation = Some(deviation(yes));
     prepared.missing = missing.map(share_of);
     let yes = yes.clamp(YES_RANGE[0], YES_RANGE[1]);

@@ -16,6 +16,8 @@ pub(super) struct Errors {
     pub(super) mean: f64,
     /// Error of the logarithm of the standard deviation.
     pub(super) log_deviation: f64,
+    /// Error of the logarithm of the deviation over the whole range.
+    pub(super) log_deviation_of_all: f64,
     pub(super) missing: f64,
 }
 
@@ -31,7 +33,8 @@ pub(super) fn errors(
     cancel: Cancel<'_>,
 ) -> Result<Errors> {
     let mut rng = ChaCha8Rng::seed_from_u64(column as u64);
-    let mut squares = [0.0_f64; 3];
+    let of_all = mixture.moments_of_all(fit);
+    let mut squares = [0.0_f64; 4];
     for _ in 0..DRAWS {
         cancel.check()?;
         let mut counts = Vec::new();
@@ -41,19 +44,23 @@ pub(super) fn errors(
         let redrawn = mixture.with_counts(counts.into_iter());
         let other_fit = redrawn.fit();
         let other = redrawn.moments(&other_fit);
+        let other_of_all = redrawn.moments_of_all(&other_fit);
         let distances = [
             other.mean - moments.mean,
             (other.deviation / moments.deviation).ln(),
+            (other_of_all.deviation / of_all.deviation).ln(),
             other_fit.missing - fit.missing,
         ];
         for (square, distance) in squares.iter_mut().zip(distances) {
             *square += distance * distance;
         }
     }
-    let [mean, log_deviation, missing] = squares.map(|sum| (sum / f64::from(DRAWS)).sqrt());
+    let [mean, log_deviation, log_deviation_of_all, missing] =
+        squares.map(|sum| (sum / f64::from(DRAWS)).sqrt());
     Ok(Errors {
         mean,
         log_deviation,
+        log_deviation_of_all,
         missing,
     })
 }

@@ -57,14 +57,21 @@ pub(super) struct Fit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moments {
     pub(super) mean: f64,
-    /// At least a 40th of the range, or a twelfth of the interval of the second round.
+    /// `least`, if the fit has a smaller one.
     pub(super) deviation: f64,
-    /// Whether the fit has a smaller one. Then all values may lie anywhere in one cell.
-    pub(super) is_below: bool,
+    /// A 40th of the range, or a twelfth of the interval of the second round.
+    pub(super) least: f64,
     /// Width of a cell.
     pub(super) cell: f64,
     /// The interval they are over; values beyond count as its ends.
     pub(super) interval: [f64; 2],
+}
+
+impl Moments {
+    /// Whether the deviation is the least one: then all values may lie anywhere in one cell.
+    pub(super) fn is_below(self) -> bool {
+        self.deviation <= self.least
+    }
 }
 
 impl Mixture {
@@ -212,7 +219,15 @@ impl Mixture {
     /// Mean and standard deviation: over the interval of the second round, unless more than 5 % of the people are
     /// beyond it, otherwise over the range.
     pub(super) fn moments(&self, fit: &Fit) -> Moments {
-        let interval = self.interval(fit);
+        self.moments_over(fit, self.interval(fit))
+    }
+
+    /// Mean and standard deviation over the range, whatever the interval.
+    pub(super) fn moments_of_all(&self, fit: &Fit) -> Moments {
+        self.moments_over(fit, self.range())
+    }
+
+    fn moments_over(&self, fit: &Fit, interval: [f64; 2]) -> Moments {
         let atoms = self
             .atoms()
             .map(|atom| atom.clamp(interval[0], interval[1]));
@@ -232,7 +247,7 @@ impl Mixture {
         Moments {
             mean,
             deviation: deviation.max(least),
-            is_below: deviation < least,
+            least,
             cell,
             interval,
         }

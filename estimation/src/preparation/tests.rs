@@ -4,6 +4,7 @@ use eigenveil_shared::{
     ErrorCode,
     about::{FeatureNotice, StudyNotice},
     api::PreparationRequest,
+    mechanism::randomised_response::QuestionKind,
     preparation::{ColumnKind, NumberRange, PreparationColumn, PreparationParams},
     preprocess::Row,
 };
@@ -405,6 +406,54 @@ fn after_two_rounds_values_that_hardly_vary_are_told() {
     assert!((0.9..1.1).contains(&factor), "{ordinary:?}");
 }
 
+/// Answers of `n` people to the only column, a number that is below t for a share `below(t)` of them: as many as are
+/// expected, without noise.
+fn expected_answers(params: &PreparationParams, n: f64, below: &dyn Fn(f64) -> f64) -> Vec<u64> {
+    let mechanism = params.mechanism();
+    let QuestionKind::Number(ladder) = mechanism.questions()[0].kind else {
+        panic!("{params:?}");
+    };
+    let [high, low] = mechanism.probabilities(3);
+    let combs = (0..ladder.combs()).map(|comb| ladder.comb(comb).map(below));
+    let shares = combs.flat_map(|[first, second]| [first, second - first, 1.0 - second]);
+    let of_comb = n / f64::from(ladder.combs());
+    let counts = shares.map(|share| (of_comb * (low + (high - low) * share)).round() as u64);
+    counts.collect()
+}
+
+/// Rare values beyond the interval of the second round make the deviation; which is told, with what they make of it.
+/// A bell and zeros have none.
+#[test]
+fn rare_values_beyond_the_interval_are_told() {
+    let estimate = |below: &dyn Fn(f64) -> f64| {
+        let params = one(column(ColumnKind::number(0.0, 1.0)), 4.0);
+        let counts = expected_answers(&params, 16_000.0, below);
+        let first = Round::new(&params, &counts).unwrap();
+        let PreparationRequest { columns, after } = second_round(first).unwrap();
+        let after = after.map(|text| text.parse().unwrap());
+        let params = PreparationParams::freeze(columns, 4.0, after).unwrap();
+        let counts = expected_answers(&params, 24_000.0, below);
+        let second = Round::new(&params, &counts).unwrap();
+        let both = estimate_preparation(first, Some(second), &mut |_, _| (), Cancel::NEVER);
+        both.unwrap().columns[0].clone()
+    };
+    // 3 % ones: deviation √(0.03·0.97) = 0.171.
+    let ones = estimate(&|t| if t > 0.0 { 0.97 } else { 0.0 });
+    assert!(ones.interval.unwrap()[1] < 0.05, "{ones:?}");
+    let words = "over all of 0 to 1 the mean is 0.03 and the deviation 0.169";
+    assert!(
+        matches!(&ones.messages[..], [only] if only.contains(words)),
+        "{ones:?}"
+    );
+    let bell = estimate(&|t| 0.5 + 0.5 * libm::erf((t - 0.5) / (0.1 * 2_f64.sqrt())));
+    assert_eq!(bell.messages, [""; 0]);
+    let zeros = estimate(&|t| if t > 0.0 { 1.0 } else { 0.0 });
+    assert!(
+        matches!(&zeros.messages[..], [only] if only.contains("nearly all values are equal")),
+        "{zeros:?}"
+    );
+}
+
 /// Constants of few answers, or of hardly anybody who has a value, are ones that a study may have, and more people are
 /// asked for.
 #[test]
@@ -436,6 +485,15 @@ fn constants_of_few_answers_stay_in_the_range() {
             assert!(values > 0 || found.mean_error.is_none(), "{found:?}");
         }
     }
+    // A share that is known to one half is not known.
+    let yes_no = one(column(ColumnKind::YesNo), 1.0);
+    for (answers, is_known) in [([1, 1], false), ([10, 10], true)] {
+        let estimate = estimated(&yes_no, &answers);
+        assert_eq!(estimate.columns[0].mean_error.is_some(), is_known);
+    }
+    let share = |error| Share { share: 0.3, error };
+    assert_eq!(share(0.6).two_errors(), None);
+    assert_eq!(share(0.4).two_errors(), Some(0.8));
     // Neither answer of a question that nobody was asked is likelier.
     let yes_no = one(column(ColumnKind::YesNo).may_be_missing(), 1.0);
     let estimate = estimated(&yes_no, &[0; 3]);

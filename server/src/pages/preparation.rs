@@ -182,7 +182,7 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
         div .scroll tabindex="0" role="region" aria-label="Columns with their constants" {
             table #prepared {
                 caption { "What the answers show" }
-                thead { tr { th scope="col" { "Column" } th scope="col" { "Answers" } th scope="col" { "Effective" } th scope="col" { "Mean" } th scope="col" { "±" } th scope="col" { "Deviation" } th scope="col" { "Within" } th scope="col" { "Missing" } th scope="col" { "Reach" } } }
+                thead { tr { th scope="col" { "Column" } th scope="col" { "Answers" } th scope="col" { "Effective" } th scope="col" { "Mean" } th scope="col" { "±" } th scope="col" { "Deviation" } th scope="col" { "Within" } th scope="col" { "Missing" } th scope="col" { "Reach" } th scope="col" { "Over" } } }
                 tbody { @for column in &estimate.columns {
                     tr {
                         th scope="row" { (column.name) }
@@ -194,20 +194,21 @@ fn columns(estimate: &PreparationEstimate) -> Markup {
                         td { @if let Some(factor) = column.deviation_factor { "×" (three_digits(factor)) } @else { "–" } }
                         td { @if let Some(missing) = column.missing { (percent(missing.share)) } @else { "–" } }
                         td { (three_digits(column.reach_of_made_up)) }
+                        td { (column.over().unwrap_or_else(|| "–".to_owned())) }
                     }
                     @for category in &column.categories {
                         tr {
                             td { (category.category) }
                             td {} td {}
                             td { (three_digits(category.share.share)) }
-                            td { (three_digits(2.0 * category.share.error)) }
-                            td {} td {} td {} td {}
+                            td { (digits(category.share.two_errors())) }
+                            td {} td {} td {} td {} td {}
                         }
                     }
                 } }
             }
         }
-        p .muted { "Effective answers: 150 a column are advised, and fewer than 50 are too few. ±: two standard errors. Deviation and its factor (three standard errors) are those of the column clipped to its interval. Reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most." }
+        p .muted { "Effective answers: 150 a column are advised, and fewer than 50 are too few. ±: two standard errors. Mean, deviation and its factor (three standard errors) are those of the column clipped to the interval that they are over. Reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most." }
         @if !messages.is_empty() {
             ul #messages { @for message in messages { li { (message) } } }
         }

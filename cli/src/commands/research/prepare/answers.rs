@@ -112,7 +112,7 @@ fn print(
     (study, answers): (&str, &PreparationAnswers),
 ) -> Result<()> {
     output::text(&format!(
-        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}",
+        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}  over",
         "column", "answers", "N", "mean", "±", "deviation", "within", "missing", "reach"
     ))?;
     for column in estimate.columns.iter().take(MAX_COLUMNS_SHOWN) {
@@ -123,7 +123,7 @@ fn print(
         more => output::text(&format!("… and {more} columns more"))?,
     }
     output::text(&format!(
-        "\nN: effective answers; ±: two standard errors; within: factor of the clipped column's deviation, to three standard errors; reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most. Each person gave one answer at epsilon {}",
+        "\nN: effective answers; ±: two standard errors; within: factor of the clipped column's deviation, to three standard errors; reach: if a share g of all devices make up answers about this column, its shares move by reach·g at most; over: the interval of mean and deviation, beyond which values count as its ends. Each person gave one answer at epsilon {}",
         estimate.epsilon
     ))?;
     let messages = estimate.columns.iter().flat_map(|column| &column.messages);
@@ -161,7 +161,7 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
         .missing
         .map_or_else(|| "-".to_owned(), |m| percent(m.share));
     output::text(&format!(
-        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}",
+        "{:<30} {:>8} {:>6} {:>12} {:>10} {:>12} {:>8} {:>8} {:>6}  {}",
         column.name,
         column.answers,
         column.effective_answers.round(),
@@ -173,7 +173,8 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
             |factor| format!("×{}", three_digits(factor))
         ),
         missing,
-        three_digits(column.reach_of_made_up)
+        three_digits(column.reach_of_made_up),
+        column.over().unwrap_or_else(|| "-".to_owned())
     ))?;
     for category in &column.categories {
         output::text(&format!(
@@ -182,7 +183,7 @@ fn print_column(column: &PreparedColumn) -> Result<()> {
             "",
             "",
             three_digits(category.share.share),
-            three_digits(2.0 * category.share.error)
+            digits(category.share.two_errors())
         ))?;
     }
     Ok(())
