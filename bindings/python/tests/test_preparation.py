@@ -37,8 +37,8 @@ def test_features_come_from_two_rounds_of_answers(analyst, rows, tmp_path):
     assert found["people"] == [3000, 3000]
     # A spread of 1 around 4, with 2,000 answers of an information of 0.46 each.
     assert abs(size["mean"] - 4) < 5 * size["mean_error"] and 0.7 < size["deviation"] < 1.5
-    description = found["features"][3]["description"]
-    assert description.startswith("Center and scale are estimated from 6000 people's answers")
+    description, answers = found["features"][3]["description"], found["columns"][2]["answers"]
+    assert description.startswith(f"Center and scale are estimated from {answers} people's answers")
     study = analyst.create_study("main", features=found, epsilon=2)
     assert "preparation" in study.about["features"][0]["description"]
     # Whoever prepared is charged for both, if that is allowed.

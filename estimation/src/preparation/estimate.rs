@@ -34,36 +34,55 @@ pub struct PreparationEstimate {
 }
 
 impl PreparationEstimate {
-    /// Descriptions of the features for the people whom the study to come invites: those of the preparation's notice, and
-    /// where center and scale come from. `study` is the preparation's identifier.
+    /// Descriptions of the features for the people whom the study to come invites: those of the preparation's notice,
+    /// cut where they are too long, and where center and scale come from. `study` is the preparation's identifier.
     pub fn notices(&self, study: &str, about: &StudyNotice) -> Vec<FeatureNotice> {
-        let people: u64 = self.people.iter().sum();
-        let rounds = match self.people.len() {
-            1 => "one round",
-            _ => "two rounds",
-        };
-        let origin = format!(
-            "Center and scale are estimated from {people} people's answers to preparation {study} ({rounds}, epsilon {})",
-            self.epsilon
-        );
-        let asked = about.responsible_party.iter();
-        let asked = asked.map(|party| format!("{origin}, asked by {party}"));
-        let origins: Vec<String> = asked.chain([origin.clone()]).collect();
-        let notices = (0..self.features.len()).map(|at| {
+        let columns = self.columns.iter().flat_map(|column| {
+            let features = column.categories.len().max(1);
+            std::iter::repeat_n(column.answers, features)
+        });
+        let notices = columns.enumerate().map(|(at, answers)| {
             let notice = about.feature(at).cloned().unwrap_or_default();
-            let mut with_own = origins.iter().map(|origin| match &notice.description {
-                Some(own) => format!("{own}. {origin}"),
-                None => origin.clone(),
-            });
-            // Exactly what is asked for comes first.
-            let description = with_own.find(|text| text.len() <= MAX_DESCRIPTION);
+            let origin = self.origin(study, answers);
+            let party = about.responsible_party.as_deref();
             FeatureNotice {
-                description: description.or(notice.description),
+                description: Some(described(notice.description.as_deref(), &origin, party)),
                 ..notice
             }
         });
         notices.collect()
     }
+
+    /// Where center and scale come from, of a column with so many answers.
+    fn origin(&self, study: &str, answers: u64) -> String {
+        let rounds = match self.people.len() {
+            1 => "one round",
+            _ => "two rounds",
+        };
+        format!(
+            "Center and scale are estimated from {answers} people's answers to preparation {study} ({rounds}, epsilon {})",
+            self.epsilon
+        )
+    }
+}
+
+/// A description with its origin at the end, and who asked if there is room.
+fn described(own: Option<&str>, origin: &str, party: Option<&str>) -> String {
+    let mut own = own.map(|own| format!("{own}. ")).unwrap_or_default();
+    let asked = party.map(|party| format!("{own}{origin}, asked by {party}"));
+    if let Some(asked) = asked.filter(|text| text.len() <= MAX_DESCRIPTION) {
+        return asked;
+    }
+    let room = MAX_DESCRIPTION.saturating_sub(origin.len());
+    if own.len() <= room {
+        return own + origin;
+    }
+    while own.len() + "… ".len() > room {
+        if own.pop().is_none() {
+            break;
+        }
+    }
+    format!("{}… {origin}", own.trim_end())
 }
 
 /// Estimates the constants of all columns like [`estimate_preparation`], from the document of a server.

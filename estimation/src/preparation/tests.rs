@@ -280,10 +280,14 @@ fn a_table_of_all_kinds_is_found_again() {
         checked.check().unwrap();
         notices[0].description.clone().unwrap()
     };
-    let origin = "40000 people's answers to preparation 3fa2 (one round, epsilon 2)";
+    // Not of all 40,000 people.
+    let origin = format!(
+        "{} people's answers to preparation 3fa2 (one round, epsilon 2)",
+        size.answers
+    );
     let says = notice(None, "Institute of Wine");
     assert!(
-        says.contains(origin) && says.ends_with("asked by Institute of Wine"),
+        says.contains(&origin) && says.ends_with("asked by Institute of Wine"),
         "{says}"
     );
     let says = notice(Some("Size".to_owned()), &"x".repeat(200));
@@ -291,8 +295,14 @@ fn a_table_of_all_kinds_is_found_again() {
         says.starts_with("Size. Center") && says.ends_with("epsilon 2)"),
         "{says}"
     );
-    // Exactly what is asked for comes first.
-    assert_eq!(notice(Some("y".repeat(300)), "z"), "y".repeat(300));
+    // A description that leaves no room is cut, wherever its characters end.
+    for long in ["y".repeat(250), "é".repeat(150)] {
+        let says = notice(Some(long), "z");
+        assert!(
+            says.contains("… Center and scale are estimated") && says.ends_with("epsilon 2)"),
+            "{says}"
+        );
+    }
 }
 
 /// Which of these words a message of the only column has.
