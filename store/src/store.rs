@@ -23,6 +23,7 @@ use eigenveil_shared::{
     },
     error,
     study::{Fingerprint, to_hex},
+    wording::{MAX_NAMED, counted, first_few},
 };
 
 #[cfg(test)]
@@ -223,10 +224,14 @@ impl Store {
             Err(others) if others.is_empty() => Err(Error::invalid_request(format!(
                 "the first round of this preparation, with fingerprint {fingerprint}, is not on this server; import it, or create the second round where it is"
             ))),
-            Err(others) => Err(Error::invalid_request(format!(
-                "{} studies have the fingerprint of the first round of this preparation, {fingerprint}; merge them by an export and an import, and delete the others",
-                others.len()
-            ))),
+            Err(others) => {
+                let all = others.iter().map(|study| named(study));
+                let listed = first_few(all, MAX_NAMED, |more| format!(" and {more} more"));
+                Err(Error::invalid_request(format!(
+                    "{} studies have the fingerprint of the first round of this preparation: {listed}; delete those that were trials, or merge them by an export and an import, and delete the parts",
+                    others.len()
+                )))
+            }
         }
     }
 
@@ -252,14 +257,17 @@ impl Store {
         self.engine().delete(study).await
     }
 
-    /// A second round says nothing without the answers of the first one; a copy of them is enough.
+    /// A second round says nothing without the answers of the first one; a study of the same questions with as many
+    /// may have them, too.
     fn check_not_needed(&self, first: &Study) -> Result<()> {
         let (studies, fingerprint) = (self.studies(), first.fingerprint());
-        let has_answers = |study: &Study| study.reports_accepted() > 0;
-        let is_copy = |study: &Study| {
-            study.id() != first.id() && study.fingerprint() == fingerprint && has_answers(study)
-        };
-        if !has_answers(first) || studies.iter().any(|study| is_copy(study)) {
+        let answers = first.reports_accepted();
+        let others = studies
+            .iter()
+            .filter(|study| study.fingerprint() == fingerprint);
+        let others = others.filter(|study| study.id() != first.id());
+        let largest = others.max_by_key(|study| study.reports_accepted());
+        if answers == 0 || largest.is_some_and(|other| other.reports_accepted() >= answers) {
             return Ok(());
         }
         let second = studies.iter().find(|study| {
@@ -267,11 +275,13 @@ impl Store {
             params.is_ok_and(|params| params.after() == Some(fingerprint))
         });
         second.map_or(Ok(()), |second| {
+            let has_fewer = largest.map(|other| format!(" ({} has the same questions)", named(other)));
             Err(error!(
                 InvalidTransition,
-                "study {} is the first round of preparation {}, which finds nothing without its answers; delete study {} first",
-                first.id(),
+                "{} is the first round of preparation {}, which finds nothing without its answers{}; delete study {} first",
+                named(first),
                 second.id(),
+                has_fewer.unwrap_or_default(),
                 second.id()
             ))
         })
@@ -638,6 +648,12 @@ impl Store {
     pub fn unix_ms(&self) -> u64 {
         self.engine().unix_ms()
     }
+}
+
+/// A study with the number of its answers.
+fn named(study: &Study) -> String {
+    let answers = counted(study.reports_accepted(), "answer");
+    format!("study {} with {answers}", study.id())
 }
 
 fn open(

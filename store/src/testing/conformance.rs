@@ -570,10 +570,13 @@ async fn answers_are_counted(of: &Fixture) {
     assert_eq!(refused.unwrap_err().code(), ErrorCode::WrongFingerprint);
 }
 
-/// A second round says nothing without the answers of the first one, of which one copy must stay.
+/// A second round says nothing without the answers of the first one, of which a copy with as many must stay.
 async fn a_first_round_outlives_its_second(of: &Fixture) {
     let first = create_preparation(&of.store, &json!({})).await;
-    of.send(&first, vec![answer(&first, 1, [0, 0, 0, 3])]).await;
+    let one = |study: &Study, number| vec![answer(study, number, [0, 0, 0, 3])];
+    for number in [1, 2] {
+        of.send(&first, one(&first, number)).await;
+    }
     let mut columns = json!(first.params().preparation().unwrap().columns());
     columns[0]["kind"]["number"]["within"] = json!([2.0, 6.0]);
     let after = first.fingerprint().to_string();
@@ -585,13 +588,20 @@ async fn a_first_round_outlives_its_second(of: &Fixture) {
         closed.unwrap();
         of.store.delete_study(study).await
     };
-    // The copy has no answers.
-    let refused = delete(&first).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::InvalidTransition);
-    let way_out = format!("delete study {} first", second.id());
-    assert!(refused.detail().contains(&way_out), "{refused}");
-    let answers = vec![answer(&copy, 1, [0, 0, 0, 3])];
-    assert_eq!(of.send(&copy, answers).await, [SubmitOutcome::Accepted]);
+    // The copy has no answers, then one, a trial perhaps.
+    for (number, answers) in [(1, "0 answers"), (2, "1 answer")] {
+        let refused = delete(&first).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidTransition);
+        for words in [
+            format!("study {} with 2 answers", first.id()),
+            format!("study {} with {answers}", copy.id()),
+            format!("delete study {} first", second.id()),
+        ] {
+            assert!(refused.detail().contains(&words), "{refused}");
+        }
+        let sent = of.send(&copy, one(&copy, number)).await;
+        assert_eq!(sent, [SubmitOutcome::Accepted]);
+    }
     delete(&first).await.unwrap();
     assert!(delete(&copy).await.is_err());
     delete(&second).await.unwrap();
