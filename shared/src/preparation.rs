@@ -3,7 +3,7 @@
 //! A preparation has a layout and parameters of its own. A row of it is a row of the study to come: one number for a
 //! number or a yes-no column, one of 0 and 1 for each category.
 
-mod at_random;
+mod cells;
 
 use std::{fmt, str::FromStr};
 

@@ -25,7 +25,7 @@ mod _core {
         estimate::PyEstimate,
         ledger::PyLedger,
         research::{algorithms, fantope, simulated},
-        rows::{answered_at_random, give_up, read_frame, receipt, report},
+        rows::{cell_notices, give_up, read_frame, receipt, report},
         site::site_report,
         study::PyStudy,
         use_case::{account, audit, central, plan, prepare, simulate},

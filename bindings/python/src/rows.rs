@@ -234,10 +234,10 @@ pub(crate) fn read_frame<'py>(
     Ok((array(py, &numbers), unreadable_note))
 }
 
-/// Sentences about cells without an answer of their own, in rows of a preparation; none for a study of another kind, and
-/// for rows of another length, which a report refuses.
+/// Sentences about cells that spoil the constants, in rows of a preparation; none for a study of another kind, and for
+/// rows of another length, which a report refuses.
 #[pyfunction]
-pub(crate) fn answered_at_random(
+pub(crate) fn cell_notices(
     py: Python<'_>,
     study: &PyStudy,
     table: PyReadonlyArray2<'_, f64>,
@@ -247,7 +247,7 @@ pub(crate) fn answered_at_random(
         let study = study.rows()?;
         let params = study.params().preparation();
         let params = params.ok().filter(|params| params.dimension() == rows.nrows());
-        Ok(params.map_or_else(Vec::new, |params| params.answered_at_random(rows.as_slice())))
+        Ok(params.map_or_else(Vec::new, |params| params.cell_notices(rows.as_slice())))
     })
 }
 

@@ -500,7 +500,7 @@ def report(
     weights = table.aside.get(weights) if isinstance(weights, str) else weights
     holders = _rows.holders(rows, n, persons, weights)
     _rows.tell(values, holders[1], names)
-    for sentence in _core.answered_at_random(checked, values) if others else []:
+    for sentence in _core.cell_notices(checked, values) if others else []:
         _log.warning("shown only to you: %s", sentence)
     arguments = {
         "same_participants": same_participants, "moved": moved, "accept_new_purpose": accept_new_purpose,
