@@ -465,7 +465,8 @@ def report(
         n × p. Columns are matched with the study's features by name, in any order; an array is in the study's order.
         Cells that are null, NaN or masked are missing. Lists and columns of text or objects are read cell by cell, as
         in a file; a column of 20 cells or more is refused where more than half of them are no numbers, or none of the
-        study's categories (never with ``persons``). How many cells are not used is logged before anything is charged.
+        study's categories (never with ``persons``; in a preparation such a text is another category). How many cells
+        are not used is logged before anything is charged.
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional
