@@ -7,9 +7,9 @@ use crate::{mechanism::randomised_response::Question, wording::percent};
 const MANY_OUTSIDE: f64 = 0.15;
 
 impl PreparationParams {
-    /// Sentences about the columns of these rows: cells that are answered for at random, or count as missing though they
-    /// are not; texts that are none of the categories; many numbers outside the range. `rows` has the numbers of all
-    /// rows, one row after the other. **For whoever holds the rows only.**
+    /// Sentences about the columns of these rows: cells that are answered for at random, or count as missing though
+    /// they are not; texts that are none of the categories; many numbers outside the range. `rows` has the numbers of
+    /// all rows, one row after the other. **For whoever holds the rows only.**
     pub fn cell_notices(&self, rows: &[f64]) -> Vec<String> {
         let asked = || self.columns.iter().zip(self.mechanism.questions());
         let mut counts = vec![Cells::default(); self.columns.len()];
@@ -133,7 +133,8 @@ mod tests {
             [20.0, 3.0, 2.0, 1.0, 1.0, 1.0, 0.0],
         ];
         let notices = params.cell_notices(rows.as_flattened());
-        let declare = "if the values are missing, ask whoever runs the preparation to declare the column may-be-missing";
+        let declare =
+            "missing, ask whoever runs the preparation to declare the column may-be-missing";
         let expected = [
             (
                 "\"a\": 1 of 3 rows have no usable value and are answered for at random",
