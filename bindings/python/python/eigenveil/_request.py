@@ -32,7 +32,7 @@ def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def plain(name: str, value: Any) -> Any:
     """Numbers and words as JSON values. Any other value is refused but not printed, because it may be rows."""
     if isinstance(value, Mapping):
-        return {key: plain(key, own) for key, own in value.items() if own is not None}
+        return {key: plain(key, own) for key, own in value.items()}
     if is_many(value):
         return [plain(name, own) if isinstance(own, Mapping) else _plain(name, own) for own in value]
     return _plain(name, value)
