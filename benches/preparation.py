@@ -96,13 +96,13 @@ def loss(components, moment, k):
     return 100 * (1 - np.trace(components @ moment @ components.T) / best)
 
 
-def run(table, stated, people, epsilon, wider, one_round, seed):
+def run(*setting):
     # Two rounds with the same questions on one server would be taken for one preparation.
     with eigenveil.serve() as server, tempfile.TemporaryDirectory() as folder:
-        return measured(server.analyst(), table, stated, people, epsilon, wider, one_round, seed, Path(folder))
+        return measured(server.analyst(), Path(folder), *setting)
 
 
-def measured(analyst, table, stated, people, epsilon, wider, one_round, seed, folder):
+def measured(analyst, folder, stated, people, epsilon, wider, whole, one_round, table, seed):
     frame = pd.read_csv(table, dtype={column: str for column in CATEGORIES.get(table.stem, {})})
     rng = np.random.default_rng(seed)
     drawn = frame.iloc[rng.integers(len(frame), size=people)].reset_index(drop=True)
@@ -132,8 +132,10 @@ def measured(analyst, table, stated, people, epsilon, wider, one_round, seed, fo
     public = [with_constants(features, frame.iloc[rng.integers(len(frame), size=rows)]) for rows in (1000, 50)]
     raw = [{"name": feature["name"], "center": 0.0, "scale": 1.0} for feature in features]
     losses = []
-    for constants in (truth, *public, features, ranges, raw):
-        kind = len(losses)
+    for kind, constants in enumerate((truth, *public, features, ranges, raw)):
+        if not whole and constants is not features and constants is not ranges:
+            losses.append(math.nan)
+            continue
         centring = 0.25 if constants is raw else None
         main = analyst.create_study(f"{tag} {kind}", features=constants, epsilon=epsilon, centring=centring)
         whose = drawn[prepare:] if constants is features else drawn
@@ -163,15 +165,17 @@ def main():
     tables = [given.tables / f"{given.only}.csv"] if given.only else others
     heads = "".join(f"{name:>11}" for name in CONSTANTS)
     print(f"{'table, people, epsilon, wider, seed':<32}{heads}   cut, wide, equal")
+    wider = list(map(float, given.wider.split(",")))
     for people in map(int, given.people.split(",")):
         for epsilon in map(float, given.epsilon.split(",")):
-            for wider in map(float, given.wider.split(",")):
-                setting = (stated, people, epsilon, wider, given.one_round)
-                figures = [run(table, *setting, seed) for table in tables for seed in range(given.repeats)]
+            for times in wider:
+                # The other constants do not depend on ranges.
+                setting = (stated, people, epsilon, times, times == wider[0], given.one_round)
+                figures = [run(*setting, table, seed) for table in tables for seed in range(given.repeats)]
                 mean = [f"{x:.2f}" for x in np.mean(figures, axis=0)]
                 losses = "".join(f"{x:>11}" for x in mean[: len(CONSTANTS)])
                 told = ", ".join(mean[len(CONSTANTS) :])
-                print(f"{f'mean {people} {epsilon:g} {wider:g}':<32}{losses}   {told} %", flush=True)
+                print(f"{f'mean {people} {epsilon:g} {times:g}':<32}{losses}   {told} %", flush=True)
 
 
 main()

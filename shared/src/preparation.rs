@@ -82,7 +82,10 @@ impl NumberRange {
 }
 
 fn pair(words: &str) -> Option<[f64; 2]> {
-    let numbers = words.split_whitespace().map(|number| number.parse().ok());
+    let numbers = words.split_whitespace().map(|number| {
+        let number = number.parse().ok();
+        number.filter(|number: &f64| number.is_finite())
+    });
     numbers.collect::<Option<Vec<f64>>>()?.try_into().ok()
 }
 
@@ -229,7 +232,7 @@ impl FromStr for ColumnKind {
         kind.ok_or_else(|| {
             error!(
                 InvalidRequest,
-                "a column is described by {words:?}; use `number LO HI`, `yes-no` or `categories A|B|C`, and {MAY_BE_MISSING} after it if cells may be missing"
+                "a column is described by {words:?}; use `number LO HI` (finite), `yes-no` or `categories A|B|C`, and {MAY_BE_MISSING} after it if cells may be missing"
             )
             .with_field("columns")
         })
@@ -766,6 +769,7 @@ mod tests {
             "number",
             "number 1",
             "number 1 x",
+            "number 0 inf",
             "number 1 2 3",
             "number 1 4 within 2",
             "yes-nomay-be-missing",

@@ -36,6 +36,7 @@ struct PreparationArguments {
     epsilon: Option<f64>,
     #[serde(default, deserialize_with = "optional_word")]
     enrolment: Option<Enrolment>,
+    #[serde(default)]
     draft: bool,
     about: StudyNotice,
 }

@@ -55,7 +55,7 @@ def test_a_token_that_cannot_be_used_charges_nothing(study, analyst, table, tmp_
         assert not ledger.exists() and not any(token in str(refusal.value) for token in tokens.values())
 
     refused(errors.TokenError, "token=", token=None)
-    refused(errors.TokenError, "", token="0" * len(tokens["north"]))
+    refused(errors.TokenError, "token", token="0" * len(tokens["north"]))
     refused(errors.InputError, "north", token=tokens["small"])
     refused(errors.InputError, "699", token=tokens["small"], site="small")
     refused(errors.InputError, "site", site=" ")

@@ -14,7 +14,7 @@ from . import _core, _rows
 from ._command import features_of, listed_features, notices_of
 from ._estimate import Estimate
 from ._participant import Connection, Study, id_of, require_connection
-from ._request import read_json, to_json
+from ._request import given, read_json, to_json
 from .errors import EigenveilError, InputError
 
 _log = logging.getLogger("eigenveil")
@@ -117,13 +117,13 @@ class Analyst:
             ``site_weights``, ``"rows"`` or ``"precision"``.
         """
         features = None if features is None else listed_features(features)
-        given = {**locals(), "features": features_of(features), "feature_notices": notices_of(features)}
-        del given["self"]
+        request = {**locals(), "features": features_of(features), "feature_notices": notices_of(features)}
+        del request["self"]
         if k is None:
             raise InputError("k is None; it must be a whole number or 'auto'", "invalid-request")
         if isinstance(last_day, datetime.date):
-            given["last_day"] = f"{last_day:%Y-%m-%d}"
-        study = self._study(self._core.create_study(to_json(given)))
+            request["last_day"] = f"{last_day:%Y-%m-%d}"
+        study = self._study(self._core.create_study(to_json(request)))
         _log.info("created %r", study)
         return study
 
@@ -308,5 +308,5 @@ def _preparation(
     """The fields of a request for a preparation, beside its columns."""
     if isinstance(last_day, datetime.date):
         last_day = f"{last_day:%Y-%m-%d}"
-    about = {"purpose": purpose, "responsible_party": responsible_party, "contact": contact, "last_day": last_day}
-    return {"name": name, "epsilon": epsilon, "enrolment": enrolment, "draft": draft, "about": about}
+    told = {"purpose": purpose, "responsible_party": responsible_party, "contact": contact, "last_day": last_day}
+    return {"name": name, "epsilon": epsilon, "enrolment": enrolment, "draft": draft, "about": given(told)}
