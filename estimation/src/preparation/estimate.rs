@@ -67,22 +67,22 @@ impl PreparationEstimate {
 }
 
 /// A description with its origin at the end, and who asked if there is room.
-fn described(own: Option<&str>, origin: &str, party: Option<&str>) -> String {
-    let mut own = own.map(|own| format!("{own}. ")).unwrap_or_default();
-    let asked = party.map(|party| format!("{own}{origin}, asked by {party}"));
-    if let Some(asked) = asked.filter(|text| text.len() <= MAX_DESCRIPTION) {
+fn described(text: Option<&str>, origin: &str, party: Option<&str>) -> String {
+    let mut text = text.map(|text| format!("{text}. ")).unwrap_or_default();
+    let asked = party.map(|party| format!("{text}{origin}, asked by {party}"));
+    if let Some(asked) = asked.filter(|asked| asked.len() <= MAX_DESCRIPTION) {
         return asked;
     }
     let room = MAX_DESCRIPTION.saturating_sub(origin.len());
-    if own.len() <= room {
-        return own + origin;
+    if text.len() <= room {
+        return text + origin;
     }
-    while own.len() + "… ".len() > room {
-        if own.pop().is_none() {
+    while text.len() + "… ".len() > room {
+        if text.pop().is_none() {
             break;
         }
     }
-    format!("{}… {origin}", own.trim_end())
+    format!("{}… {origin}", text.trim_end())
 }
 
 /// Estimates the constants of all columns like [`estimate_preparation`], from the document of a server.

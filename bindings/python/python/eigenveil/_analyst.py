@@ -308,5 +308,5 @@ def _preparation(
     """The fields of a request for a preparation, beside its columns."""
     if isinstance(last_day, datetime.date):
         last_day = f"{last_day:%Y-%m-%d}"
-    told = {"purpose": purpose, "responsible_party": responsible_party, "contact": contact, "last_day": last_day}
-    return {"name": name, "epsilon": epsilon, "enrolment": enrolment, "draft": draft, "about": given(told)}
+    notice = {"purpose": purpose, "responsible_party": responsible_party, "contact": contact, "last_day": last_day}
+    return {"name": name, "epsilon": epsilon, "enrolment": enrolment, "draft": draft, "about": given(notice)}
