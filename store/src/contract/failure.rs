@@ -84,7 +84,7 @@ impl Failure {
         match self {
             Failure::Full => error!(
                 StoreFull,
-                "the store is full and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: retry after that"
+                "the store is full and nothing was changed; the operator has to free disk space, delete studies, lower max_fold_bytes, or raise max_store_bytes: retry after that"
             ),
             Failure::FilesReplaced => unavailable(FILES_REPLACED),
             Failure::Damaged(what) => unavailable(what),

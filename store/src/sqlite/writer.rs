@@ -14,7 +14,6 @@ use super::{
     arrivals,
     buckets::BucketCache,
     database_files::DatabaseFiles,
-    folds,
     health::Health,
     notice,
     recent::{CommitIds, RecentIds},
@@ -66,9 +65,6 @@ pub(super) struct Writer {
     pub(super) data_dir: PathBuf,
     pub(super) faults: Faults,
 }
-
-/// A group that could not be committed, and why.
-type Refused = (Vec<Submission>, Failure);
 
 struct StudyUpdate {
     study: Arc<Study>,
@@ -131,10 +127,7 @@ impl Writer {
     /// Commits a group, then replies to all of it. If it fails, the studies in it are committed one by one, so that a
     /// failure of one study does not reject the reports of another.
     fn commit(&mut self, group: Vec<Submission>) {
-        let committed = self
-            .try_commit(group)
-            .or_else(|refused| self.commit_in_place_of_folds(refused));
-        let Err((group, failure)) = committed else {
+        let Err((group, failure)) = self.try_commit(group) else {
             return;
         };
         let studies = by_study(group);
@@ -149,42 +142,6 @@ impl Writer {
         }
     }
 
-    /// Commits a group that found no room after dropping kept sums of seeds, as few as it takes: they are made anew.
-    fn commit_in_place_of_folds(
-        &mut self,
-        (mut group, mut failure): Refused,
-    ) -> Result<(), Refused> {
-        while failure.is_full() && self.drop_folds() {
-            match self.try_commit(group) {
-                Ok(()) => return Ok(()),
-                Err(again) => (group, failure) = again,
-            }
-        }
-        Err((group, failure))
-    }
-
-    /// Drops some kept sums of seeds; whether there were any.
-    fn drop_folds(&mut self) -> bool {
-        let mut drop_some = || -> Result<bool, Failure> {
-            if folds::above(&self.connection, 0)?.is_empty() {
-                return Ok(false);
-            }
-            // The deletion is written, too.
-            self.make_room();
-            let transaction = self
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let dropped = folds::drop_above(&transaction, 0)?;
-            transaction.commit()?;
-            self.files.committed(&self.connection)?;
-            Ok(dropped)
-        };
-        drop_some().unwrap_or_else(|failure| {
-            tracing::warn!(%failure, "kept sums of seeds could not be dropped for reports");
-            false
-        })
-    }
-
     fn reply_failure(&self, group: Vec<Submission>, failure: Failure) {
         self.health.commit_failed(&failure);
         self.counters.commit_failures.inc();
@@ -194,7 +151,7 @@ impl Writer {
     }
 
     /// Commits a group and replies to all of it, or gives it back.
-    fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), Refused> {
+    fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), (Vec<Submission>, Failure)> {
         let started = Instant::now();
         match self.transact(&group) {
             Ok((outcomes, updates)) => {
