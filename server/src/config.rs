@@ -80,8 +80,8 @@ pub struct ServerConfig {
     /// Bytes of the reports that one study of sites keeps, 8 a number: on disk, and in memory while an estimate is
     /// computed; beyond it reports get 507. Default 1 GiB.
     pub max_site_bytes: u64,
-    /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² for each of 32 buckets, and 8 a
-    /// report. Beyond it each estimate adds up the later seeds. Default 1 GiB: p = 2,780 with 10⁷ reports.
+    /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² for each of 32 buckets, 8 a
+    /// report, and 1 MB. Beyond it each estimate adds up the later seeds. Default 1 GiB: p = 2,780 with 10⁷ reports.
     pub max_fold_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports get 507 until studies are deleted. Absent: limited by the
     /// disk only.

@@ -4,9 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 
 use eigenveil_shared::mechanism::double_cap::Seed;
 
-/// Seeds of all samples of a study together.
-const SEEDS: usize = 1 << 16;
-
 /// Whether a bucket belongs to the half of the reports that gives the directions along which the other half is checked.
 pub(crate) fn gives_directions(bucket: u32) -> bool {
     bucket.is_multiple_of(2)
@@ -25,13 +22,16 @@ pub struct SeedSample {
 }
 
 impl SeedSample {
+    /// Seeds of all samples of a study together, at most.
+    pub const SEEDS: usize = 1 << 16;
+
     /// An empty sample, for one of so many buckets.
     pub fn new(bucket: u32, buckets: u32) -> Self {
         let odd = (buckets / 2).max(1) as usize;
         Self {
             most: match gives_directions(bucket) {
                 true => 0,
-                false => SEEDS / odd,
+                false => Self::SEEDS / odd,
             },
             seen: 0,
             seeds: Vec::new(),
@@ -102,7 +102,7 @@ mod tests {
             sample.seeds().iter().copied().collect()
         };
         let one = sample(9_000);
-        assert_eq!(one.len(), SEEDS / 16);
+        assert_eq!(one.len(), SeedSample::SEEDS / 16);
         for quarter in seeds.chunks(5_000) {
             // 1,024 with a standard deviation of 25.
             let taken = quarter.iter().filter(|seed| one.contains(*seed)).count();

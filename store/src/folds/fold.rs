@@ -25,6 +25,10 @@ use crate::{
 /// Seeds after which a fold is kept, if so many are enough: a kill loses no more. Four megabytes.
 const STEP: u64 = 1 << 18;
 const CHECKSUM: usize = 8;
+/// Bytes of a fold before its fingerprints.
+const HEAD: u64 = (CHECKSUM + size_of::<i64>()) as u64;
+/// Bytes of the samples of a study's folds, at most.
+const SAMPLES: u64 = (SeedSample::SEEDS * SEED_LEN) as u64;
 pub(super) const FINGERPRINT: usize = 8;
 /// Before all rows.
 pub(super) const FIRST: i64 = -1;
@@ -163,8 +167,8 @@ pub(super) fn most_seeds(config: &StoreConfig, study: &Study) -> u64 {
     if !study.has_seeds() || sum.saturating_mul(3) > config.sum_cache_bytes {
         return 0;
     }
-    let limit = config.max_fold_bytes / u64::from(study.buckets());
-    limit.saturating_sub(sum) / FINGERPRINT as u64
+    let limit = config.max_fold_bytes.saturating_sub(SAMPLES) / u64::from(study.buckets());
+    limit.saturating_sub(HEAD + sum) / FINGERPRINT as u64
 }
 
 /// New seeds for which a fold of so many, in dimension p, is written anew: the larger it is, the more. Fewer are expanded

@@ -60,7 +60,7 @@ impl Removal for Sqlite {
     fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
         let keep = self.config.retain_ids_days;
-        let of_folds = folds::allowed(&self.config);
+        let max_fold_bytes = self.config.max_fold_bytes;
         while !stopping() {
             let may_grow = self.reserve.allows_growth();
             let more = self.write_blocking_then(
@@ -68,7 +68,7 @@ impl Removal for Sqlite {
                 move |transaction| {
                     Ok(remove_deleted_study(transaction)?
                         || remove_old_identifiers(transaction, keep, now)?
-                        || folds::drop_above(transaction, of_folds)?
+                        || folds::drop_above(transaction, max_fold_bytes)?
                         // A study that was closed on a full disk is about to be deleted.
                         || (may_grow && index_closed_study(transaction)?))
                 },

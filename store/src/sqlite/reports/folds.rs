@@ -5,7 +5,6 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::seeds::read_rows;
 use crate::{
-    config::StoreConfig,
     contract::{
         engine::{Kept, NewFold, ReadSeeds, RowSink, SeedReader, Seeds},
         failure::Failure,
@@ -16,8 +15,6 @@ use crate::{
 
 /// Bytes of folds that are dropped in one transaction.
 const DROPPED_TOGETHER: u64 = 4 << 20;
-/// Bytes of a study's folds that `max_fold_bytes` does not count: samples, checksums.
-const UNCOUNTED: u64 = 2 << 20;
 
 impl Seeds for Sqlite {
     /// In a read transaction, on a connection of its own: reading must not block others.
@@ -211,22 +208,27 @@ pub(crate) fn before_sorting(
     Ok(())
 }
 
-/// Bytes that a study's folds may have.
-pub(crate) fn allowed(config: &StoreConfig) -> u64 {
-    match config.max_fold_bytes {
-        0 => 0,
-        bytes => bytes.saturating_add(UNCOUNTED),
+/// Drops some folds of studies whose folds have more bytes than this; returns whether there may be more. On a full disk,
+/// too: free pages are not overwritten, which would take as much of the disk as it frees.
+pub(crate) fn drop_above(transaction: &Transaction<'_>, bytes: u64) -> Result<bool, Failure> {
+    let rows = above(transaction, bytes)?;
+    for (row, generation) in &rows {
+        transaction.execute(
+            "UPDATE folds SET generation = ?, upto = -1, n = 0, body = NULL WHERE rowid = ?",
+            [generation.wrapping_add(1), *row],
+        )?;
     }
+    Ok(!rows.is_empty())
 }
 
-/// Some folds of studies whose folds have more bytes than allowed: rows with their generation.
-pub(crate) fn above(connection: &Connection, allowed: u64) -> Result<Vec<(i64, i64)>, Failure> {
-    let allowed = i64::try_from(allowed).unwrap_or(i64::MAX);
+/// Some of these folds: rows with their generation.
+fn above(connection: &Connection, bytes: u64) -> Result<Vec<(i64, i64)>, Failure> {
+    let most = i64::try_from(bytes).unwrap_or(i64::MAX);
     let select =
         "SELECT rowid, generation, length(body) FROM folds WHERE body IS NOT NULL AND study_pk IN
                   (SELECT study_pk FROM folds GROUP BY study_pk HAVING sum(length(body)) > ?)";
     let mut statement = connection.prepare(select)?;
-    let mut rows = statement.query([allowed])?;
+    let mut rows = statement.query([most])?;
     let (mut folds, mut bytes) = (Vec::new(), 0);
     while bytes < DROPPED_TOGETHER
         && let Some(row) = rows.next()?
@@ -235,23 +237,6 @@ pub(crate) fn above(connection: &Connection, allowed: u64) -> Result<Vec<(i64, i
         bytes += row.get::<_, u64>(2)?;
     }
     Ok(folds)
-}
-
-/// Drops [some folds](above); returns whether there may be more.
-pub(crate) fn drop_above(transaction: &Transaction<'_>, allowed: u64) -> Result<bool, Failure> {
-    let rows = above(transaction, allowed)?;
-    if rows.is_empty() {
-        return Ok(false);
-    }
-    transaction.pragma_update(None, "secure_delete", true)?;
-    for (row, generation) in rows {
-        transaction.execute(
-            "UPDATE folds SET generation = ?, upto = -1, n = 0, body = NULL WHERE rowid = ?",
-            [generation.wrapping_add(1), row],
-        )?;
-    }
-    transaction.pragma_update(None, "secure_delete", "FAST")?;
-    Ok(true)
 }
 
 /// Removes some of what is kept of a study; returns the number of rows.
@@ -563,8 +548,8 @@ mod tests {
     /// Where what is kept would be larger than the limit nothing is kept, and everything counts.
     #[test]
     fn the_limit_decides_what_is_kept() {
-        // A sum of three features, and the fingerprints.
-        let needed = 8 * 6 + 8 * 200;
+        // Of all samples, a head, a sum of three features, and the fingerprints.
+        let needed = (1 << 20) + 16 + 8 * 6 + 8 * 200;
         for (limit, kept) in [(needed - 1, 0), (needed, 200)] {
             let case = OneBucket::new(|config| config.max_fold_bytes = limit);
             case.send(0, 200);
@@ -589,29 +574,37 @@ mod tests {
         assert!(has_room(left) && !has_room(left + 1));
     }
 
-    /// Folds that are larger than a lowered limit go when the store is tidied, which a server does at its start.
+    /// Folds that are larger than a lowered limit go when the store is tidied, which a server does at its start; on a full
+    /// disk, too, since little of that is written.
     #[test]
     fn a_lowered_limit_gives_the_space_back() {
         let case = OneBucket::new(|_| ());
-        case.send(0, 200);
+        case.send(0, 20_000);
         case.fold();
-        case.store.sweep(&|| false).unwrap();
-        assert_eq!(case.kept().2, 200);
-        let config = StoreConfig {
-            max_fold_bytes: 0,
-            ..case.store.config().clone()
-        };
+        let config = case.store.config().clone();
         let OneBucket {
             store, database, ..
         } = case;
         drop(store);
-        let store = Store::open(&config, Environment::system()).unwrap();
-        store.sweep(&|| false).unwrap();
-        let select = "SELECT n, body FROM folds";
-        let left: (i64, Option<Vec<u8>>) = database
-            .query_row(select, [], |row| Ok((row.get(0)?, row.get(1)?)))
-            .unwrap();
-        assert_eq!(left, (0, None));
+        let kept = || -> (u64, u64) {
+            let select = "SELECT n, coalesce(length(body), 0) FROM folds";
+            let row = database.query_row(select, [], |row| Ok((row.get(0)?, row.get(1)?)));
+            row.unwrap()
+        };
+        let (n, bytes) = kept();
+        assert_eq!((n, bytes), (20_000, 16 + 8 * 6 + 8 * 20_000));
+        let log = database_path(&config.data_dir).with_extension("db-wal");
+        for (limit, left) in [(bytes, (n, bytes)), (bytes - 1, (0, 0))] {
+            let config = StoreConfig {
+                max_fold_bytes: limit,
+                ..config.clone()
+            };
+            let store = Store::open(&config, Environment::system()).unwrap();
+            store.sweep(&|| false).unwrap();
+            assert_eq!(kept(), left);
+            let written = std::fs::metadata(&log).unwrap().len();
+            assert!(written < bytes / 2, "{written}");
+        }
     }
 
     /// A panic is told, and neither ends the folding nor comes again at once.
