@@ -62,6 +62,8 @@ struct Bucket {
     sum_at: u64,
     folded_at: u64,
     has_folded_seeds: bool,
+    /// Whether its fold's seeds, if they were copied, are those that were added up.
+    is_whole: bool,
     at: u64,
     /// Lengths of the ranges of the seeds after the fold.
     ranges: Vec<usize>,
@@ -75,11 +77,6 @@ impl Bucket {
 
     fn end(&self) -> u64 {
         self.at + SEED_LEN as u64 * self.after_fold()
-    }
-
-    /// Whether its fold's seeds, if they were copied, are as many as it says.
-    fn is_whole(&self) -> bool {
-        !self.has_folded_seeds || self.at - self.folded_at == SEED_LEN as u64 * self.folded
     }
 }
 
@@ -346,7 +343,7 @@ impl Reading<'_> {
         out.file.flush().map_err(Failure::file)?;
         drop(out);
         let copied: u64 = buckets.iter().map(|of| of.folded + of.after_fold()).sum();
-        if copied != stored || !buckets.iter().all(Bucket::is_whole) {
+        if copied != stored || !buckets.iter().all(|of| of.is_whole) {
             let of_folds = (0..).zip(kept_folds).filter(|(_, kept)| kept.n > 0);
             *damaged = of_folds.collect();
             if damaged.is_empty() {
@@ -427,15 +424,19 @@ impl Out<'_> {
         if folded > 0 {
             self.write(&encode_sum(&fold.sum))?;
         }
-        let folded_at = self.at;
+        let (folded_at, mut is_whole) = (self.at, true);
         if self.has_folded_seeds {
+            let mut fingerprints: Vec<u64> = Vec::new();
             reader.rows(number, FIRST, &mut |row, bytes| {
                 reading.cancel.check()?;
                 if row <= fold.upto {
+                    fingerprints.extend(bytes.as_chunks::<SEED_LEN>().0.iter().map(fingerprint));
                     self.write(bytes)?;
                 }
                 Ok(row < fold.upto)
             })?;
+            fingerprints.sort_unstable();
+            is_whole = fingerprints == fold.fingerprints;
         } else {
             self.write(&bytes_of(&fold.fingerprints))?;
         }
@@ -460,6 +461,7 @@ impl Out<'_> {
             sum_at,
             folded_at,
             has_folded_seeds: self.has_folded_seeds,
+            is_whole,
             at,
             ranges,
             sample: fold.sample.seeds().to_vec(),

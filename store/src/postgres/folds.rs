@@ -17,8 +17,8 @@ use crate::contract::{
 
 const HOLD: &str = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE";
 // A statement after the row is held: whatever was merged meanwhile, perhaps beyond the fold's end, is seen. Nothing is
-// inserted: of a deleted study nothing comes back.
-const SWAP: &str = "UPDATE sums s SET generation = generation + 1, upto = $4, n = $5, body = $6
+// inserted: of a deleted study nothing comes back. A generation that is damaged may be the largest number: it wraps.
+const SWAP: &str = "UPDATE sums s SET generation = generation % 9223372036854775807 + 1, upto = $4, n = $5, body = $6
     WHERE study = $1 AND bucket = $2 AND generation = $3
     AND $5 = (SELECT coalesce(sum(c.n), 0) FROM chunks c
         WHERE c.study = s.study AND c.bucket = s.bucket AND c.last <= $4)";
@@ -128,7 +128,7 @@ impl SeedReader for Reader<'_> {
     }
 }
 
-const DROP: &str = "UPDATE sums SET generation = generation + 1, upto = 0, n = 0, body = NULL
+const DROP: &str = "UPDATE sums SET generation = generation % 9223372036854775807 + 1, upto = 0, n = 0, body = NULL
     WHERE study = $1 AND bucket = $2";
 
 /// After the chunks of a bucket, whose row of sums is held, were sorted: drops its fold, since that shows which seeds came
@@ -140,7 +140,9 @@ pub(super) async fn after_sorting(
     has_all: bool,
 ) -> Result<(), Failure> {
     let update = match has_all {
-        true => "UPDATE sums SET generation = generation + 1 WHERE study = $1 AND bucket = $2",
+        true => {
+            "UPDATE sums SET generation = generation % 9223372036854775807 + 1 WHERE study = $1 AND bucket = $2"
+        }
         false => DROP,
     };
     let rows = client.execute(update, &[&study.0, &bucket]).await?;
@@ -298,8 +300,10 @@ mod tests {
                 ("17 8704", 0)
             );
             let wanted = embedded_sums(store, study).await;
-            servers
-                .sql("UPDATE eigenveil.sums SET body = set_byte(body, 7, get_byte(body, 7) # 1)");
+            servers.sql(
+                "UPDATE eigenveil.sums SET generation = 9223372036854775807,
+                 body = set_byte(body, 7, get_byte(body, 7) # 1)",
+            );
             assert_eq!(unfolded(store, study), 17 * 512);
             assert_eq!(kept(servers), "0 0");
             assert!(!store.is_damaged());

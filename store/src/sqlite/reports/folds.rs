@@ -264,6 +264,7 @@ mod tests {
         database_path,
         environment::Environment,
         folds::{Folding, fold_study},
+        sqlite::seeds::replace,
         testing::fixtures::{create, of_seeds, with_payload},
     };
 
@@ -472,6 +473,32 @@ mod tests {
         let put_back = "UPDATE folds SET (upto, n, body) = (SELECT upto, n, body FROM saved)";
         case.database.execute_batch(put_back).unwrap();
         assert_eq!(case.read(), (0, 200));
+        assert!(!case.store.is_damaged());
+        case.fold();
+        assert_eq!(case.read(), (0, 0));
+    }
+
+    /// Nor a fold of as many other seeds: its own are elsewhere, so all are read.
+    #[test]
+    fn a_fold_of_as_many_other_seeds_is_made_anew() {
+        let case = OneBucket::new(|_| ());
+        case.send(0, 100);
+        case.fold();
+        case.send(100, 100);
+        let seeds_of = |commit: u64| -> Vec<u8> {
+            let select = "SELECT seeds FROM seeds WHERE commit_seq = ?";
+            let row = case.database.query_row(select, [commit], |row| row.get(0));
+            row.unwrap()
+        };
+        let seeds = [seeds_of(0), seeds_of(1)];
+        let transaction = case.database.unchecked_transaction().unwrap();
+        for (commit, others) in [(0, &seeds[1]), (1, &seeds[0])] {
+            let (others, _) = others.as_chunks::<16>();
+            let commits = commit..commit + 1;
+            replace(&transaction, case.study.key, 0, commits, commit, others).unwrap();
+        }
+        transaction.commit().unwrap();
+        assert_eq!((case.read(), case.kept().2), ((0, 200), 0));
         assert!(!case.store.is_damaged());
         case.fold();
         assert_eq!(case.read(), (0, 0));
