@@ -196,7 +196,7 @@ impl Sqlite {
         };
         let named = |failure: Failure| failure.of_file(&directory.database()).into_error();
         let (connection, files) = open()
-            .or_else(|failure| match reserve.is_needed() && reserve.release() {
+            .or_else(|failure| match reserve.release() {
                 true => open(),
                 false => Err(failure),
             })

@@ -66,6 +66,9 @@ pub(super) struct Writer {
     pub(super) faults: Faults,
 }
 
+/// A group that could not be committed, and why.
+type Refused = (Vec<Submission>, Failure);
+
 struct StudyUpdate {
     study: Arc<Study>,
     reports_accepted: u64,
@@ -127,7 +130,10 @@ impl Writer {
     /// Commits a group, then replies to all of it. If it fails, the studies in it are committed one by one, so that a
     /// failure of one study does not reject the reports of another.
     fn commit(&mut self, group: Vec<Submission>) {
-        let Err((group, failure)) = self.try_commit(group) else {
+        let committed = self
+            .try_commit(group)
+            .or_else(|refused| self.commit_in_used_log(refused));
+        let Err((group, failure)) = committed else {
             return;
         };
         let studies = by_study(group);
@@ -142,6 +148,15 @@ impl Writer {
         }
     }
 
+    /// Commits a group again for which the log could not grow on a full disk: in the log as large as it is.
+    fn commit_in_used_log(&mut self, (group, failure): Refused) -> Result<(), Refused> {
+        if !failure.is_full() || !self.reserve.is_needed() {
+            return Err((group, failure));
+        }
+        self.reuse_log();
+        self.try_commit(group)
+    }
+
     fn reply_failure(&self, group: Vec<Submission>, failure: Failure) {
         self.health.commit_failed(&failure);
         self.counters.commit_failures.inc();
@@ -151,7 +166,7 @@ impl Writer {
     }
 
     /// Commits a group and replies to all of it, or gives it back.
-    fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), (Vec<Submission>, Failure)> {
+    fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), Refused> {
         let started = Instant::now();
         match self.transact(&group) {
             Ok((outcomes, updates)) => {
@@ -184,9 +199,7 @@ impl Writer {
         if !self.has_stopped {
             self.has_stopped = true;
             // Perhaps the log was removed because the disk is full.
-            if self.reserve.is_needed() {
-                self.reserve.release();
-            }
+            self.reserve.release();
             if let Err(failure) = self.files.rescue_log(&self.connection) {
                 tracing::error!(%failure, "the contents of the removed log could not be saved to the database");
             }
@@ -202,7 +215,11 @@ impl Writer {
             return;
         }
         self.reserve.release();
-        // The log's own disk space is reused once a checkpoint has restarted it.
+        self.reuse_log();
+    }
+
+    /// Moves the log into the database, after which its own disk space is reused.
+    fn reuse_log(&mut self) {
         if let Err(failure) = self.files.checkpoint(&self.connection, "PASSIVE") {
             tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
         }

@@ -283,6 +283,47 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
     }
 }
 
+/// The database has free pages, the disk has none: the log is moved into them, and does not wait for the next minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_grow_takes_reports() {
+    let folder = Folder::new();
+    let Some(disk) = Disk::new(&folder, "24m") else {
+        return;
+    };
+    let mut server = disk.server();
+    let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
+    let client = server.client();
+    let study = client.fetch_study(&large).await.unwrap();
+    for _ in 0..100 {
+        let batch = reports(&study, 1_000);
+        assert_eq!(upload(&client, &study, &batch).await.unwrap(), (1_000, 0));
+    }
+    server.cli_json(&format!("study close {large}"));
+    server.cli_json(&format!("study delete {large} --yes"));
+    // A stop empties the log.
+    until("the pages of the deleted study are free", async || {
+        assert!(server.stop());
+        let header = fs::read(disk.outside("data/eigenveil.db")).unwrap();
+        server = disk.server();
+        u32::from_be_bytes([header[36], header[37], header[38], header[39]]) > 300
+    })
+    .await;
+    let client = server.client();
+    let study = client.fetch_study(&small).await.unwrap();
+    let mut ballast = fs::File::create(disk.outside("ballast")).unwrap();
+    while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
+    // A few commits. After four times as much the log would be moved anyway.
+    let filled = ballast.metadata().unwrap().len();
+    ballast.set_len(filled - (400 << 10)).unwrap();
+    let mut refused = 0;
+    for _ in 0..60 {
+        let sent = upload(&client, &study, &reports(&study, 200)).await;
+        refused += u32::from(sent.is_err());
+    }
+    // While somebody reads the log, it is not moved.
+    assert!(refused < 10, "{refused} of 60 were refused");
+}
+
 /// Stopped on a full disk without its reserve: the next start says what to do, and afterwards everything is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_on_a_full_disk_says_what_to_do() {

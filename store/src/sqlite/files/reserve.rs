@@ -89,8 +89,12 @@ impl ReserveFile {
         fs::symlink_metadata(self.path()).is_ok_and(|file| file.len() == self.bytes)
     }
 
-    /// Deletes the file to free its space; whether there was one.
+    /// Deletes the file to free its space, if the disk is full; whether there was one.
     pub(crate) fn release(&self) -> bool {
+        // A store that has reached its own limit gains nothing by it.
+        if !self.is_needed() {
+            return false;
+        }
         let removed = fs::remove_file(self.path());
         match &removed {
             Ok(()) => {
@@ -130,4 +134,47 @@ fn create(path: &Path, bytes: u64) -> io::Result<()> {
     // Not every file system can allocate blocks without writing them.
     io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::metadata;
+
+    use tokio::runtime::Runtime;
+
+    use super::FILE_NAME;
+    use crate::{
+        Store,
+        config::StoreConfig,
+        environment::Environment,
+        testing::fixtures::{create, numbered, of_seeds},
+    };
+
+    /// A store that has all that it may have is no full disk.
+    #[test]
+    fn a_full_store_releases_no_space_of_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig {
+            max_store_bytes: Some(1 << 20),
+            ..StoreConfig::new(folder.path().join("data"))
+        };
+        let store = Store::open(&config, Environment::system()).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let study = runtime.block_on(create(&store, &of_seeds()));
+        let made = || {
+            let file = metadata(config.data_dir.join(FILE_NAME)).unwrap();
+            file.modified().unwrap()
+        };
+        let before = made();
+        let is_taken = |first: u32| {
+            let reports = (first..first + 400).map(|number| numbered(&study, number));
+            runtime
+                .block_on(store.submit(&study, reports.collect()))
+                .is_ok()
+        };
+        let full = (0..100_000).step_by(400).any(|first| !is_taken(first));
+        assert!(full, "the limit is not kept");
+        store.sweep(&|| false).unwrap();
+        assert_eq!(made(), before);
+    }
 }
