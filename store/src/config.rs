@@ -33,8 +33,8 @@ pub struct StoreConfig {
     /// computed; further ones are refused. Default 1 GiB.
     pub max_site_bytes: u64,
     /// Bytes of the sums of seeds that are kept of one `double-cap` study, at most: 4p² for each of 32 buckets, 8 a
-    /// report, and 1 MB. Beyond it each estimate adds up the later seeds; the embedded engine drops what is above a lowered limit
-    /// when it is tidied. Default 1 GiB: p = 2,780 with 10⁷ reports.
+    /// report, and 1 MB. Beyond it each estimate adds up the later seeds; the embedded engine drops what is above a
+    /// lowered limit when it is tidied. Default 1 GiB: p = 2,780 with 10⁷ reports.
     pub max_fold_bytes: u64,
     /// Maximum size of the database in bytes; beyond it reports are refused until studies are deleted. Absent: limited by
     /// the disk only.

@@ -208,8 +208,8 @@ pub(crate) fn before_sorting(
     Ok(())
 }
 
-/// Drops some folds of studies whose folds have more bytes than this; returns whether there may be more. On a full disk,
-/// too: free pages are not overwritten, which would take as much of the disk as it frees.
+/// Drops some folds of studies whose folds have more bytes than this; returns whether there may be more. A full disk is
+/// no hindrance: free pages are not overwritten, which would take as much of the disk as it frees.
 pub(crate) fn drop_above(transaction: &Transaction<'_>, bytes: u64) -> Result<bool, Failure> {
     let rows = above(transaction, bytes)?;
     for (row, generation) in &rows {
@@ -601,8 +601,8 @@ mod tests {
         assert!(has_room(left) && !has_room(left + 1));
     }
 
-    /// Folds that are larger than a lowered limit go when the store is tidied, which a server does at its start; on a full
-    /// disk, too, since little of that is written.
+    /// Folds that are larger than a lowered limit go when the store is tidied, which a server does at its start, and
+    /// little is written for that: a full disk has it.
     #[test]
     fn a_lowered_limit_gives_the_space_back() {
         let case = OneBucket::new(|_| ());
