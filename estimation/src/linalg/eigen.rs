@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::{DMatrix, DVector};
 
-use super::{require_square_and_finite, view, view_mut};
+use super::{kernels::kernels, require_square_and_finite, view, view_mut};
 
 /// Eigenvalues and eigenvectors of a symmetric matrix, or the leading ones of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,15 +75,17 @@ fn decompose(matrix: &DMatrix<f64>, vectors: Option<&mut DMatrix<f64>>) -> Resul
         Default::default(),
     ));
     let mut values = vec![0.0; p];
-    evd::self_adjoint_evd(
-        view(input),
-        DiagMut::from_slice_mut(&mut values),
-        vectors.map(view_mut),
-        Par::Seq,
-        MemStack::new(&mut memory),
-        Default::default(),
-    )
-    .map_err(|_| {
+    let decomposed = kernels(|| {
+        evd::self_adjoint_evd(
+            view(input),
+            DiagMut::from_slice_mut(&mut values),
+            vectors.map(view_mut),
+            Par::Seq,
+            MemStack::new(&mut memory),
+            Default::default(),
+        )
+    });
+    decomposed.map_err(|_| {
         Error::estimate_failed(format!(
             "the eigenvalue iteration did not converge for a {p} × {p} matrix"
         ))

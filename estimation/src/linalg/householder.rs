@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
+use super::{kernels::kernels, parallel::chunks_of_rows, parallel_for_each, view, view_mut};
 
 /// Columns of one chunk of a block that Q is applied to.
 const CHUNK: usize = 64;
@@ -31,13 +31,15 @@ impl HouseholderQr {
         if n > 0 {
             let scratch =
                 factor::qr_in_place_scratch::<f64>(m, n, block, Par::Seq, Default::default());
-            factor::qr_in_place(
-                factors.as_mut(),
-                coefficients.as_mut(),
-                Par::Seq,
-                MemStack::new(&mut MemBuffer::new(scratch)),
-                Default::default(),
-            );
+            kernels(|| {
+                factor::qr_in_place(
+                    factors.as_mut(),
+                    coefficients.as_mut(),
+                    Par::Seq,
+                    MemStack::new(&mut MemBuffer::new(scratch)),
+                    Default::default(),
+                )
+            });
         }
         Self {
             factors,
@@ -77,14 +79,16 @@ impl HouseholderQr {
             let piece = piece.transpose_mut();
             let mut memory = MemBuffer::new(scratch);
             let stack = MemStack::new(&mut memory);
-            householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
-                factors,
-                coefficients,
-                Conj::No,
-                piece,
-                Par::Seq,
-                stack,
-            );
+            kernels(|| {
+                householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
+                    factors,
+                    coefficients,
+                    Conj::No,
+                    piece,
+                    Par::Seq,
+                    stack,
+                );
+            });
         });
         block
     }

@@ -9,6 +9,7 @@ mod cholesky;
 mod convert;
 mod eigen;
 mod householder;
+mod kernels;
 mod krylov;
 mod lanczos;
 mod leading;

@@ -10,7 +10,7 @@ use nalgebra::DMatrix;
 use super::{factor::factorises, panels::Panels};
 use crate::{
     cancel::Cancel,
-    linalg::{parallel::chunks_of_rows, parallel_for_each, view, view_mut},
+    linalg::{kernels::kernels, parallel::chunks_of_rows, parallel_for_each, view, view_mut},
 };
 
 /// Rows of a panel that one thread solves for at a time.
@@ -52,13 +52,14 @@ pub(crate) fn blocked_cholesky(
         let below =
             view_mut(panel).subrows_mut(panel_width, later.first().map_or(0, DMatrix::nrows));
         parallel_for_each(chunks_of_rows(below, ROWS), |(_, rows)| {
-            solve_lower_triangular_in_place(view(&corner), rows.transpose_mut(), Par::Seq);
+            let solve = solve_lower_triangular_in_place;
+            kernels(|| solve(view(&corner), rows.transpose_mut(), Par::Seq));
         });
         let below = view(panel).subrows(panel_width, later.first().map_or(0, DMatrix::nrows));
         parallel_for_each(later.iter_mut().enumerate(), |(i, target)| {
             let left = below.subrows(i * width, target.nrows());
             let right = left.subrows(0, target.ncols()).transpose();
-            matmul(view_mut(target), Accum::Add, left, right, -1.0, Par::Seq);
+            kernels(|| matmul(view_mut(target), Accum::Add, left, right, -1.0, Par::Seq));
         });
         j += 1;
     }

@@ -5,7 +5,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use crate::linalg::{add_outer_lower, view_mut};
+use crate::linalg::{add_outer_lower, kernels::kernels, view_mut};
 
 /// Whether the symmetric `matrix` (lower triangle) minus `V·diag(weights)·Vᵀ` has all its eigenvalues
 /// below `threshold`. `scratch` is overwritten.
@@ -47,14 +47,16 @@ pub(crate) fn factorises(matrix: &mut DMatrix<f64>) -> bool {
         Par::Seq,
         Default::default(),
     ));
-    let factorised = cholesky_in_place(
-        view_mut(matrix),
-        Default::default(),
-        Par::Seq,
-        MemStack::new(&mut memory),
-        Default::default(),
-    )
-    .is_ok();
+    let factorised = kernels(|| {
+        cholesky_in_place(
+            view_mut(matrix),
+            Default::default(),
+            Par::Seq,
+            MemStack::new(&mut memory),
+            Default::default(),
+        )
+        .is_ok()
+    });
     factorised
         && matrix
             .diagonal()

@@ -4,7 +4,7 @@
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
-use crate::linalg::{parallel_for_each, view, view_mut};
+use crate::linalg::{kernels::kernels, parallel_for_each, view, view_mut};
 
 /// Columns of a panel: the updates of rank 256 run at the kernel's full speed.
 pub(crate) const PANEL_WIDTH: usize = 256;
@@ -86,7 +86,7 @@ impl Panels<f32> {
         parallel_for_each(self.iter_mut(), |(from, panel)| {
             let rows = block.subrows(from, p - from);
             let top_rows = rows.subrows(0, panel.ncols()).transpose();
-            matmul(view_mut(panel), Accum::Add, rows, top_rows, 1.0, Par::Seq);
+            kernels(|| matmul(view_mut(panel), Accum::Add, rows, top_rows, 1.0, Par::Seq));
         });
     }
 }
@@ -114,7 +114,7 @@ impl<T: nalgebra::Scalar + Default + Sync> Panels<T> {
                 }
                 let mut out = DMatrix::zeros(rows, b.ncols());
                 let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
-                    matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
+                    kernels(|| matmul(out, Accum::Add, left, right, 1.0, Par::Seq));
                 };
                 let (tile, rows_below) = (view(&tile), rows - width);
                 add(view_mut(&mut out), tile, view(b).subrows(from, width));
@@ -150,7 +150,7 @@ pub(crate) fn add_outer_to_panel(
         column *= weight;
     }
     let (left, right) = (view(&rows), view(&top_rows).transpose());
-    matmul(view_mut(panel), Accum::Add, left, right, 1.0, Par::Seq);
+    kernels(|| matmul(view_mut(panel), Accum::Add, left, right, 1.0, Par::Seq));
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use crate::linalg::{view, view_mut};
+use crate::linalg::{kernels::kernels, view, view_mut};
 
 /// The type in which a [`GramSum`] computes products: `f64`, or `f32`, which is twice as fast and adds rounding errors
 /// of either sign: for random directions about 1e-5 of the standard deviation of their sum. The sum itself is in f64.
@@ -90,17 +90,20 @@ impl<T: Precision> GramSum<T> {
             return;
         }
         let block = view(&self.block).subcols(0, self.filled);
-        triangular_matmul(
-            view_mut(&mut self.products),
-            BlockStructure::TriangularLower,
-            if self.any { Accum::Add } else { Accum::Replace },
-            block,
-            BlockStructure::Rectangular,
-            block.transpose(),
-            BlockStructure::Rectangular,
-            T::nearest(1.0),
-            Par::Seq,
-        );
+        let accum = if self.any { Accum::Add } else { Accum::Replace };
+        kernels(|| {
+            triangular_matmul(
+                view_mut(&mut self.products),
+                BlockStructure::TriangularLower,
+                accum,
+                block,
+                BlockStructure::Rectangular,
+                block.transpose(),
+                BlockStructure::Rectangular,
+                T::nearest(1.0),
+                Par::Seq,
+            );
+        });
         self.filled = 0;
         self.any = true;
         if T::FOLD_EACH_BLOCK {

@@ -1,5 +1,5 @@
 use faer::{
-    Accum, MatRef, Par,
+    Accum, MatMut, MatRef, Par,
     linalg::matmul::{
         matmul,
         triangular::{BlockStructure, matmul as triangular_matmul},
@@ -7,7 +7,9 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use crate::linalg::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
+use crate::linalg::{
+    kernels::kernels, parallel::chunks_of_rows, parallel_for_each, view, view_mut,
+};
 
 /// `A·B`.
 pub fn product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
@@ -21,7 +23,7 @@ pub fn cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 
 fn product_of_views(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), b.ncols());
-    matmul(view_mut(&mut out), Accum::Replace, a, b, 1.0, Par::Seq);
+    kernels(|| matmul(view_mut(&mut out), Accum::Replace, a, b, 1.0, Par::Seq));
     out
 }
 
@@ -75,7 +77,7 @@ fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>,
     );
     let (a, b) = (view(a), view(b).transpose());
     let columns = chunks_of_rows(view_mut(out).transpose_mut(), CHUNK);
-    parallel_for_each(columns, |(from, piece)| {
+    let add = |(from, piece): (usize, MatMut<'_, f64>)| {
         let piece = piece.transpose_mut().subrows_mut(from, p - from);
         let width = piece.ncols();
         let (mut corner, mut below) = piece.split_at_row_mut(width);
@@ -101,7 +103,8 @@ fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>,
                 matmul(out, Accum::Add, rows, right, factor, Par::Seq);
             }
         }
-    });
+    };
+    parallel_for_each(columns, |piece| kernels(|| add(piece)));
 }
 
 /// Columns `from..from + width` of `scaled·Vᵀ`, rows `from..` only, into the upper left of `out`.
@@ -113,14 +116,12 @@ pub(crate) fn outer_columns_lower(
     out: &mut DMatrix<f64>,
 ) {
     let rows = vectors.nrows() - from;
-    matmul(
-        view_mut(out).submatrix_mut(0, 0, rows, width),
-        Accum::Replace,
+    let (left, right) = (
         view(scaled).subrows(from, rows),
-        view(vectors).subrows(from, width).transpose(),
-        1.0,
-        Par::Seq,
+        view(vectors).subrows(from, width),
     );
+    let out = view_mut(out).submatrix_mut(0, 0, rows, width);
+    kernels(|| matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq));
 }
 
 #[cfg(test)]

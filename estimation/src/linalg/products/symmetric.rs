@@ -4,7 +4,7 @@ use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::linalg::{parallel_for_each, view, view_mut};
+use crate::linalg::{kernels::kernels, parallel_for_each, view, view_mut};
 
 /// Columns of the lower triangle that one step of [`symmetric_product`] uses, twice while they are in the cache.
 const PANEL: usize = 96;
@@ -68,7 +68,7 @@ fn columns_product(lower: &DMatrix<f64>, b: &DMatrix<f64>, from: usize, to: usiz
             .subrows_mut(at - from, p - at)
             .split_at_row_mut(width);
         let add = |out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>| {
-            matmul(out, Accum::Add, left, right, 1.0, Par::Seq);
+            kernels(|| matmul(out, Accum::Add, left, right, 1.0, Par::Seq));
         };
         add(top.as_mut(), view(&corner), panel_rhs);
         let below = p - at - width;

@@ -4,7 +4,9 @@
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
-use crate::linalg::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
+use crate::linalg::{
+    kernels::kernels, parallel::chunks_of_rows, parallel_for_each, view, view_mut,
+};
 
 /// Rows, or columns, of one chunk.
 const CHUNK: usize = 256;
@@ -33,7 +35,7 @@ pub(in crate::linalg) fn add_tall_product(
     // Four times as high: one product streams over the rows of a chunk.
     by_rows(out, 4 * CHUNK, a.ncols(), |from, piece| {
         let rows = a.subrows(from, piece.nrows());
-        matmul(piece, Accum::Add, rows, b, factor, Par::Seq);
+        kernels(|| matmul(piece, Accum::Add, rows, b, factor, Par::Seq));
     });
 }
 
@@ -42,7 +44,7 @@ pub(in crate::linalg) fn tall_cross(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> D
     let mut out = DMatrix::zeros(a.ncols(), b.ncols());
     by_rows(view_mut(&mut out), CHUNK, a.nrows(), |from, piece| {
         let columns = a.subcols(from, piece.nrows());
-        matmul(piece, Accum::Replace, columns.transpose(), b, 1.0, Par::Seq);
+        kernels(|| matmul(piece, Accum::Replace, columns.transpose(), b, 1.0, Par::Seq));
     });
     out
 }
