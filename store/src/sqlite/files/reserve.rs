@@ -161,11 +161,11 @@ mod tests {
         let store = Store::open(&config, Environment::system()).unwrap();
         let runtime = Runtime::new().unwrap();
         let study = runtime.block_on(create(&store, &of_seeds()));
-        let made = || {
+        let modified = || {
             let file = metadata(config.data_dir.join(FILE_NAME)).unwrap();
             file.modified().unwrap()
         };
-        let before = made();
+        let before = modified();
         let is_taken = |first: u32| {
             let reports = (first..first + 400).map(|number| numbered(&study, number));
             runtime
@@ -175,6 +175,6 @@ mod tests {
         let full = (0..100_000).step_by(400).any(|first| !is_taken(first));
         assert!(full, "the limit is not kept");
         store.sweep(&|| false).unwrap();
-        assert_eq!(made(), before);
+        assert_eq!(modified(), before);
     }
 }

@@ -613,12 +613,12 @@ mod tests {
             store, database, ..
         } = case;
         drop(store);
-        let kept = || -> (u64, u64) {
+        let fold = || -> (u64, u64) {
             let select = "SELECT n, coalesce(length(body), 0) FROM folds";
             let row = database.query_row(select, [], |row| Ok((row.get(0)?, row.get(1)?)));
             row.unwrap()
         };
-        let (n, bytes) = kept();
+        let (n, bytes) = fold();
         assert_eq!((n, bytes), (20_000, 16 + 8 * 6 + 8 * 20_000));
         let log = database_path(&config.data_dir).with_extension("db-wal");
         for (limit, left) in [(bytes, (n, bytes)), (bytes - 1, (0, 0))] {
