@@ -628,7 +628,7 @@ mod tests {
             };
             let store = Store::open(&config, Environment::system()).unwrap();
             store.sweep(&|| false).unwrap();
-            assert_eq!(kept(), left);
+            assert_eq!(fold(), left);
             let written = std::fs::metadata(&log).unwrap().len();
             assert!(written < bytes / 2, "{written}");
         }
