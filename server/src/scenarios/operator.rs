@@ -251,8 +251,8 @@ impl World {
                 (EstimateState::Cancelled, None) => {
                     assert!(requested.cancelled, "nobody cancelled estimate {number}");
                 }
-                // An empty study has no estimate. On a loaded machine it may run through three of the server's deaths, or four if
-                // one comes while that is written.
+                // An empty study has no estimate. On a loaded machine it may run through three of the server's deaths, or
+                // four if one comes while that is written.
                 (EstimateState::Failed, None) => assert!(
                     requested.at_least == 0
                         || document.problem.as_ref().is_some_and(|problem| problem
