@@ -198,14 +198,8 @@ fn work(store: &Store, control: &WorkerControl, metrics: &Metrics) {
             Ok(Some((study, job))) => run(store, control, metrics, &study, &job),
             Ok(None) => {
                 let stopping = || control.stopping() || control.signals().wake;
-                let swept = store.sweep(&stopping);
-                if let Err(error) = &swept {
-                    tracing::warn!(%error, "tidying the store failed; it will be retried");
-                }
-                let mut idle = close_ended_studies(store);
-                if swept.is_err() {
-                    idle = idle.min(RETRY_DELAY);
-                }
+                let mut idle = tidy(store, &stopping);
+                idle = idle.min(close_ended_studies(store));
                 if computes {
                     idle = idle.min(fold(store, &stopping));
                 }
@@ -216,6 +210,17 @@ fn work(store: &Store, control: &WorkerControl, metrics: &Metrics) {
                 tracing::error!(%error, "reading the queue of estimates failed");
                 control.wait(RETRY_DELAY);
             }
+        }
+    }
+}
+
+/// Removes what nobody needs any more; returns how long to sleep.
+fn tidy(store: &Store, stopping: &dyn Fn() -> bool) -> Duration {
+    match store.sweep(stopping) {
+        Ok(()) => MAX_IDLE,
+        Err(error) => {
+            tracing::warn!(%error, "tidying the store failed; it will be retried");
+            RETRY_DELAY
         }
     }
 }
@@ -312,6 +317,8 @@ fn retry_store_errors<T>(
                     && !control.cancelled(job.id) =>
             {
                 tracing::warn!(%error, "store error; the estimate is retried");
+                // It may wait for the room of what is deleted.
+                tidy(store, &|| control.stopping() || control.cancelled(job.id));
                 control.pause(job.id);
             }
             result => return result,

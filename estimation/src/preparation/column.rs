@@ -250,7 +250,7 @@ fn of_spread(
     let NumberRange { lo, hi, .. } = range;
     if let Some(spread) = spread.filter(|spread| hi - lo > WIDE * spread) {
         return Some(format!(
-            "{name:?}: the range {lo} to {hi} is at least {} times as wide as the spread: a second round, in the interval that this one has found, makes the constants better",
+            "{name:?}: the range {lo} to {hi} is at least {} times as wide as the spread: a second round, in the interval that this one has found, makes the constants better, unless the range is a real limit or some values are rare and far",
             three_digits((hi - lo) / spread)
         ));
     }

@@ -68,7 +68,9 @@ impl PreparationEstimate {
 
 /// A description with its origin at the end, and who asked if there is room.
 fn described(text: Option<&str>, origin: &str, party: Option<&str>) -> String {
-    let mut text = text.map(|text| format!("{text}. ")).unwrap_or_default();
+    let mut text = text
+        .map(|text| format!("{}. ", text.trim_end_matches('.')))
+        .unwrap_or_default();
     let asked = party.map(|party| format!("{text}{origin}, asked by {party}"));
     if let Some(asked) = asked.filter(|asked| asked.len() <= MAX_DESCRIPTION) {
         return asked;

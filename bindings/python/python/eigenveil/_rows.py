@@ -370,7 +370,7 @@ def ordered(
         places = {name: place for place, name in enumerate(names)}
         found = np.ascontiguousarray(found[:, [places[name] for name in wanted]])
     if told is not None:
-        _log.warning("shown only to you: %s%s", "what cannot be read counts as missing: " if others else "", told)
+        _log.warning("shown only to you: %s%s", "what cannot be read: " if others else "", told)
     return found
 
 

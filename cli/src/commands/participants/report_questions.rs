@@ -10,12 +10,7 @@ use crate::{error::in_flags, output};
 pub(super) fn tell(persons: &Persons, params: &PreparationParams) {
     let table = &persons.table;
     let unreadable = table.unreadable(true);
-    let unreadable = unreadable.map(|why| {
-        format!(
-            "what cannot be read, and counts as missing: {}",
-            in_flags(&why)
-        )
-    });
+    let unreadable = unreadable.map(|why| format!("what cannot be read: {}", in_flags(&why)));
     let notices = params.cell_notices(table.values());
     let rows = format!("rows: {}", table.len());
     for line in [rows].into_iter().chain(unreadable).chain(notices) {
