@@ -198,8 +198,7 @@ fn work(store: &Store, control: &WorkerControl, metrics: &Metrics) {
             Ok(Some((study, job))) => run(store, control, metrics, &study, &job),
             Ok(None) => {
                 let stopping = || control.stopping() || control.signals().wake;
-                let mut idle = tidy(store, &stopping);
-                idle = idle.min(close_ended_studies(store));
+                let mut idle = tidy(store, &stopping).min(close_ended_studies(store));
                 if computes {
                     idle = idle.min(fold(store, &stopping));
                 }
